@@ -337,7 +337,7 @@ def run(
     """
     cell = (CELLS | QUICK)[name]
     keep_compiled(say)
-    dataset = open_dataset(data_dir, cell.dataset, say)
+    dataset = open_dataset(cell.dataset, data_dir=data_dir, say=say)
     content = jax.block_until_ready(DeviceContent.of(dataset))
     with deferred_signals(say, STOPPING) as interrupted:
         state = read_state(folder)

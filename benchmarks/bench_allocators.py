@@ -197,7 +197,7 @@ def opened(arguments: argparse.Namespace) -> tuple[dict[str, RunConfig], Dataset
         given, locations = merge(flags | {"sampler": name}, arguments.set)
         configs[name] = complete(given)
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
-    return configs, open_dataset(locations.data_dir, arguments.dataset, say)
+    return configs, open_dataset(arguments.dataset, data_dir=locations.data_dir, say=say)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:

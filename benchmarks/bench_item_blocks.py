@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    dataset = open_dataset(given.data_dir, given.dataset, print)
+    dataset = open_dataset(given.dataset, data_dir=given.data_dir)
     content, ways = DeviceContent.of(dataset), []
     settings = {"encoder": given.encoder, "sampler": given.sampler, "batch_size": given.batch_size}
     settings |= dict(each.split("=", 1) for each in given.set)

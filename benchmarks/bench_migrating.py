@@ -189,7 +189,7 @@ def main() -> None:
     from ncfbench.data import open_dataset
     from ncfbench.timing.environment import processor
 
-    dataset = open_dataset(given.data_dir, given.dataset, print)
+    dataset = open_dataset(given.dataset, data_dir=given.data_dir)
     train = importlib.import_module(f"migrating_{given.program}").train
     clocks: list[Clock] = []
 

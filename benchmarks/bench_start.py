@@ -126,7 +126,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in names:
         _, locations = merge(flags | {"sampler": name}, arguments.set)
     dataset = open_dataset(
-        locations.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
+        arguments.dataset,
+        data_dir=locations.data_dir,
+        say=lambda text: print(text, file=sys.stderr),
     )
     words = [
         "run",

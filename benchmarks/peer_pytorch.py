@@ -298,7 +298,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             given, locations = merge(flags | {"encoder": encoder, "sampler": name}, arguments.set)
             config = complete(name_files(given, locations.data_dir, say))
             configs.setdefault(encoder, {})[name] = config
-    dataset = open_dataset(locations.data_dir, arguments.dataset, say)
+    dataset = open_dataset(arguments.dataset, data_dir=locations.data_dir, say=say)
     described = environment.describe()
     result: dict[str, Any] = {
         **{

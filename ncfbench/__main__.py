@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from ncfbench.timing import allocator
 
@@ -30,6 +31,8 @@ def start() -> None:
     if TIMED.intersection(sys.argv[1:2]) and not {"-h", "--help"}.intersection(sys.argv):
         from ncfbench.errors import NcfbenchError
 
+        # `ncfbench doctor` says it; the warning is for programs that cannot restart themselves.
+        warnings.filterwarnings("ignore", "The memory allocator is")
         try:
             allocator.restart()
         except NcfbenchError as error:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -25,12 +26,13 @@ from ncfbench.advice.candidates import (
 from ncfbench.advice.clock import Clock
 from ncfbench.advice.curves import CUTOFF, chance
 from ncfbench.advice.figure import draw_race
-from ncfbench.advice.question import Question
+from ncfbench.advice.question import Question, Target
 from ncfbench.advice.race import FIRST_PROBES, Race, make_entrant
 from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.state import State, read_state
-from ncfbench.config import Locations
+from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
@@ -83,6 +85,40 @@ class Advice:
 
 
 def advise(
+    dataset: str,
+    *,
+    encoder: str = "cnn",
+    budget_seconds: float = 600.0,
+    target: Target = "loss",
+    loss: str | Sequence[str] = (),
+    seeds: int = 2,
+    dry_run: bool = False,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    **asked: Any,
+) -> Advice:
+    """Race candidates within a budget of time, and return what to train with, and why.
+
+    The same question continues its race.
+
+    Args:
+        asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
+            ``learning_rates`` to try, and settings that all candidates share.
+
+    Raises:
+        DataError, NcfbenchError, UsageError: see :func:`answer_question`.
+    """
+    names = {field.name for field in dataclasses.fields(Question)}
+    tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
+    tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
+    shared = {"dataset": dataset, "encoder": encoder, "data_dir": data_dir, "runs_dir": runs_dir}
+    fixed, locations = merge_named(say, shared | asked)
+    question = Question(fixed, target, seeds=seeds, **tried)
+    return answer_question(question, locations, budget_seconds, dry_run=dry_run, say=say)
+
+
+def answer_question(
     question: Question,
     locations: Locations,
     budget_seconds: float,
@@ -106,7 +142,7 @@ def advise(
     others = OtherPrograms()
     clock = Clock(budget_seconds, reserve_seconds=max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
-    dataset = open_dataset(locations.data_dir, question.base.dataset, say)
+    dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     if question.target == "recall" and not len(dataset.items_of("validation")):
         raise DataError(
             f"--target recall chooses by recall on validation items, and {dataset.name} has none."

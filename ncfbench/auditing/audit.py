@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.auditing import conformance
 from ncfbench.auditing.gradient_audit import BLOCKS, audit
-from ncfbench.catalog import find_loss, find_sampler, serves
-from ncfbench.config import RunConfig, complete
-from ncfbench.data import Dataset
+from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
+from ncfbench.config import Folder, RunConfig, complete
+from ncfbench.data import open_dataset
+from ncfbench.data.assets import merge_named
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.reporting.contents import xray
 from ncfbench.runs.progress import Progress
-
-
-@dataclass(frozen=True)
-class Options:
-    """The choices of an audit, besides the settings of a run."""
-
-    samplers: tuple[str, ...]
-    losses: tuple[str, ...]
-    noises: tuple[str, ...]
-    batches: int = 1536
-    margin: float = 0.1
-    warmup: int = 20
-    variance_parts: bool = False
-    """Measure which part of each gradient's variance lies over users, items and positive links."""
-
-    def __post_init__(self) -> None:
-        for name in ("samplers", "losses", "noises"):
-            if not getattr(self, name):
-                raise UsageError(f"No {name} are named: give some, separated by commas.")
-        if self.batches and self.batches < 2 * BLOCKS:
-            raise UsageError(
-                f"batches = {self.batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS}"
-                " blocks; with 0 only the conformance suite and the X-ray are made."
-            )
-        if not 0 < self.margin < 1:
-            raise UsageError(
-                f"margin = {self.margin}: it must lie between 0 and 1, for example 0.05 for 5 %."
-            )
-        if self.warmup < 1:
-            raise UsageError(f"warmup = {self.warmup}: it must be at least 1 iteration.")
+from ncfbench.timing.compile_cache import keep_compiled
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,45 +55,76 @@ class Record:
         return [*dict.fromkeys(failed), *biased]
 
 
-def run(
-    dataset: Dataset,
-    settings: Mapping[str, Any],
-    options: Options,
+def audit_samplers(
+    *,
+    samplers: Iterable[str] | None = None,
+    losses: Iterable[str] | None = None,
+    noises: Iterable[str] = ("unigram", "uniform", "0.75"),
+    batches: int = 1536,
+    margin: float = 0.1,
+    warmup: int = 20,
+    variance_parts: bool = False,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Record:
-    """Run the conformance suite, the X-ray and the audit of some samplers.
+    """Measure the bias and the variance of samplers' gradients; ``record.failures`` names faults.
+
+    Nothing is written: ``record.tables`` holds the rows.
 
     Args:
-        settings: of a run, without sampler, loss and noise; impossible combinations of these three
-            are left out.
+        samplers: names, by default of all built-in ones, as for ``losses``; combinations that
+            cannot work are left out.
+        batches: of each sampler; with 0 only the conformance suite and the X-ray are made.
+        margin: largest bias, as a share of the exact gradient, that may be called unbiased.
+        warmup: training iterations before the second set of parameters.
+        variance_parts: measure too how much of the variance lies over users, items and links.
 
     Raises:
-        UsageError: no combination is possible, or the exact sum would take too long.
+        DataError: the data set is not prepared.
+        UsageError: no combination can work, or the data set is too large for exact gradients.
     """
+    if batches and batches < 2 * BLOCKS:
+        raise UsageError(
+            f"batches = {batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS} blocks;"
+            " with 0 only the conformance suite and the X-ray are made."
+        )
+    if not 0 < margin < 1:
+        raise UsageError(
+            f"margin = {margin}: it must lie between 0 and 1, for example 0.05 for 5 %."
+        )
+    if warmup < 1:
+        raise UsageError(f"warmup = {warmup}: it must be at least 1 iteration.")
     progress = progress or Progress()
-    configs = configurations(settings, options)
-    samplers = len({sampler for _, _, sampler in configs})
-    progress.say(f"Conformance suite and X-ray of {samplers} sampler{'s' if samplers > 1 else ''}.")
-    outcomes, wrong = _conformance(dataset.graph, configs, options)
-    for sampler in sorted({row["sampler"] for row in outcomes if row["result"] == "fail"}):
+    samplers = tuple(SAMPLERS if samplers is None else samplers)
+    losses = tuple(LOSSES if losses is None else losses)
+    given, locations = merge_named(
+        say, settings | {"data_dir": data_dir}, chosen={"sampler": samplers, "loss": losses}
+    )
+    configs = configurations(given, samplers, losses, tuple(noises))
+    keep_compiled(say)
+    name = next(iter(configs.values())).dataset
+    dataset = open_dataset(name, data_dir=locations.data_dir, say=say)
+    count = len({sampler for _, _, sampler in configs})
+    progress.say(f"Conformance suite and X-ray of {count} sampler{'s' if count > 1 else ''}.")
+    outcomes, wrong = _conformance(dataset.graph, configs)
+    failed = [row for row in outcomes if row["result"] == "fail"]
+    for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
-    broken = {
-        row["sampler"]
-        for row in outcomes
-        if row["result"] == "fail" and row["property"] in ("shapes", "ids", "weights")
-    }
+    broken = {row["sampler"] for row in failed if row["property"] in ("shapes", "ids", "weights")}
     audited = {key: config for key, config in configs.items() if key[2] not in broken}
     first = {(noise, sampler): config for (_, noise, sampler), config in reversed(audited.items())}
     xrays = [xray(dataset, config) for config in reversed(first.values())]
     rows = []
-    if audited and options.batches:
+    if audited and batches:
         rows = audit(
             dataset,
             audited,
-            batches=options.batches,
-            margin=options.margin,
-            warmup=options.warmup,
-            variance_parts=options.variance_parts,
+            batches=batches,
+            margin=margin,
+            warmup=warmup,
+            variance_parts=variance_parts,
             progress=progress,
         )
     for row in rows:
@@ -132,34 +136,37 @@ def run(
 
 
 def configurations(
-    settings: Mapping[str, Any], options: Options
+    settings: Mapping[str, Any],
+    samplers: Sequence[str],
+    losses: Sequence[str],
+    noises: Sequence[str],
 ) -> dict[tuple[str, str, str], RunConfig]:
     """Return complete settings by (loss, noise, sampler), for the possible combinations.
 
     Raises:
         UsageError: there is none.
     """
+    for kind, names in {"samplers": samplers, "losses": losses, "noises": noises}.items():
+        if not names:
+            raise UsageError(f"No {kind} are named: give some, separated by commas.")
+    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in noises))
     strata = str(settings.get("strata", RunConfig.strata))
     local = settings.get("share") == "local"
     # A sampler that shares nothing draws the same batches for shards as without them.
-    samplers = [name for name in options.samplers if find_sampler(name).shares_items or not local]
+    sharing = [name for name in samplers if find_sampler(name).shares_items or not local]
     configs = {}
-    for noise in options.noises:
-        for sampler in samplers:
-            for loss in options.losses:
-                if serves(find_sampler(sampler).with_strata(strata), find_loss(loss)):
-                    choice = {"noise": noise, "sampler": sampler, "loss": loss}
-                    configs[loss, noise, sampler] = complete(
-                        dict(settings) | choice, ignored=settings
-                    )
+    for noise, sampler, loss in itertools.product(noises, sharing, losses):
+        if serves(find_sampler(sampler).with_strata(strata), find_loss(loss)):
+            choice = {"noise": noise, "sampler": sampler, "loss": loss}
+            configs[loss, noise, sampler] = complete({**settings, **choice}, ignore_unknown=True)
     if not configs:
-        first = {"sampler": options.samplers[0], "loss": options.losses[0]}
-        complete(dict(settings) | first, ignored=settings)
+        first = {"sampler": samplers[0], "loss": losses[0]}
+        complete({**settings, **first}, ignore_unknown=True)
     return configs
 
 
 def _conformance(
-    graph: BipartiteGraph, configs: Mapping[tuple[str, str, str], RunConfig], options: Options
+    graph: BipartiteGraph, configs: Mapping[tuple[str, str, str], RunConfig]
 ) -> tuple[list[dict[str, Any]], set[tuple[str, str, bool]]]:
     """Return rows of the suite, and (noise, sampler, listwise) where the expected loss is wrong.
 
@@ -167,9 +174,10 @@ def _conformance(
     differ only for listwise losses.
     """
     rows, wrong, seen = [], set(), set()
+    first_noise = next(iter(configs))[1]
     for (_, noise, sampler), config in configs.items():
         listwise = config.family == "listwise"
-        case = noise, sampler, config.family if noise == options.noises[0] else str(listwise)
+        case = noise, sampler, config.family if noise == first_noise else str(listwise)
         if case not in seen:
             seen.add(case)
             outcomes = conformance.conformance(graph, config)

@@ -97,13 +97,12 @@ def advise(
     Example: ncfbench advise custom --encoder cnn --budget 10m
     """
     seconds = options.parse_duration(budget, "--budget")
-    from ncfbench.advice.pipeline import advise as answer_question
+    from ncfbench.advice.pipeline import answer_question
     from ncfbench.advice.question import Question
-    from ncfbench.config import merge
-    from ncfbench.data.assets import name_files
+    from ncfbench.data.assets import merge_named
 
-    fixed, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir}, set_ or ())
-    fixed = name_files({"dataset": dataset, **fixed}, locations.data_dir, say)
+    flags = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir}
+    fixed, locations = merge_named(say, flags, set_ or ())
     given: dict[str, Any] = {
         "losses": _list(loss, str, "--loss"),
         "samplers": _list(samplers, str, "--samplers"),
@@ -113,15 +112,15 @@ def advise(
         "learning_rates": _list(learning_rates, float, "--learning-rates"),
     }
     question = Question(
-        {"dataset": dataset, "encoder": encoder, **fixed},
+        {"encoder": encoder, **fixed},
         target=target,  # type: ignore[arg-type]
         seeds=seeds,
         **{name: values for name, values in given.items() if values},
     )
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     advice = answer_question(question, locations, seconds, dry_run=dry_run, say=tell)
-    flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
-    given_locations = {flag: str(path) for flag, path in flags.items() if path is not None}
+    folders = {"--data-dir": data_dir, "--runs-dir": runs_dir}
+    given_locations = {flag: str(path) for flag, path in folders.items() if path is not None}
     if json_:
         print_json(_json(advice, given_locations))
     else:

@@ -145,7 +145,7 @@ def audit(
     framework's bias is a finding, exit code 0; a planted fault that is not found ends the command
     with exit code 6.
     """
-    from ncfbench.config import complete, merge
+    from ncfbench.config import merge
 
     share = options.parse_share(margin, "--margin")
     if frameworks or framework is not None or installed:
@@ -167,8 +167,6 @@ def audit(
             json_=json_,
         )
         return
-    batches = BATCHES if batches is None else batches
-
     chosen_samplers, chosen_losses = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(
@@ -177,30 +175,23 @@ def audit(
         config,
         chosen={"sampler": chosen_samplers, "loss": chosen_losses},
     )
-    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
-    from ncfbench.auditing import audit as audits
+    from ncfbench.auditing.audit import audit_samplers
     from ncfbench.auditing.tables import audit_tables, write
-    from ncfbench.data import open_dataset
-    from ncfbench.data.assets import name_files
-    from ncfbench.timing.compile_cache import keep_compiled
 
     progress = progress_bar(quiet=quiet)
-    settings = name_files(settings, locations.data_dir, progress.say)
-    choices = audits.Options(
-        chosen_samplers,
-        chosen_losses,
-        noises,
-        batches=batches,
+    record = audit_samplers(
+        samplers=chosen_samplers,
+        losses=chosen_losses,
+        noises=options.names(noise),
+        batches=BATCHES if batches is None else batches,
         margin=share,
         warmup=warmup,
         variance_parts=variance_parts,
+        data_dir=locations.data_dir,
+        say=progress.say,
+        progress=progress,
+        **settings,
     )
-    audits.configurations(settings, choices)
-    keep_compiled(progress.say)
-    data = open_dataset(
-        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
-    )
-    record = audits.run(data, settings, choices, progress)
     if json_:
         print_json(record.tables)
     else:
@@ -272,7 +263,7 @@ def _audit_frameworks(
     keep_compiled(progress.say)
     name = settings.get("dataset")
     graph = (
-        open_dataset(locations.data_dir, name, progress.say).graph
+        open_dataset(name, data_dir=locations.data_dir, say=progress.say).graph
         if name
         else audits.built_in_graph()
     )

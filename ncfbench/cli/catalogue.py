@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting
-from ncfbench.config import merge
+from ncfbench.config import Locations
 
 
 @reporting
@@ -12,8 +12,7 @@ def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> 
     """List samplers, losses, encoders, noise distributions and data sets."""
     from ncfbench.reporting.views.catalogue import catalogue_tables, entries
 
-    _, locations = merge({"data_dir": data_dir})
-    found = entries(locations.data_dir)
+    found = entries(Locations.of(data_dir).data_dir)
     if json_:
         print_json(found)
     else:

@@ -48,9 +48,8 @@ def describe(
     from ncfbench.reporting import contents
 
     configs = contents.configurations(settings)
-    data = open_dataset(
-        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
-    )
+    name = complete({"dataset": settings.get("dataset")}).dataset
+    data = open_dataset(name, data_dir=locations.data_dir, say=say)
     found = contents.describe(data, configs)
     if json_:
         print_json(found)

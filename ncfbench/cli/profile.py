@@ -9,7 +9,6 @@ import typer
 from ncfbench.catalog import BUILT_IN, SAMPLERS, find_sampler
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
-from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
@@ -84,31 +83,25 @@ def profile(
     """
     from dataclasses import asdict
 
-    from ncfbench.config import complete, merge
+    from ncfbench.config import merge
 
     if clock not in CLOCKS:
         raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
     chosen = options.names(samplers, PAPER)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
-    from ncfbench.data import open_dataset
-    from ncfbench.data.assets import name_files
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
-    from ncfbench.timing.compile_cache import keep_compiled
 
     progress = progress_bar(quiet=quiet)
-    settings = name_files(settings, locations.data_dir, progress.say)
-    configs = profiling.configurations(settings, chosen)
-    simulate(max((each.devices for each in configs.values()), default=1))
-    keep_compiled(progress.say)
-    left_out = [name for name in chosen if name not in configs]
-    if left_out:
-        progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")
-    data = open_dataset(
-        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
+    record = profiling.profile(
+        samplers=chosen,
+        rounds=rounds,
+        data_dir=locations.data_dir,
+        say=progress.say,
+        progress=progress,
+        **settings,
     )
-    record = profiling.run(data, configs, rounds=rounds, progress=progress)
     if json_:
         print_json({"answer": asdict(record.answer), **record.tables})
     else:

@@ -25,10 +25,9 @@ from ncfbench.config import (
     RunConfig,
     as_toml,
     complete,
-    merge,
     unused_settings,
 )
-from ncfbench.data.assets import name_files
+from ncfbench.data.assets import merge_named
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError
@@ -102,8 +101,7 @@ def run(
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
     flags = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    given, locations = merge(flags, set_ or (), config)
-    given = name_files(given, locations.data_dir, say)
+    given, locations = merge_named(say, flags, set_ or (), config)
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
@@ -193,10 +191,8 @@ def _train(
 ) -> RunRecord | None:
     """Train the run; return None in all processes but the first, which write no records."""
     from ncfbench.distributed.process_group import AgreedInterrupt
-    from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
-    keep_compiled(progress.say)
     try:
         return training.run(
             settings,

@@ -12,7 +12,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.launch import launch
 from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
-from ncfbench.config import TUNABLE
+from ncfbench.config import TUNABLE, Locations
 from ncfbench.errors import UsageError, shown
 from ncfbench.sweeps.presets import preset_titles
 
@@ -124,12 +124,11 @@ def sweep(
 
     Example: ncfbench sweep smoke
     """
-    from ncfbench.config import merge
     from ncfbench.sweeps.files import read_sweep, with_named_files
     from ncfbench.sweeps.grid import expand
 
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
-    _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    locations = Locations.of(data_dir, runs_dir)
     wanted = with_named_files(wanted, locations.data_dir, say)
     cells = expand(wanted.axes, wanted.cells).cells
     budget_of_trials = _tuning(wanted.tuning, cells, tune, tune_epochs, tune_over)

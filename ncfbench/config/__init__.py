@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ncfbench.settings import Kind, Setting
 
 LOCATION_VARIABLES = {"data_dir": "NCFBENCH_DATA_DIR", "runs_dir": "NCFBENCH_RUNS_DIR"}
 Choices = Mapping[Kind, Iterable[str]]
+Folder = str | PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Locations:
 
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")
+
+    @classmethod
+    def of(cls, data_dir: Folder = None, runs_dir: Folder = None) -> Locations:
+        """Return the given folders; in place of None those of the environment, or the defaults."""
+        return merge({"data_dir": data_dir, "runs_dir": runs_dir})[1]
 
 
 def cache_dir() -> Path:
@@ -102,11 +109,11 @@ def convert(settings: Mapping[str, Any], chosen: Choices | None = None) -> dict[
     return {name: known[name].convert(value) for name, value in settings.items()}
 
 
-def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunConfig:
+def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> RunConfig:
     """Return a :class:`RunConfig` from some settings, with defaults for the rest.
 
     Settings of built-in classes that the run does not have are checked and left out, so that one
-    grid can name them for all; so are those of ``ignored`` names, unchecked.
+    grid can name them for all; with ``ignore_unknown`` unknown ones are left out too.
 
     Raises:
         UsageError: an unknown setting, a value of a wrong type or out of range, or a combination
@@ -124,7 +131,7 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
         if name in known:
             given[name] = known[name].convert(value)
             known[name].check(given[name])
-        elif name not in ignored:
+        elif not ignore_unknown:
             raise UsageError(unknown(name, had))
     values = _with_defaults(given, had, infos)
     values["noise"] = canonical_noise(values["noise"])

@@ -19,6 +19,7 @@ Arrays are mapped into memory, not read. Replacing the manifest is one rename, s
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
@@ -32,6 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__
+from ncfbench.config import Folder, Locations
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions
@@ -187,6 +189,37 @@ def prepare(
     return manifest
 
 
+def prepare_dataset(
+    source: str,
+    *,
+    name: str | None = None,
+    force: bool = False,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    **options: Any,
+) -> Dataset:
+    """Prepare a data set and open it; instant if it is there already.
+
+    Args:
+        source: ``citeulike``, ``citeulike-t``, ``mind``, ``synthetic`` or ``custom``.
+        options: as the flags of ``ncfbench prepare SOURCE``, such as ``max_length=40``.
+
+    Raises:
+        DataError, UsageError, VerificationError: see :func:`prepare`.
+    """
+    kind = find_source(source).load().Options
+    valid = [field.name for field in dataclasses.fields(kind)]
+    for option in options:
+        if option not in valid:
+            raise UsageError(
+                f"{source} has no option {option!r}{nearest(option, valid)} Valid:"
+                f" {', '.join(valid)}."
+            )
+    folder = Locations.of(data_dir).data_dir
+    prepare(source, kind(**options), folder, name, replace=force, say=say)
+    return load(folder, name or source)
+
+
 def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
     """Write a data set; the previous one stays in place until the new one is complete."""
     folder, new = _folder(home, manifest), home / ".new"
@@ -220,12 +253,15 @@ def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
     )
 
 
-def open_dataset(data_dir: Path, name: str, say: Callable[[str], None]) -> Dataset:
-    """Load a prepared data set; ``synthetic`` is made first if it is not there.
+def open_dataset(
+    name: str, *, data_dir: Folder = None, say: Callable[[str], None] = print
+) -> Dataset:
+    """Open a prepared data set; ``synthetic`` is made first if it is not there.
 
     Raises:
-        DataError: see :func:`load`.
+        DataError: it is not prepared (the message names the command that prepares it), or damaged.
     """
+    data_dir = Locations.of(data_dir).data_dir
     if name == "synthetic" and read_manifest(data_dir, name) is None:
         say(
             f"Making the synthetic data set in {data_dir / name} (sizes: ncfbench prepare synthetic"

@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.catalog import baseline_sampler, find_loss, find_sampler, serves
-from ncfbench.config import RunConfig, cache_dir, complete, identity_of, named
-from ncfbench.data import Dataset
+from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler, serves
+from ncfbench.config import Folder, RunConfig, cache_dir, complete, identity_of, named
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.data.assets import merge_named
 from ncfbench.distributed import signals
 from ncfbench.distributed.layout import make_layout
+from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
@@ -49,7 +51,9 @@ from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
 from ncfbench.timing.clock import format_duration
+from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.timing.heap import warn_once
 from ncfbench.timing.statistics import drift
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.memory import require_memory, step_bytes
@@ -83,21 +87,32 @@ class Record:
         return answer(self.costmodel, self.unitcost)
 
 
-def run(
-    dataset: Dataset,
-    configs: Mapping[str, RunConfig],
+def profile(
     *,
+    samplers: Sequence[str] | None = None,
     rounds: int = 11,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Record:
-    """Profile some samplers, and the parts that they share.
+    """Measure what an iteration is made of, and predict each sampler's iteration from it.
+
+    Nothing is written: ``record.tables`` holds the rows.
 
     Args:
-        configs: complete settings by sampler; alike but for the sampler. The first is the baseline.
+        samplers: their names; by default the paper's five.
 
     Raises:
-        UsageError: too few rounds, no sampler, or a precision that the device lacks.
+        DataError: the data set is not prepared.
+        UsageError: too few rounds, or no sampler that can work.
     """
+    warn_once()
+    if samplers is None:
+        samplers = [name for name, info in SAMPLERS.items() if info.in_paper]
+    flags = settings | {"data_dir": data_dir}
+    given, locations = merge_named(say, flags, chosen={"sampler": samplers})
+    configs = configurations(given, samplers)
     if rounds < FEWEST_ROUNDS or not configs:
         raise UsageError(
             f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more."
@@ -112,8 +127,20 @@ def run(
             "A profile has no cost for mining negatives. Use --mined off, or compare runs."
         )
     example = next(iter(configs.values()))
+    simulate(example.devices)
+    keep_compiled(say)
+    if refused := [name for name in samplers if name not in configs]:
+        say(f"Left out, as the loss refuses them: {', '.join(refused)}.")
+    dataset = open_dataset(example.dataset, data_dir=locations.data_dir, say=say)
+    return _profile(dataset, configs, rounds, progress or Progress())
+
+
+def _profile(
+    dataset: Dataset, configs: Mapping[str, RunConfig], rounds: int, progress: Progress
+) -> Record:
+    example = next(iter(configs.values()))
     require(example.precision)
-    progress, others = progress or Progress(), OtherPrograms()
+    others = OtherPrograms()
     content = DeviceContent.of(dataset)
     layout = make_layout(example)
     described = environment.describe(layout.describe())
@@ -260,5 +287,7 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
     traits = find_loss(loss)
     served = [name for name in order if serves(find_sampler(name).with_strata(strata), traits)]
     if not served and order:
-        complete(dict(settings) | {"sampler": order[0]}, ignored=settings)
-    return {name: complete(dict(settings) | {"sampler": name}, ignored=settings) for name in served}
+        complete({**settings, "sampler": order[0]}, ignore_unknown=True)
+    return {
+        name: complete(dict(settings) | {"sampler": name}, ignore_unknown=True) for name in served
+    }

@@ -6,11 +6,10 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import merge
+from ncfbench.config import Folder, Locations
 from ncfbench.errors import DataError, UsageError, nearest, shown
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
@@ -26,8 +25,8 @@ from ncfbench.storage import schemas, tables
 
 
 def collect(
-    runs_dir: str | PathLike[str] | None = None,
-    data_dir: str | PathLike[str] | None = None,
+    runs_dir: Folder = None,
+    data_dir: Folder = None,
     *,
     allow_mixed: bool = False,
     only: Mapping[str, Iterable[Any]] | None = None,
@@ -51,7 +50,7 @@ def collect(
         UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
             has the baseline's sampler; the folder of profiles has none.
     """
-    folders = merge({"data_dir": data_dir, "runs_dir": runs_dir})[1]
+    folders = Locations.of(data_dir, runs_dir)
     runs_dir, data_dir, locations = folders.runs_dir, folders.data_dir, locations or {}
     records, problems = runs.read_all(runs_dir)
     chosen = Filter(only or {}, records)

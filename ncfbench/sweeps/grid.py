@@ -71,7 +71,7 @@ def expand(axes: Mapping[str, Sequence[Any]], cells: Sequence[Mapping[str, Any]]
     for *values, further in products:
         combination = dict(zip(names, values, strict=True)) | further
         try:
-            config = complete(combination, ignored=combination)
+            config = complete(combination, ignore_unknown=True)
         except UsageError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
             continue
@@ -99,7 +99,7 @@ def narrow(
     axes = {
         name: tuple(dict.fromkeys(settings[name] for settings in combinations)) for name in shared
     }
-    wanted = {cell_identity(complete(dict(each), ignored=each)) for each in combinations}
+    wanted = {cell_identity(complete(dict(each), ignore_unknown=True)) for each in combinations}
     if {cell_identity(config) for config in expand(axes).cells} == wanted:
         return axes, ()
     fixed = {name: values for name, values in axes.items() if len(values) == 1}

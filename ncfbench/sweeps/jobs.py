@@ -65,13 +65,11 @@ class Task:
         from ncfbench.distributed.simulation import simulate
         from ncfbench.reporting.render.terminal import make_console
         from ncfbench.runs.progress import PlainProgress
-        from ncfbench.timing.compile_cache import keep_compiled
         from ncfbench.training import run as training
         from ncfbench.training.run import FAILURES, first_line
 
         progress = PlainProgress(make_console())
         simulate(config.devices)
-        keep_compiled(progress.say)
         try:
             with _requeue_when_warned():
                 record = training.run(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from ncfbench.config import Locations, RunConfig
+from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.runs.trials import FOLDER, Budget
 from ncfbench.sweeps import forecast, runner, tuning
-from ncfbench.sweeps.files import Sweep, write_sweep
+from ncfbench.sweeps.files import Sweep, read_sweep, with_named_files, write_sweep
 from ncfbench.sweeps.forecast import Prediction
 from ncfbench.sweeps.grid import (
     Grid,
@@ -27,6 +29,7 @@ from ncfbench.sweeps.grid import (
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.timing.heap import warn_once
 
 
 @dataclass
@@ -170,6 +173,32 @@ class SweepRun:
     file: Path | None
 
 
+def sweep(
+    source: str | PathLike[str],
+    *,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    seeds: int | None = None,
+    dry_run: bool = False,
+    budget_seconds: float | None = None,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> SweepRun:
+    """Train the cells of a sweep that are not finished, and return what became of them.
+
+    ``settings`` replace those of the sweep; a list makes an axis of the grid.
+
+    Raises:
+        DataError, KeyboardInterrupt, UsageError: see :func:`run_sweep` and :func:`read_sweep`.
+    """
+    if not dry_run:
+        warn_once()
+    locations = Locations.of(data_dir, runs_dir)
+    wanted = read_sweep(str(source), flags=settings, seeds=seeds)
+    wanted = with_named_files(wanted, locations.data_dir, say)
+    return run_sweep(wanted, locations, dry_run=dry_run, budget_seconds=budget_seconds, tell=say)
+
+
 def run_sweep(
     sweep: Sweep,
     locations: Locations,
@@ -200,7 +229,7 @@ def run_sweep(
     simulate(max(config.devices for config in grid.cells))
     keep_compiled(tell)
     datasets = {
-        name: open_dataset(locations.data_dir, name, tell)
+        name: open_dataset(name, data_dir=locations.data_dir, say=tell)
         for name in dict.fromkeys(config.dataset for config in grid.cells)
     }
     stage = Stage(grid.cells, datasets, locations, tell, progress, in_processes)

@@ -105,7 +105,7 @@ def launch(
     _require_alike(grid.cells)
     jobs = jobs_folder(locations.runs_dir)
     fingerprints = {
-        name: open_dataset(locations.data_dir, name, tell).fingerprint
+        name: open_dataset(name, data_dir=locations.data_dir, say=tell).fingerprint
         for name in dict.fromkeys(config.dataset for config in grid.cells)
     }
     # Without the lock, two commands at once would both find the queue empty.

@@ -72,7 +72,7 @@ class RunPlan:
         require(config.precision)
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
-                dataset = open_dataset(locations.data_dir, config.dataset, say)
+                dataset = open_dataset(config.dataset, data_dir=locations.data_dir, say=say)
         require_contracts(config, dataset)
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from ncfbench.config import Locations, RunConfig
+from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
+from ncfbench.data.assets import merge_named
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.distributed.signals import deferred_signals
+from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import NcfbenchError, UsageError, shown
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.timing.heap import warn_once
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.recommend import write_finished
@@ -30,6 +36,38 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message; XLA's messages have pages."""
     text = next(iter(str(error).splitlines()), "")[:300]
     return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
+
+
+def train(
+    *,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    resume: bool = False,
+    again: bool = False,
+    recommend: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RunRecord:
+    """Train one recommender in this process, and return its records as its folder keeps them.
+
+    A run with these settings and data that is finished is returned, and not trained again.
+
+    Raises:
+        DataError, DivergedError, KeyboardInterrupt, UsageError: see :func:`run`.
+    """
+    warn_once()
+    progress = progress or Progress()
+    folders = {"data_dir": data_dir, "runs_dir": runs_dir}
+    given, locations = merge_named(progress.say, settings | folders)
+    config = complete(given)
+    for warning in unused_settings(given, config):
+        warnings.warn(warning, stacklevel=2)
+    simulate(config.devices)
+    record = run(
+        config, locations, resume=resume, again=again, recommend=recommend, progress=progress
+    )
+    assert record is not None, "several processes are refused"
+    return record
 
 
 def run(
@@ -67,7 +105,8 @@ def run(
             one to resume, and neither ``resume`` nor ``again`` is given; there are several
             processes without ``in_group``; or another process holds the folder.
     """
-    ledger = Ledger()
+    progress, ledger = progress or Progress(), Ledger()
+    keep_compiled(progress.say)
     with ledger.turn():
         with ledger.line("initialising"):  # the first question for devices starts JAX
             group = ProcessGroup.current()
@@ -76,7 +115,7 @@ def run(
             raise UsageError(
                 "JAX has joined several processes: train with ncfbench run --coordinator."
             )
-        progress = progress if progress and group.is_first else Progress()
+        progress = progress if group.is_first else Progress()
         plan = RunPlan.of(
             config, locations, trace=trace, recommend=recommend, ledger=ledger, say=progress.say
         )

@@ -52,7 +52,7 @@ def ask(
         FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
     )
     locations = Locations(data_dir, runs_dir)
-    found = pipeline.advise(question, locations, budget, dry_run=dry_run, say=said.append)
+    found = pipeline.answer_question(question, locations, budget, dry_run=dry_run, say=said.append)
     return found, said
 
 

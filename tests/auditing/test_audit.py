@@ -10,14 +10,14 @@ import pytest
 from audited import SMALL
 from typer.testing import CliRunner
 
-from ncfbench.auditing import audit
+from ncfbench.auditing.audit import Record, audit_samplers
 from ncfbench.auditing.bias import Bias, consistency
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset, load
+from ncfbench.data.store import Dataset
 from ncfbench.reporting.contents import xray
 from ncfbench.storage import schemas, tables
 
@@ -30,6 +30,11 @@ def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     prepare("synthetic", options, folder, "few", say=lambda text: None)
     return folder
+
+
+def audit_few(few_nodes: Path, **given: Any) -> Record:
+    given = {"dataset": "few", "noises": ["uniform"], "data_dir": few_nodes} | SMALL | given
+    return audit_samplers(**given)
 
 
 @pytest.fixture
@@ -48,9 +53,18 @@ def test_a_network_leaves_samplers_unbiased(
     few_nodes: Path, quick: None, samplers: tuple[str, ...]
 ) -> None:
     """With the gradient by its own parameters, at the initial ones and after a few iterations."""
-    settings = {"dataset": "few", "encoder": "mf", "interaction": "mlp", "interaction_units": 4}
-    options = audit.Options(samplers, ("sg",), ("unigram",), batches=480, margin=0.5, warmup=5)
-    record = audit.run(load(few_nodes, "few"), SMALL | settings, options)
+    record = audit_few(
+        few_nodes,
+        samplers=samplers,
+        losses=["sg"],
+        noises=["unigram"],
+        batches=480,
+        margin=0.5,
+        warmup=5,
+        encoder="mf",
+        interaction="mlp",
+        interaction_units=4,
+    )
     assert not record.failures
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
     for row in record.audit:
@@ -65,11 +79,8 @@ def test_only_wrong_estimators_are_biased(few_nodes: Path) -> None:
     """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power
     that it states.
     """
-    dataset = load(few_nodes, "few")
-    options = audit.Options(
-        ("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=6144
-    )
-    record = audit.run(dataset, SMALL | {"dataset": "few"}, options)
+    samplers, losses = ("strat-ns", "mixed-ns", *WRONG), ("log", "hinge")
+    record = audit_few(few_nodes, samplers=samplers, losses=losses, batches=6144)
     for row in record.audit:
         if row["sampler"] in WRONG:
             assert row["bias"] > 0.03
@@ -102,11 +113,14 @@ def test_wrong_estimators_by_loss(
     """The diagonal kept without the mask; and with SG, whose large negative term hides it unless
     batches are small.
     """
-    dataset = load(few_nodes, "few")
     wrong = f"planted:{plugin}"
-    options = audit.Options(("strat-ns", wrong), losses, ("uniform",), batches=6144)
-    record = audit.run(
-        dataset, SMALL | {"dataset": "few", "mask": mask, "batch_size": batch_size}, options
+    record = audit_few(
+        few_nodes,
+        samplers=["strat-ns", wrong],
+        losses=losses,
+        batches=6144,
+        mask=mask,
+        batch_size=batch_size,
     )
     verdicts = {(row["sampler"], row["verdict"], row["shown_by"]) for row in record.audit}
     assert verdicts == {("strat-ns", "unbiased", None), (wrong, "biased", "gradient")}
@@ -126,9 +140,10 @@ def test_wrong_weights_are_biased(few_nodes: Path, quick: None) -> None:
 
 
 def wrong_weights_are_biased(few_nodes: Path, wrong: str) -> None:
-    dataset, losses = load(few_nodes, "few"), ("mse", "softmax")
-    options = audit.Options(("neg", wrong), losses, ("uniform",), batches=48, warmup=2)
-    record = audit.run(dataset, SMALL | {"dataset": "few", "encoder": "mf"}, options)
+    samplers, losses = ("neg", wrong), ("mse", "softmax")
+    record = audit_few(
+        few_nodes, samplers=samplers, losses=losses, batches=48, warmup=2, encoder="mf"
+    )
     assert {
         (row["loss"], row["noise"], row["verdict"])
         for row in record.audit

@@ -210,7 +210,7 @@ def test_both_sides_get_the_same_question(
         asked.append(question)
         raise UsageError("enough")
 
-    monkeypatch.setattr("ncfbench.advice.pipeline.advise", stop)
+    monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", stop)
     cells = {**benchmarks.cells.CELLS, **benchmarks.cells.QUICK}
     for each in cells.values():
         invoke(*each.words, "--budget=60s")

@@ -43,7 +43,7 @@ class Asked:
         self.runs: list[RunConfig] = []
         self.questions: list[Question] = []
         monkeypatch.setattr("ncfbench.cli.run._train", self._run)
-        monkeypatch.setattr("ncfbench.advice.pipeline.advise", self._advise)
+        monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", self._advise)
 
     def _run(self, settings: RunConfig, *_: Any, **__: Any) -> None:
         self.runs.append(settings)
@@ -120,7 +120,11 @@ def test_a_question_is_asked_again(
 @pytest.mark.parametrize(
     ("words", "place", "said"),
     [
-        ("advise citeulike --loss hinge", "advice.pipeline.advise", "The same command continues"),
+        (
+            "advise citeulike --loss hinge",
+            "advice.pipeline.answer_question",
+            "The same command continues",
+        ),
         ("run --sampler ns --again", "cli.run._train", "To continue from the last checkpoint"),
     ],
 )

@@ -114,9 +114,12 @@ def test_synthetic_is_made_on_first_use(
 ) -> None:
     monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
     said: list[str] = []
-    first = open_dataset(tmp_path, "synthetic", said.append)
+    first = open_dataset("synthetic", data_dir=tmp_path, say=said.append)
     assert "Making the synthetic data set" in said[0]
-    assert open_dataset(tmp_path, "synthetic", pytest.fail).fingerprint == first.fingerprint
+    assert (
+        open_dataset("synthetic", data_dir=tmp_path, say=pytest.fail).fingerprint
+        == first.fingerprint
+    )
 
 
 @pytest.mark.parametrize(

@@ -129,17 +129,17 @@ def test_a_compiled_step_sends_what_formulas_say(
 
 
 def test_a_profile_of_several_devices(
-    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With local sharing without iid, which shares nothing."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
     monkeypatch.setattr(profiling.roofline, "demand", lambda *_: None)
     small = SMALL | {"negatives": 1, "batch_size": 16}
-    settings = small | {"encoder": "mf", "devices": 2, "share": "local"}
-    configs = profiling.configurations(settings, ("iid", "ns"))
-    assert list(configs) == ["ns"], "iid shares nothing"
-    record = profiling.run(tiny, configs, rounds=3)
+    settings = small | {"encoder": "mf", "devices": 2, "share": "local", "data_dir": data_dir}
+    record = profiling.profile(samplers=["iid", "ns"], rounds=3, **settings)
     (row,) = record.costmodel
+    assert row["sampler"] == "ns"
     assert (row["devices"], row["share"], row["simulated"]) == (2, "local", True)
     assert row["measured_collectives_seconds"] > 0
     gradients = 2 * 0.5 * 4 * (8 * (tiny.n_users + tiny.n_items) + 1)
@@ -158,8 +158,4 @@ def test_a_profile_of_several_devices(
     notes = [note for table in profile_tables(kept) for note in table.notes]
     assert any("SIMULATED devices" in note for note in notes)
     with pytest.raises(UsageError, match="shard-tables"):
-        profiling.run(
-            tiny,
-            profiling.configurations(SMALL | {"devices": 2, "shard_tables": True}, ("ns",)),
-            rounds=3,
-        )
+        profiling.profile(samplers=["ns"], devices=2, shard_tables=True, **SMALL)

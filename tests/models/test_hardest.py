@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.question import Question
-from ncfbench.auditing import audit
+from ncfbench.auditing.audit import audit_samplers
 from ncfbench.config import RunConfig, complete, digest
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -101,14 +102,14 @@ def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
 
 
 def test_the_audit_says_that_it_is_biased_on_purpose(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the bias as measured, and no failure."""
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 3200)
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
     settings = {"dataset": "tiny", "encoder": "mf", "dimension": 4, "batch_size": 32, "hardest": 2}
-    options = audit.Options(("ns",), ("sg",), ("unigram",), batches=96, warmup=2)
-    record = audit.run(tiny, settings, options)
+    chosen = {"samplers": ["ns"], "losses": ["sg"], "noises": ["unigram"]}
+    record = audit_samplers(batches=96, warmup=2, data_dir=data_dir, **chosen, **settings)
     assert record.failures == []
     assert {(row["verdict"], row["shown_by"]) for row in record.audit} == {("biased", "declared")}
     assert all(row["bias"] > 0.3 for row in record.audit)

@@ -95,13 +95,13 @@ def test_both_products_compute_the_same() -> None:
 
 
 @pytest.fixture(scope="module")
-def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch = pytest.MonkeyPatch()
     patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     shorten(patch)
     settings = SMALL | {"dataset": "tiny", "encoder": "mf", "batch_size": 32}
-    configs = profiling.configurations(settings, ("strat-all", "iid", "strat-ns"))
-    found = profiling.run(tiny, configs, rounds=3)
+    samplers = ["strat-all", "iid", "strat-ns"]
+    found = profiling.profile(samplers=samplers, rounds=3, data_dir=data_dir, **settings)
     patch.undo()
     return found
 
@@ -253,12 +253,12 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
 @pytest.mark.long_cases(r"1-")
 @pytest.mark.parametrize(("whole", "kept"), [(1, None), (3, 3)])
 def test_an_interrupted_profile_keeps_whole_rounds(
-    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int, kept: int | None
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int, kept: int | None
 ) -> None:
     """Interrupted by a signal in the middle of a round, inside a timed block."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
-    configs = profiling.configurations(SMALL | {"dataset": "tiny", "encoder": "mf"}, ("ns",))
+    asked = SMALL | {"dataset": "tiny", "encoder": "mf", "samplers": ["ns"], "data_dir": data_dir}
     measure, seen = rounds.sampling_seconds, []
 
     def interrupting(*arguments: Any) -> Any:
@@ -270,9 +270,9 @@ def test_an_interrupted_profile_keeps_whole_rounds(
     monkeypatch.setattr(rounds, "sampling_seconds", interrupting)
     if kept is None:
         with pytest.raises(KeyboardInterrupt):
-            profiling.run(tiny, configs, rounds=9)
+            profiling.profile(rounds=9, **asked)
     else:
-        assert profiling.run(tiny, configs, rounds=9).costmodel[0]["rounds"] == kept
+        assert profiling.profile(rounds=9, **asked).costmodel[0]["rounds"] == kept
 
 
 @pytest.mark.parametrize(
@@ -357,6 +357,6 @@ def test_profile_from_the_command_line(
         assert text in refused.output
 
 
-def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
+def test_no_sampler_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="one sampler"):
-        profiling.run(tiny, {})
+        profiling.profile(samplers=[])

@@ -17,7 +17,6 @@ from ncfbench.storage import locks
 
 OPEN = """
 import sys
-from pathlib import Path
 from ncfbench.data import open_dataset
 from ncfbench.data.sources import synthetic
 make = synthetic.make
@@ -27,7 +26,8 @@ def slowly(options):
     return make(options)
 synthetic.make = slowly
 say = lambda text: print(text, flush=True)
-print("fingerprint", open_dataset(Path(sys.argv[1]), "synthetic", say).fingerprint, flush=True)
+dataset = open_dataset("synthetic", data_dir=sys.argv[1], say=say)
+print("fingerprint", dataset.fingerprint, flush=True)
 """
 
 

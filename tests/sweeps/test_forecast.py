@@ -76,10 +76,11 @@ def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
 
 
 def test_a_step_that_exceeds_the_memory_is_not_tried(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    tiny: Dataset, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the byte that the forecast gives."""
-    config = complete({"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"})
+    small = {"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"}
+    config = complete(small)
     needed = forecast._measure_step(config, tiny, DeviceContent.of(tiny), None).step_bytes
     monkeypatch.setattr(memory, "available_memory", lambda: needed)
     forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
@@ -88,7 +89,7 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
     monkeypatch.setattr(profile, "StepTimer", lambda *_: pytest.fail("it was tried"))
     for start in (
         lambda: forecast._measure_step(config, tiny, DeviceContent.of(tiny), None),
-        lambda: profile.run(tiny, {"strat-ns": config}, rounds=3),
+        lambda: profile.profile(samplers=["strat-ns"], data_dir=data_dir, **small),
     ):
         with pytest.raises(UsageError, match="Use a smaller --batch-size, --item-block"):
             start()

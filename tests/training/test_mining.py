@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ncfbench.auditing import audit
+from ncfbench.auditing.audit import audit_samplers
 from ncfbench.auditing.tables import bias_tables
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling.profile import run
+from ncfbench.profiling.profile import profile
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Listed
@@ -174,13 +174,20 @@ def test_more_items_get_slots_in_reserve(tiny: Dataset) -> None:
 
 
 def test_the_audit_measures_the_declared_bias(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
-    settings = configure().to_dict() | {"learning_rate": 0.05}
-    options = audit.Options(("neg",), ("sg",), ("unigram",), batches=240, margin=0.5, warmup=12)
-    record = audit.run(tiny, settings, options)
+    record = audit_samplers(
+        samplers=["neg"],
+        losses=["sg"],
+        noises=["unigram"],
+        batches=240,
+        margin=0.5,
+        warmup=12,
+        data_dir=data_dir,
+        **configure(dataset="tiny", learning_rate=0.05).to_dict(),
+    )
     assert not record.failures
     last = record.conformance[-1]
     assert (last["property"], last["result"]) == ("expectation", "declared")
@@ -202,4 +209,4 @@ def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
         config = configure(dataset="tiny", mine_every=900, epochs=1)
         RunPlan.of(config, Locations(data_dir=data_dir), dataset=tiny)
     with pytest.raises(UsageError, match="no cost for mining negatives. Use --mined off"):
-        run(tiny, {"neg": configure()})
+        profile(samplers=["neg"], mined=COUNT)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import SETTINGS, is_digest
+from ncfbench.config import SETTINGS, Choices, Locations, is_digest, merge
 
 KEPT = ("word_vectors", "checkpoint")
 """Settings that are files or folders."""
+
+
+def merge_named(
+    say: Callable[[str], None],
+    flags: Mapping[str, Any],
+    assignments: Sequence[str] = (),
+    file: Path | None = None,
+    chosen: Choices | None = None,
+) -> tuple[dict[str, Any], Locations]:
+    """Return the settings that a user gives, with digests for files, and the folders.
+
+    Arguments and errors are those of :func:`ncfbench.config.merge` and :func:`name_files`.
+    """
+    given, locations = merge(flags, assignments, file, chosen)
+    return name_files(given, locations.data_dir, say), locations
 
 
 def name_files(
@@ -36,6 +51,8 @@ def name_files(
         from ncfbench.data.assets.word_vectors import keep_word_vectors
 
         keep = keep_checkpoint if name == "checkpoint" else keep_word_vectors
-        dataset = open_dataset(data_dir, given.get("dataset", SETTINGS["dataset"].default), say)
+        dataset = open_dataset(
+            given.get("dataset", SETTINGS["dataset"].default), data_dir=data_dir, say=say
+        )
         named[name] = keep(Path(value), dataset, say)
     return named
