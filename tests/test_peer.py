@@ -16,10 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ncfbench.catalog import (  # noqa: E402
-    ENCODERS,
     SAMPLERS,
-    find_encoder,
-    find_loss,
     find_sampler,
     losses_for,
 )
@@ -31,7 +28,7 @@ from ncfbench.sampling import batches  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-PEERS = [name for name in ENCODERS if find_encoder(name).in_paper]
+PEERS = ["mf", "cnn", "lstm"]
 """The paper's encoders."""
 MODULES = [
     f"peer_{part}"
@@ -86,7 +83,7 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
         for sampler in SAMPLERS
         for loss in losses_for(find_sampler(sampler))
         for encoder in PEERS
-        if find_sampler(sampler).in_paper and find_loss(loss).in_paper
+        if find_sampler(sampler).in_paper and not loss.startswith("softmax")
     ],
 )
 def test_loss_and_gradients_agree(
