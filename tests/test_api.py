@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from shortened import shorten
 
 import ncfbench
 from ncfbench.errors import DataError, UsageError
@@ -39,6 +38,7 @@ def test_functions_are_typed_and_documented(name: str) -> None:
     function = getattr(ncfbench, name)
     signature = inspect.signature(function)
     assert "Raises:" in function.__doc__
+    assert name in dir(ncfbench)
     for parameter in (*signature.parameters.values(), signature):
         kind = getattr(parameter, "annotation", None) or signature.return_annotation
         assert kind is not inspect.Signature.empty
@@ -65,30 +65,11 @@ def test_from_data_to_report(tmp_path: Path) -> None:
     assert results.tables
 
 
-def test_audit_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten(monkeypatch)
-    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
-    data = {"data_dir": tmp_path, "say": quiet}
-    ncfbench.prepare("synthetic", min_words=3, max_length=9, **SIZES, **data)
-    few = {"samplers": ["ns"], "losses": ["sg"], "noises": ["unigram"], "batches": 0}
-    audited = ncfbench.audit(dataset="synthetic", encoder="mf", batch_size=32, **few, **data)
-    assert (audited.failures, len(audited.xray)) == ([], 1)
-    profiled = ncfbench.profile(
-        dataset="synthetic",
-        encoder="mf",
-        batch_size=32,
-        dimension=8,
-        samplers=["ns"],
-        rounds=3,
-        **data,
-    )
-    assert [row["sampler"] for row in profiled.costmodel] == ["ns"]
-    assert max(len(repr(record)) for record in (audited, profiled)) < 100
-
-
 def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no option 'sise'"):
         ncfbench.prepare("synthetic", sise=3, data_dir=tmp_path)
+    with pytest.raises(UsageError, match="is not a data set's name"):
+        ncfbench.prepare("synthetic", name="../x", data_dir=tmp_path)
     with pytest.raises(UsageError, match="batch_sise"):
         ncfbench.run(batch_sise=3)
     with pytest.raises(DataError, match="ncfbench prepare citeulike"):

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
-from ncfbench.config import complete, merge
+from ncfbench.config import Locations
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, SourceModule, Statistics
 from ncfbench.settings import setting_of
@@ -60,9 +60,6 @@ def _command(name: str) -> Any:
     def prepare(**given: Any) -> None:
         from ncfbench.data import prepare as prepare_data
 
-        stored_name = given["name"] or name
-        named, locations = merge({"data_dir": given["data_dir"], "dataset": stored_name})
-        complete(named)
         values = {
             each.name: _items(given[each.name]) if is_list[each.name] else given[each.name]
             for each in fields
@@ -70,8 +67,8 @@ def _command(name: str) -> Any:
         manifest = prepare_data(
             name,
             module.Options(**values),
-            locations.data_dir,
-            stored_name,
+            Locations.of(given["data_dir"]).data_dir,
+            given["name"],
             replace=given["force"],
             say=say,
             progress=_download_bar,

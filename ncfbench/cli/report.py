@@ -12,7 +12,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.delivery import FORMATS, LIST, Drawing, Wanted, deliver, print_names
 from ncfbench.cli.output import print_json, print_views, reporting, say
-from ncfbench.config import Locations, merge
+from ncfbench.config import Locations
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
 REGRESSION = "10%"
@@ -207,7 +207,7 @@ def report(
         raise UsageError(
             f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}."
         )
-    _, where = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    where = Locations.of(data_dir, runs_dir)
     if verify or against is not None:
         given = (figures, export, output, table, figure, full, paper, baseline, profiles)
         if kind not in ("table", "json") or any(given):

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__
-from ncfbench.config import Folder, Locations
+from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions
@@ -158,8 +158,8 @@ def prepare(
             set of that name and other content without ``replace``.
         VerificationError: a file is not the published one.
     """
+    name = complete({"dataset": name or source}).dataset
     preparation = find_source(source, name).load().plan(options, say=say, progress=progress)
-    name = name or source
     stored, home = dict(preparation.options), data_dir / name
     asked = {"source": source, **preparation.origin, "options": stored}
     with locks.held(home, "preparing", wait=say):

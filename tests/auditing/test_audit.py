@@ -66,6 +66,7 @@ def test_a_network_leaves_samplers_unbiased(
         interaction_units=4,
     )
     assert not record.failures
+    assert len(repr(record)) < 100
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
     for row in record.audit:
         assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
