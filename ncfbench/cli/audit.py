@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncfbench.catalog import BUILT_IN, LOSSES, SAMPLERS
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
+from ncfbench.config import Locations, merge
 from ncfbench.errors import CheckFailedError, UsageError, either
+
+if TYPE_CHECKING:
+    from ncfbench.runs.progress import Progress
 
 NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
 OF_FRAMEWORKS = ("dataset", "batch_size", "seed")
@@ -145,30 +148,31 @@ def audit(
     framework's bias is a finding, exit code 0; a planted fault that is not found ends the command
     with exit code 6.
     """
-    from ncfbench.config import merge
-
     share = options.parse_share(margin, "--margin")
+    given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     if frameworks or framework is not None or installed:
         changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
         changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
         changed["--variance-parts"] = variance_parts
+        settings, locations = merge(given, set_ or (), config)
+        changed |= {f"--{name.replace('_', '-')}": name not in OF_FRAMEWORKS for name in settings}
+        if idle := [flag for flag, is_changed in changed.items() if is_changed]:
+            raise UsageError(
+                f"{either(idle)} has no effect on --frameworks, which has losses and samplers of"
+                " its own. Leave it out."
+            )
         _audit_frameworks(
-            flags,
-            changed,
+            settings,
+            locations,
             framework,
             installed=installed,
             batches=batches,
             margin=share,
-            config=config,
-            set_=set_,
-            data_dir=data_dir,
-            runs_dir=runs_dir,
-            quiet=quiet,
+            progress=progress_bar(quiet=quiet),
             json_=json_,
         )
         return
     chosen_samplers, chosen_losses = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
-    given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(
         given,
         set_ or (),
@@ -190,7 +194,7 @@ def audit(
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,
-        **settings,
+        **options.as_keywords(settings),
     )
     if json_:
         print_json(record.tables)
@@ -208,37 +212,17 @@ def audit(
 
 
 def _audit_frameworks(
-    flags: options.Flags,
-    changed: Mapping[str, bool],
+    settings: Mapping[str, Any],
+    locations: Locations,
     framework: str | None,
     *,
     installed: bool,
     batches: int | None,
     margin: float,
-    config: Path | None,
-    set_: list[str] | None,
-    data_dir: Path | None,
-    runs_dir: Path | None,
-    quiet: bool,
+    progress: Progress,
     json_: bool,
 ) -> None:
-    """Audit the losses of frameworks, or compare them with installed packages.
-
-    Args:
-        changed: whether options that have no effect here were given.
-    """
-    from ncfbench.config import SETTINGS, merge
-
-    given = {name: value for name, value in flags.items() if value is not None}
-    folders = {"data_dir": data_dir, "runs_dir": runs_dir}
-    settings, locations = merge({**given, **folders}, set_ or (), config)
-    idle = [flag for flag, is_changed in changed.items() if is_changed]
-    idle += [SETTINGS[name].flag for name in settings if name not in OF_FRAMEWORKS]
-    if idle:
-        raise UsageError(
-            f"{either(idle)} has no effect on --frameworks, which has losses and samplers of its"
-            " own. Leave it out."
-        )
+    """Audit the losses of frameworks, or compare them with installed packages."""
     if installed and not framework:
         raise UsageError(
             "--installed needs --framework with the names to compare, for example --framework"
@@ -253,7 +237,6 @@ def _audit_frameworks(
     from ncfbench.data import open_dataset
     from ncfbench.timing.compile_cache import keep_compiled
 
-    progress = progress_bar(quiet=quiet)
     estimators = chosen(options.names("all" if framework is None else framework))
     choices = audits.Options(
         **{name: settings[name] for name in ("batch_size", "seed") if name in settings},

@@ -237,6 +237,11 @@ Json = Annotated[
 ]
 
 
+def as_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as arguments of a function; with an underscore none is called as another."""
+    return {f"{name}_": value for name, value in settings.items()}
+
+
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
     """Split a list at its commas, each part once; ``all`` stands for the valid ones."""
     parts = [part.strip() for part in text.split(",") if part.strip()]

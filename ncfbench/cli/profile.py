@@ -100,7 +100,7 @@ def profile(
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,
-        **settings,
+        **options.as_keywords(settings),
     )
     if json_:
         print_json({"answer": asdict(record.answer), **record.tables})

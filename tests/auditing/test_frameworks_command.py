@@ -22,6 +22,7 @@ from ncfbench.storage.schemas import FRAMEWORKS
 def test_command_refuses_what_it_cannot_audit() -> None:
     check(invoke("audit", "--framework", "tfrs-logp"), 2, "did you mean 'tfrs-logq'?")
     check(invoke("audit", "--frameworks", "--encoder", "cnn"), 2, "--encoder has no effect")
+    check(invoke("audit", "--frameworks", "--filters", "3"), 2, "--filters has no effect")
     check(invoke("audit", "--frameworks", "--loss", "sg"), 2, "--loss has no effect")
     check(invoke("audit", "--frameworks", "--installed"), 2, "--installed needs --framework")
     check(invoke("audit", "--frameworks", "--batches", "9"), 2, "at least 48")
