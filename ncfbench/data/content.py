@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
+from ncfbench.data.options import SplitOptions
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.data.words import is_unspaced
 from ncfbench.errors import UsageError
@@ -21,10 +22,8 @@ from ncfbench.rng import Streams
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-FINGERPRINT_VERSION = 1
-"""Version of what the fingerprint covers; the first, never changed since."""
-FEW_TEST_ITEMS = 50
-"""Test items up to which recall@50 says nothing."""
+FINGERPRINT_VERSION = 1  # of what the fingerprint covers
+FEW_TEST_ITEMS = 50  # up to which recall@50 says nothing
 
 
 @dataclass(frozen=True)
@@ -186,25 +185,21 @@ def stays_with_cold_users(
 
 
 def split_items(
-    n_items: int, test_fraction: float, validation_fraction: float, seed: int
+    n_items: int, options: SplitOptions, order: NDArray[np.int64] | None = None
 ) -> NDArray[np.uint8]:
-    """Hold items out at random; see :func:`hold_out`."""
-    order = Streams(seed).generator("split").permutation(n_items)
-    return hold_out(order, test_fraction, validation_fraction)
+    """Hold the first items of an order out, by default a random one: a share for the test, then a
+    share of the *remaining* items for validation.
 
-
-def hold_out(
-    order: NDArray[np.int64], test_fraction: float, validation_fraction: float
-) -> NDArray[np.uint8]:
-    """Hold the first items of an order out: a share for the test, then a share of the *remaining*
-    items for validation. Return uint8[n_items], indices into :data:`SPLITS`.
+    Returns:
+        uint8[n_items], indices into :data:`SPLITS`.
 
     Raises:
         UsageError: nothing is left to train on.
     """
-    n_items = len(order)
-    n_test = round(n_items * test_fraction)
-    n_validation = round((n_items - n_test) * validation_fraction)
+    if order is None:
+        order = Streams(options.split_seed).generator("split").permutation(n_items)
+    n_test = round(n_items * options.test_fraction)
+    n_validation = round((n_items - n_test) * options.validation_fraction)
     if n_test + n_validation >= n_items:
         raise UsageError(
             f"With {n_items} items, these fractions hold every item out. Use smaller ones."

@@ -18,10 +18,8 @@ from ncfbench.errors import DataError, reason
 
 Float32: TypeAlias = NDArray[np.float32]
 Numbers: TypeAlias = NDArray[np.number]
-MAX_FEATURES = 2**16
-"""Features that an item or a user may have."""
-ROWS_AT_ONCE = 2**14
-"""Rows that are standardised at a time."""
+MAX_FEATURES = 2**16  # of an item or a user
+ROWS_AT_ONCE = 2**14  # that are standardised at a time
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Features:
 
     @classmethod
     def of_table(cls, table: Table, what: str, id_: str, names: Sequence[str] = ()) -> Features:
-        """Take some columns, by default all but that of ids; see :func:`vectors` for refusals."""
+        """Take some columns, by default all but that of ids; for refusals see :func:`vectors`."""
         names = names or [name for name in table.names if name != id_]
         if not names:
             raise DataError(f"{table.path} has no column beside {id_}: it holds no features.")
@@ -95,15 +93,13 @@ class Features:
         fitted: NDArray[np.bool_],
         say: Callable[[str], None],
     ) -> Float32:
-        """Return float32[n, F], standardised; tell of constant columns and of repeated rows.
+        """Return float32[n, F], see :func:`standardise`; a DataError if a name has no row, or a
+        value is too far from those of training.
 
         Args:
             rows: of the users or items; or the ids of all rows, of which the first counts.
             names: ids of the users or items.
             fitted: bool[n], those of training.
-
-        Raises:
-            DataError: a name has no row, or a value is too far from those of training.
         """
         if isinstance(rows, Ids):
             if repeated := int(np.sum(rows.codes >= 0)) - len(rows.names):
@@ -135,11 +131,10 @@ class Features:
 
 
 def standardise(features: Numbers, fitted: NDArray[np.bool_]) -> tuple[Float32, int]:
-    """Give every column a mean of 0 and a variance of 1 over some rows.
+    """Give every column a mean of 0 and a variance of 1 over some rows, by float64.
 
-    Means and deviations are of float64: float32 cannot tell one second of 1.6e9 from the next. A
-    column that is constant over these rows, but for rounding, becomes 0. A number of the other rows
-    that is too far away from the mean for float32 becomes infinite.
+    A column that is constant over these rows, but for rounding, becomes 0. A number of the other
+    rows that is too far away from the mean for float32 becomes infinite.
 
     Args:
         features: number[n, F], finite.

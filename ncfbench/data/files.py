@@ -17,8 +17,7 @@ from ncfbench.errors import DataError, reason
 
 File: TypeAlias = Path | zipfile.Path
 """A file of its own, or in a zip archive: ``archive.zip/name`` in messages."""
-MOST_BYTES = 2**24
-"""Bytes that a line may have; a longer one is damaged, and would fill the memory."""
+MOST_BYTES = 2**24  # of a line; a longer one is damaged, and would fill the memory
 _NOT_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 """Errors that :mod:`zipfile` raises for a damaged, encrypted or unusually compressed archive."""
 
@@ -95,11 +94,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def find_members(home: Path, names: tuple[str, ...]) -> dict[str, File]:
-    """Return those of the named files that are in a folder, or anywhere in a zip archive.
-
-    Raises:
-        DataError: the archive is damaged, or has a file twice.
-    """
+    """Return those of the named files that are in a folder, or anywhere in a zip archive."""
     if home.is_dir():
         return {name: home / name for name in names if (home / name).exists()}
     with _reading(home), zipfile.ZipFile(home) as archive:

@@ -17,12 +17,9 @@ Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 UInt8 = NDArray[np.uint8]
 
-MAX_LINKS = np.iinfo(np.int32).max
-"""Most links, users and items: what int32 can number."""
-BITS_BYTES = 2**26
-"""Largest table of a bit per pair; with a larger one links are searched for and scanned."""
-CELLS_PER_LINK = 8
-"""Cells of a block for each link to scan, up to which bits are sooner."""
+MAX_LINKS = np.iinfo(np.int32).max  # and most users and items: what int32 can number
+BITS_BYTES = 2**26  # of the largest table of a bit per pair
+CELLS_PER_LINK = 8  # of a block, up to which looking at bits is faster than scanning links
 
 
 @dataclass(frozen=True)
@@ -101,11 +98,9 @@ class BipartiteGraph:
             users, items = np.divmod(pairs, n_items)
         link_user, link_item = (ends.astype(np.int32, copy=False) for ends in (users, items))
         user_offsets = np.searchsorted(link_user, np.arange(n_users + 1, dtype=np.int32))
-        by_user, by_item = (
-            (link_user, link_item, user_offsets),
-            grouped(link_user, link_item, n_items),
-        )
-        return cls(n_users, n_items, *by_user, *by_item, user_ids, item_ids)
+        by_item = grouped(link_user, link_item, n_items)
+        names = user_ids, item_ids
+        return cls(n_users, n_items, link_user, link_item, user_offsets, *by_item, *names)
 
     def name(self, kind: str, node: int) -> str:
         """Return a ``user`` or an ``item`` as messages name it, by the source's id."""
@@ -181,10 +176,8 @@ class BipartiteGraph:
         self, users: Int32, items: Int32, tables: LookupTables | None = None
     ) -> tuple[Int64, Int64]:
         """Return the linked pairs of a whole block: all (row, column) for which (users[row],
-        items[column]) is a training link.
-
-        It looks at the bits of the block's cells where these are few, and else scans the links of
-        whichever side has fewer.
+        items[column]) is a training link. It looks at the bits of the block's cells where these are
+        few, and else scans the links of whichever side has fewer.
 
         Args:
             users: int32[b], repeats allowed.

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
-
-if TYPE_CHECKING:
-    from ncfbench.data.assets.pieces import Pieces
-
-LEAST_PIECES = 3
-"""Fewest word pieces of a text: one between those that begin and end it."""
 
 
 def option(
@@ -23,22 +17,17 @@ def option(
     *,
     is_stored: bool = True,
     omits_default: bool = False,
-    panel: str = "",
     **more: Any,
 ) -> Any:
-    """Declare a field of a source's options, which carries a setting as those of runs do.
+    """Declare a field of a source's options; one without a default is required.
 
     Args:
-        default: the default; a field without one is required.
-        help_: one line for ``--help``.
         is_stored: it decides the prepared content, and stands in the manifest; False for options
             that say where the files are or how to read them.
-        omits_default: its default is not stored, so it leaves fingerprints as they are: for an
-            option that switches something on.
-        panel: its group in ``--help``.
+        omits_default: its default is not stored: for an option that switches something on.
         more: as for :class:`ncfbench.settings.Setting`, such as the range and the choices.
     """
-    made = setting_field(None if default is MISSING else default, help_, panel=panel, **more)
+    made = setting_field(None if default is MISSING else default, help_, **more)
     stored = {"is_stored": is_stored, "omits_default": omits_default}
     return field(default=default, metadata={**made.metadata, **stored})
 
@@ -87,25 +76,19 @@ class SplitOptions(SourceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemOptions(SplitOptions):
-    """Limits of texts, and which items are held out: for sources of real texts."""
-
-    max_length: int = option(300, "Words kept of a text.", at_least=1)
-    min_count: int = option(1, "Leave out words that occur less often than this.", at_least=1)
-    vocabulary_size: int | None = option(
-        None, "Keep only this many words, the most frequent.", shown="all", at_least=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenizerOptions(ItemOptions):
-    """The choice between words and the word pieces of a pretrained model."""
+class TextOptions(SplitOptions):
+    """Options of sources of real texts: what becomes a token, and which are kept."""
 
     tokenizer: Path | None = option(
         None,
         "Folder of a pretrained model whose tokenizer makes the tokens: for --encoder bert.",
         shown="words",
         is_stored=False,
+    )
+    max_length: int = option(300, "Words kept of a text.", at_least=1)
+    min_count: int = option(1, "Leave out words that occur less often than this.", at_least=1)
+    vocabulary_size: int | None = option(
+        None, "Keep only this many words, the most frequent.", shown="all", at_least=1
     )
 
     def __post_init__(self) -> None:
@@ -117,21 +100,11 @@ class TokenizerOptions(ItemOptions):
             raise UsageError(
                 f"{flag} and --tokenizer exclude each other: the vocabulary is the model's."
             )
-        if self.max_length < LEAST_PIECES:
+        if self.max_length < 3:
             raise UsageError(
-                f"max_length = {self.max_length}: with --tokenizer it must be at least"
-                f" {LEAST_PIECES}, since two pieces begin and end each text."
+                f"max_length = {self.max_length}: with --tokenizer it must be at least 3, since two"
+                " pieces begin and end each text."
             )
-
-    def pieces(self) -> Pieces | None:
-        """Return the tokenizer; None where tokens are words.
-
-        Raises:
-            DataError, UsageError: see :class:`ncfbench.data.assets.pieces.Pieces`.
-        """
-        from ncfbench.data.assets.pieces import Pieces
-
-        return None if self.tokenizer is None else Pieces(self.tokenizer, self.max_length)
 
     def tokenizer_origin(self) -> dict[str, Any]:
         """Return what the manifest says about the tokenizer: None where tokens are words."""
@@ -144,23 +117,18 @@ class TokenizerOptions(ItemOptions):
 
 
 def as_flags(values: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command line that give options these values; those without one are left
-    out.
-    """
+    """Return the words of a command line that give options these values, but for missing ones."""
     words = []
     for name, value in values.items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         elif value not in (None, [], ()):
-            words += [
-                f"--{flag}",
-                ",".join(value) if isinstance(value, list | tuple) else str(value),
-            ]
+            words += [f"--{flag}", ",".join(value) if isinstance(value, list) else str(value)]
     return words
 
 
 def declared(options: type[SourceOptions]) -> list[Field[Any]]:
-    """Return the fields of options, a source's own before those that it shares with others."""
+    """Return the fields of options, a source's own before those that it shares."""
     names = [name for base in options.__mro__ for name in vars(base).get("__annotations__", ())]
     return sorted(fields(options), key=lambda declaration: names.index(declaration.name))

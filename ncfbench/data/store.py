@@ -13,8 +13,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         word-vectors-DIGEST.npy           float32[words + 1, length]; see assets/
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
-Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
-``prepare`` leaves the previous data set as it was.
+Replacing the manifest is one rename: an interrupted ``prepare`` leaves the previous data set.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
-FORMAT_VERSION = 2
-"""Version of the files; data of another one must be prepared again."""
-FINGERPRINT_DIGITS = 12
-"""Digits of the fingerprint in the name of the folder of the content."""
+FORMAT_VERSION = 2  # data of another one must be prepared again
+FINGERPRINT_DIGITS = 12  # in the name of the folder of the content
 ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "links": (np.int32, 2),
     "words": (np.int32, 1),
@@ -77,7 +74,7 @@ class Dataset(Content):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of content and options."""
+        """The SHA-256 of content and options."""
         return str(self.manifest["fingerprint"])
 
     @property
@@ -109,8 +106,7 @@ class Dataset(Content):
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:
         """bool[n_users]: which users have training links; the others are cold."""
-        has_links: NDArray[np.bool_] = self.graph.user_degrees > 0
-        return has_links
+        return np.asarray(self.graph.user_degrees > 0)
 
     def items_of(self, split: Split) -> Int32:
         """Return the ids of the items in a split, ascending."""
@@ -146,7 +142,6 @@ def prepare(
 
     Args:
         source: a key of :data:`ncfbench.data.sources.SOURCES`.
-        options: an instance of the source's ``Options``.
         name: the data set's name; by default the source's.
         replace: replace a data set of that name and other content.
         say: receives messages, a line each.
@@ -170,7 +165,6 @@ def prepare(
                 say(f"Already prepared with these options{files}: {home}")
                 return before
             say(f"Warning: the data set in {home} is damaged; it is prepared again.")
-        # Options are part of the fingerprint: nothing has to be read to know that others differ.
         if before is not None and before["options"] != stored and not replace:
             raise _in_the_way(home, before["options"], stored)
         content = preparation.read()
@@ -239,11 +233,10 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
 
 
 def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
-    """Return the error that refuses to replace a data set of other content."""
+    unset = dict.fromkeys({**before, **now}, "unset")
+    before, now = {**unset, **before}, {**unset, **now}
     differing = [
-        f"{name} = {before.get(name, 'unset')} (now {now.get(name, 'unset')})"
-        for name in {**before, **now}
-        if before.get(name, "unset") != now.get(name, "unset")
+        f"{name} = {before[name]} (now {now[name]})" for name in unset if before[name] != now[name]
     ]
     what = f"was prepared with {', '.join(differing)}" if differing else "has other content"
     return UsageError(
@@ -272,7 +265,7 @@ def open_dataset(
 
 
 def load(data_dir: Path, name: str) -> Dataset:
-    """Map a prepared data set, and verify that it is the one that its manifest describes.
+    """Map a prepared data set into memory, and verify that it is what its manifest describes.
 
     Raises:
         DataError: it was never prepared (the message names the command), or its files are damaged.

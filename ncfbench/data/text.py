@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.assets.pieces import Pieces
+from ncfbench.data.options import TextOptions
 from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 
 Int32: TypeAlias = NDArray[np.int32]
-PADDING = 0
-"""The token id of no word; words are numbered from 1."""
-MOST_WORDS = 2**24
-"""Different words that a corpus may have; each costs about 150 bytes of memory."""
+PADDING = 0  # the token id of no word; words are numbered from 1
+MOST_WORDS = 2**24  # different ones of a corpus; each costs about 150 bytes of memory
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,16 @@ class Corpus:
     """Collects the texts of all items, one after another, and numbers their words.
 
     Args:
-        pieces: makes word pieces of a pretrained model, which are then the vocabulary.
+        options: the tokenizer, if any, and which words are kept.
         clean: removes markup from a text before it becomes words.
+
+    Raises:
+        DataError, UsageError: see :class:`ncfbench.data.assets.pieces.Pieces`.
     """
 
-    def __init__(
-        self, pieces: Pieces | None = None, clean: Callable[[str], str] | None = None
-    ) -> None:
-        self._pieces = pieces
+    def __init__(self, options: TextOptions, clean: Callable[[str], str] | None = None) -> None:
+        self._options = options
+        self._pieces = Pieces(options.tokenizer, options.max_length) if options.tokenizer else None
         self._clean = clean
         self._numbers: defaultdict[str, int] = defaultdict()
         self._numbers.default_factory = self._numbers.__len__
@@ -93,11 +94,7 @@ class Corpus:
         return tokenize(text) if self._pieces is None else self._pieces(text)
 
     def add(self, tokens: Iterable[str]) -> None:
-        """Add the words of the next item.
-
-        Raises:
-            DataError: more different words than :data:`MOST_WORDS`.
-        """
+        """Add the words of the next item; a DataError above :data:`MOST_WORDS` different ones."""
         if self._pieces is not None:
             tokens = self._pieces.whole(tokens)
         before = len(self._tokens)
@@ -109,15 +106,11 @@ class Corpus:
                 " tokens, first."
             )
 
-    def finish(self, min_count: int, size: int | None, max_length: int) -> tuple[Texts, Vocabulary]:
-        """Keep the words that occur ``min_count`` times or more, at most ``size`` of them.
-
-        Other words are left out of a text before it is cut to ``max_length``. Word pieces are all
-        kept.
-
-        Raises:
-            DataError: no word is left.
+    def finish(self) -> tuple[Texts, Vocabulary]:
+        """Return the texts, without the words that the options leave out, and cut to the length;
+        word pieces are all kept. A DataError if no word is left.
         """
+        min_count = self._options.min_count
         tokens, lengths = np.asarray(self._tokens, np.int32), np.asarray(self._lengths, np.int32)
         words = list(self._numbers)
         counts = np.bincount(tokens, minlength=len(words))
@@ -129,7 +122,7 @@ class Corpus:
             return Texts(ids[tokens], lengths), vocabulary
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
-        kept = kept[:size]
+        kept = kept[: self._options.vocabulary_size]
         if not kept:
             raise DataError(f"No word is left of {len(self):,} texts with min_count = {min_count}.")
         ids = np.full(len(words), PADDING, np.int32)
@@ -138,7 +131,7 @@ class Corpus:
         text = np.repeat(np.arange(len(lengths)), lengths)[tokens != PADDING]
         tokens = tokens[tokens != PADDING]
         first = np.searchsorted(text, np.arange(len(lengths)))
-        is_kept = np.arange(len(tokens)) - first[text] < max_length
+        is_kept = np.arange(len(tokens)) - first[text] < self._options.max_length
         lengths = np.bincount(text[is_kept], minlength=len(lengths)).astype(np.int32)
         kept_words = tuple(words[number] for number in kept)
         return Texts(tokens[is_kept], lengths), Vocabulary(kept_words, tuple(counts[kept].tolist()))

@@ -21,6 +21,7 @@ from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.content import split_items
 from ncfbench.data.files import read_lines
+from ncfbench.data.options import SplitOptions
 from ncfbench.data.sources import citeulike, prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
@@ -395,10 +396,11 @@ def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[
 
 
 def test_splits_are_shares_of_the_items() -> None:
-    split = split_items(1000, 0.2, 0.1, 3)
+    split = split_items(1000, SplitOptions(split_seed=3))
     assert np.bincount(split).tolist() == [720, 80, 200]
-    assert (split == split_items(1000, 0.2, 0.1, 3)).all()
-    assert (split != split_items(1000, 0.2, 0.1, 4)).any()
-    assert np.bincount(split_items(1000, 0.2, 0.0, 3), minlength=3).tolist() == [800, 0, 200]
+    assert (split == split_items(1000, SplitOptions(split_seed=3))).all()
+    assert (split != split_items(1000, SplitOptions(split_seed=4))).any()
+    no_validation = split_items(1000, SplitOptions(validation_fraction=0))
+    assert np.bincount(no_validation, minlength=3).tolist() == [800, 0, 200]
     with pytest.raises(UsageError, match="hold every item out"):
-        split_items(1, 0.9, 0.0, 0)
+        split_items(1, SplitOptions(test_fraction=0.9))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ncfbench.data.content import Content, split_items
-from ncfbench.data.options import SplitOptions, option
+from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Corpus
 
@@ -37,7 +37,7 @@ STATISTICS = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(SplitOptions):
+class Options(TextOptions):
     items: int = option(6, "Items of each colour.", at_least=2)
     colours: tuple[str, ...] = option(("red", "blue"), "Colours.", choices=("red", "blue", "green"))
     bright: bool = option(False, "Add a word to each text.", panel="Texts")
@@ -45,11 +45,11 @@ class Options(SplitOptions):
 
 def plan(options, *, say, progress=nullcontext):
     def read():
-        corpus = Corpus()
+        corpus = Corpus(options)
         for colour in options.colours:
             for _ in range(options.items):
                 corpus.add([colour, *(["bright"] if options.bright else [])])
-        texts, vocabulary = corpus.finish(1, None, 10)
+        texts, vocabulary = corpus.finish()
         per = options.items
         colours = range(len(options.colours))
         links = [(2 * c + u, per * c + i) for c in colours for u in (0, 1) for i in range(per)]
@@ -60,9 +60,7 @@ def plan(options, *, say, progress=nullcontext):
             items=items,
             texts=texts,
             vocabulary=vocabulary,
-            split=split_items(
-                len(corpus), options.test_fraction, options.validation_fraction, options.split_seed
-            ),
+            split=split_items(len(corpus), options),
         )
     say("Painting.")
     return Preparation({"files": {}}, options.stored(), read)
@@ -92,6 +90,9 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
         "items": 8,
         "colours": ["red", "green"],
         "bright": True,
+        "max_length": 300,
+        "min_count": 1,
+        "vocabulary_size": None,
         "test_fraction": 0.2,
         "validation_fraction": 0.1,
         "split_seed": 0,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ncfbench.data.options import TextOptions
 from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError
 
@@ -14,10 +15,11 @@ from ncfbench.errors import DataError
 def finished(
     texts: list[list[str]], min_count: int, size: int | None, length: int
 ) -> tuple[Texts, Vocabulary]:
-    corpus = Corpus()
+    options = TextOptions(min_count=min_count, vocabulary_size=size, max_length=length)
+    corpus = Corpus(options)
     for tokens in texts:
         corpus.add(tokens)
-    return corpus.finish(min_count, size, length)
+    return corpus.finish()
 
 
 def plain(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ncfbench.data import prepare
 from ncfbench.data.markup import clean_latex, clean_markup, has_html
 from ncfbench.data.sources import citeulike, custom
-from ncfbench.data.sources.citeulike import clean
+from ncfbench.data.sources.citeulike import Options
 from ncfbench.data.words import tokenize
 
 
@@ -130,7 +130,7 @@ def test_markup_of_own_data_is_removed_by_a_flag(tmp_path: Path) -> None:
 
 
 def test_library_texts_are_always_cleaned() -> None:
-    assert tokenize(clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")) == [
+    assert tokenize(Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")) == [
         "cdna",
         "in",
         "cientã",

@@ -1,9 +1,4 @@
-"""Checkpoints: the architecture and the weights of BERT-like models.
-
-A folder holds ``config.json`` with the architecture, ``model.safetensors`` with the weights and the
-tokenizer; ``1_Pooling/config.json`` and ``modules.json`` may say how a text's vector is made of its
-words'.
-"""
+"""Checkpoints: folders with the architecture, the weights and the tokenizer of BERT-like models."""
 
 from __future__ import annotations
 
@@ -28,7 +23,7 @@ from ncfbench.errors import DataError, UsageError, either, reason
 from ncfbench.storage import tables
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-POOLING, MODULES = "1_Pooling/config.json", "modules.json"
+POOLING, MODULES = "1_Pooling/config.json", "modules.json"  # how words' vectors become a text's
 PREFIXES = ("", "bert.", "model.", "0.auto_model.")
 """Beginnings of the weights' names, by the program that saved them."""
 SUPPORTED = (
@@ -45,7 +40,6 @@ SIZES = {
     "heads": "num_attention_heads",
     "feed_forward": "intermediate_size",
 }
-"""Names of an architecture's sizes in a configuration."""
 FLOATS = ("F64", "F32", "F16", "BF16")
 """Types of weights that can be read; they become float32."""
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
@@ -127,18 +121,14 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
     home = CHECKPOINT.path(dataset.folder, digest)
     # The configuration last: without it, copies that were cut off are refused.
     for name in (pieces.tokenizer_file(folder).name, *reversed(names)):
-        _copy(folder / name, home / name)
+        file, kept = folder / name, home / name
+        with tables.storage_errors(kept):
+            if not (kept.exists() and filecmp.cmp(file, kept, shallow=False)):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with tables.atomic_path(kept) as new:
+                    shutil.copyfile(file, new)
     say(f"Checkpoint {digest}: {folder.name}.")
     return digest
-
-
-def _copy(file: Path, kept: Path) -> None:
-    with tables.storage_errors(kept):
-        if kept.exists() and filecmp.cmp(file, kept, shallow=False):
-            return
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tables.atomic_path(kept) as new:
-            shutil.copyfile(file, new)
 
 
 def read_verified(folder: Path) -> Architecture:
@@ -213,11 +203,8 @@ def _shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
 def _pooling(path: Path) -> Pooling:
     """Read flags (``pooling_mode_mean_tokens``), or names as sentence-transformers 6 writes."""
     given = pieces.read_settings(path, dict)
-    flags = {
-        match[1]: value
-        for name, value in given.items()
-        if (match := re.fullmatch("pooling_mode_(.+?)(?:_tokens?)?", name))
-    }
+    names = (re.fullmatch("pooling_mode_(.+?)(?:_tokens?)?", name) for name in given)
+    flags = {name[1]: given[name[0]] for name in names if name}
     modes = given.get("pooling_mode", [mode for mode in flags if flags[mode]] if flags else "mean")
     modes = modes if isinstance(modes, list) else [modes]
     if len(modes) != 1 or str(modes[0]) not in POOLINGS:

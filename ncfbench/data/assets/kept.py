@@ -10,32 +10,29 @@ from pathlib import Path
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 
-DIGITS = 12
-"""Hexadecimal digits of a SHA-256 that name an asset; see :func:`ncfbench.config.is_digest`."""
+DIGITS = 12  # hexadecimal, of a SHA-256 that names an asset; see config.is_digest
 
 
 @dataclass(frozen=True)
 class AssetKind:
-    """A kind of assets."""
+    """A kind of assets: its noun, how a user gives one again, and the pattern of names of the files
+    or folders that are kept, with ``{}`` for the digest.
+    """
 
     noun: str
     again: str
-    """How a user gives one again, for messages."""
     pattern: str
-    """Name of the file or folder that is kept, with ``{}`` for the digest."""
 
     def path(self, folder: Path | None, digest: str) -> Path:
-        """Return where an asset is kept; a DataError for a data set that is in no folder."""
+        """Return where an asset is kept; a DataError for a data set in memory."""
         if folder is None:
             raise DataError(f"A data set that is in no folder cannot hold {self.noun}.")
         return folder / self.pattern.format(digest)
 
     @contextmanager
     def opened(self, dataset: Dataset, digest: str) -> Iterator[Path]:
-        """Yield the path of an asset; a DataError in the block also says how to give it again.
-
-        Raises:
-            UsageError: it was not kept for this data set.
+        """Yield the path of an asset, or a UsageError if it was not kept for this data set; a
+        DataError in the block also says how to give it again.
         """
         path = self.path(dataset.folder, digest)
         if not path.exists():

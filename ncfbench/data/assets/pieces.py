@@ -1,7 +1,5 @@
-"""Word pieces: the tokens of a pretrained model, by its own tokenizer.
-
-The package ``tokenizers`` reads it from ``tokenizer.json`` or ``vocab.txt``. A token's id in the
-data set is its id in the model; id 0 must be padding, as in BERT and its descendants.
+"""Word pieces: the tokens of a pretrained model, by its own tokenizer. A token's id in the data set
+is its id in the model; id 0 must be padding, as in BERT and its descendants.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from typing import Any
 from ncfbench.errors import DataError, UsageError, install_command, reason
 from ncfbench.storage import tables
 
-FILES = ("tokenizer.json", "vocab.txt")
-"""Files of a tokenizer; the first one that is there is read."""
+FILES = ("tokenizer.json", "vocab.txt")  # the first one that is there is read
 PADDING, BEGIN, END = "[PAD]", "[CLS]", "[SEP]"
 
 

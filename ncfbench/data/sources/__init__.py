@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ncfbench.data.options import as_flags
 from ncfbench.errors import UsageError, nearest
@@ -24,9 +24,9 @@ class Preparation(NamedTuple):
     """A data set to be stored.
 
     Args:
-        origin: facts for the manifest. ``files``: what is known of each file, ``verified`` if it is
-            a published one. ``label``: shown by reports, for data that may be taken for others.
-            ``arguments``: words of the command that name the user's own files.
+        origin: facts for the manifest. ``files``: facts of each, ``verified`` if it is a published
+            one. ``label``: shown by reports, for data that may be taken for others. ``arguments``:
+            words of the command that name the user's own files.
         options: options that decide the content; part of its fingerprint.
         read: makes the content.
     """
@@ -73,9 +73,8 @@ class Source:
 
     def load(self) -> SourceModule:
         """Import the module, or what it defines."""
-        module, _, name = self.module.partition(":")
-        loaded = importlib.import_module(module)
-        return cast(SourceModule, getattr(loaded, name) if name else loaded)
+        loaded: SourceModule = pkgutil.resolve_name(self.module)
+        return loaded
 
 
 SOURCES: dict[str, Source] = {
@@ -112,11 +111,8 @@ SOURCES: dict[str, Source] = {
 
 
 def find_source(name: str, dataset: str | None = None) -> Source:
-    """Return the source of a name.
-
-    Raises:
-        UsageError: there is none; or ``dataset``, the name for the data set, is that of another
-            source, for which reports would take it.
+    """Return the source of a name; a UsageError if there is none, or if ``dataset``, the name for
+    the data set, is that of another source, for which reports would take it.
     """
     if name not in SOURCES:
         raise UsageError(
@@ -131,9 +127,7 @@ def find_source(name: str, dataset: str | None = None) -> Source:
 
 
 def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
-    """Return the command line that prepares a data set again; FOLDER stands for the folder of files
-    that are not downloaded.
-    """
+    """Return the command that prepares a data set again; FOLDER stands for that of the files."""
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
     words += as_flags(manifest["options"])
@@ -149,7 +143,7 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
 
 
 def how_to_prepare(name: str) -> str:
-    """Return the command line that prepares a data set of a name of which nothing is known."""
+    """Return the command that prepares a data set of which only the name is known."""
     if name in SOURCES:
         return f"ncfbench prepare {name} {SOURCES[name].needs}".rstrip()
     return f"ncfbench prepare SOURCE --name {name} (sources: {', '.join(SOURCES)})"

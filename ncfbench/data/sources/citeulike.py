@@ -1,9 +1,8 @@
-"""CiteULike-a and CiteULike-t: users' libraries of scientific articles, with their texts.
+"""CiteULike-a and CiteULike-t (Wang, Chen and Li, IJCAI 2013): users' libraries of scientific
+articles, with their texts.
 
-Published by Wang, Chen and Li (IJCAI 2013) on GitHub. CiteULike-a has titles, abstracts and tags;
-CiteULike-t is larger and sparser, with texts in full or as counted words, both with HTML entities.
-Its vocabulary cuts these short (``class&#34``), and a line of it may be no token (``%``), one, or
-several (``60 000``).
+In CiteULike-t these hold HTML entities, which its vocabulary cuts short (``class&#34``); a line of
+the vocabulary may be no token (``%``), one, or several (``60 000``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from ncfbench.config import cache_dir
 from ncfbench.data.content import Content, distinct_links, split_items
 from ncfbench.data.files import git_blob_id, read_lines
 from ncfbench.data.markup import clean_latex
-from ncfbench.data.options import TokenizerOptions, option
+from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
@@ -48,7 +47,7 @@ _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TokenizerOptions):
+class Options(TextOptions):
     """Options of CiteULike-a."""
 
     from_: Path | None = option(
@@ -71,11 +70,12 @@ class Options(TokenizerOptions):
 
     def clean(self, text: str) -> str:
         """Return a text of the files without LaTeX and tags, which word pieces keep."""
-        return text if self.tokenizer else clean(text)
+        # A soft hyphen is half of a letter that was decoded wrongly, and ends the other half.
+        return text if self.tokenizer else clean_latex(text.replace("\u00ad", " "))
 
     def read(self, folder: Path, say: Callable[[str], None]) -> Content:
-        """Parse the files: links, texts, vocabulary, split."""
-        corpus = Corpus(self.pieces(), self.clean)
+        """Parse the files."""
+        corpus = Corpus(self, self.clean)
         parts = [_tokens(folder, part, corpus.tokenize, say) for part in self.text]
         for item, tokens in enumerate(zip_longest(*parts)):
             if None in tokens:
@@ -85,15 +85,13 @@ class Options(TokenizerOptions):
                 )
             corpus.add(token for of_part in tokens for token in of_part)
         # Line u lists the articles of user u.
-        n_articles, articles = array("i"), array("i")
-        for row in read_lists(folder / "users.dat", len(corpus), "item"):
-            n_articles.append(len(row))
-            articles.extend(row)
-        if not articles:
+        libraries = list(read_lists(folder / "users.dat", len(corpus), "item"))
+        sizes = [len(library) for library in libraries]
+        if not any(sizes):
             raise DataError(f"{folder / 'users.dat'} names no item at all.")
         users, items, repeated = distinct_links(
-            np.repeat(np.arange(len(n_articles), dtype=np.int32), np.asarray(n_articles)),
-            np.asarray(articles),
+            np.repeat(np.arange(len(sizes)), sizes),
+            np.fromiter(chain.from_iterable(libraries), np.int64),
         )
         if repeated:
             say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
@@ -102,16 +100,14 @@ class Options(TokenizerOptions):
                 f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
                 " library."
             )
-        texts, vocabulary = corpus.finish(self.min_count, self.vocabulary_size, self.max_length)
+        texts, vocabulary = corpus.finish()
         return Content(
-            n_users=len(n_articles),
+            n_users=len(libraries),
             users=users,
             items=items,
             texts=texts,
             vocabulary=vocabulary,
-            split=split_items(
-                len(corpus), self.test_fraction, self.validation_fraction, self.split_seed
-            ),
+            split=split_items(len(corpus), self),
             removed={"duplicate_links": repeated},
         )
 
@@ -140,12 +136,7 @@ class CiteULike:
     def plan(
         self, options: Any, *, say: Callable[[str], None], progress: Progress = nullcontext
     ) -> Preparation:
-        """Download the files, unless ``--from`` names their folder, and verify them.
-
-        Raises:
-            DataError: a file is missing, or a download failed.
-            VerificationError: a file is not the published one, and that is not allowed.
-        """
+        """Download the files, unless ``--from`` names their folder, and verify them."""
         folder = options.from_
         if folder is None:
             folder = cache_dir() / self.published.repository / self.published.commit[:12]
@@ -202,12 +193,6 @@ CITEULIKE_T = CiteULike(
     OptionsT,
     Statistics("published", {"users": 7947, "items": 25975, "links": 134860}),
 )
-
-
-def clean(text: str) -> str:
-    """Return a text of the files without LaTeX and tags."""
-    # A soft hyphen there is half of a letter that was decoded wrongly, and ends the other half.
-    return clean_latex(text.replace("\u00ad", " "))
 
 
 def _tokens(

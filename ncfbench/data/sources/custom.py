@@ -19,7 +19,6 @@ from ncfbench.data.content import (
     Content,
     distinct_links,
     draw_users,
-    hold_out,
     split_items,
     stays_with_cold_users,
 )
@@ -183,7 +182,7 @@ def _read_content(
             f"No link is left of {options.links} with --min-user-links {least[0]} and"
             f" --min-item-links {least[1]}."
         )
-    seed, fractions = options.split_seed, (options.test_fraction, options.validation_fraction)
+    seed = options.split_seed
     if options.sample_users:
         links = _sample(links, options.sample_users, seed, not options.min_item_links, removed)
     has_user = np.bincount(links.users, minlength=len(users.names)) > 0
@@ -202,9 +201,9 @@ def _read_content(
         np.minimum.at(first, links.items, links.times)
         first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
         # Newest first; among equals the later item counts as newer.
-        split = hold_out(np.argsort(first, kind="stable")[::-1], *fractions)
+        split = split_items(len(rows), options, np.argsort(first, kind="stable")[::-1])
     else:
-        split = split_items(len(rows), *fractions, seed)
+        split = split_items(len(rows), options)
     is_trained = split == 0
     if not is_trained[link_items].any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
@@ -339,7 +338,7 @@ def _read_texts(
     """Return the texts of the items in some rows, and their words."""
     if not options.text_columns and not options.tokens_column:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
+    corpus = Corpus(options, clean_markup if options.clean_markup else None)
     n_with_html = 0
     if options.tokens_column:
         for parts in texts(items[options.tokens_column], rows):
@@ -355,7 +354,7 @@ def _read_texts(
             f"{n_with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
             " words: --clean-markup removes them."
         )
-    return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
+    return corpus.finish()
 
 
 def _split_numbers(column: Column) -> NDArray[np.uint8]:

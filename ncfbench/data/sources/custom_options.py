@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import TokenizerOptions, as_flags, option
+from ncfbench.data.options import TextOptions, as_flags, option
 from ncfbench.errors import UsageError
 
 _of_links = partial(option, panel="Columns of the links")
@@ -19,7 +19,7 @@ _reading = partial(option, is_stored=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TokenizerOptions):
+class Options(TextOptions):
     """Options of the source; a column that is None is found by its usual names."""
 
     links: Path = option(

@@ -1,8 +1,5 @@
-"""MIND, the Microsoft News data set: news with titles and abstracts, and who clicked what.
-
-Published by Wu et al. (ACL 2020). It stands in for the paper's Yahoo! News data, which is no longer
-available. Nothing is downloaded, since users accept the licence on Microsoft's site. No checksums
-are published, so the manifest keeps those of the files that were used.
+"""MIND, the Microsoft News data set (Wu et al., ACL 2020): news with their texts, and who clicked
+what. It stands in for the paper's Yahoo! News data, which is no longer available.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import pyarrow.compute as pc
 from ncfbench.data.content import Content, distinct_links, draw_users, split_items
 from ncfbench.data.files import File, find_members, read_lines, sha256
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import TokenizerOptions, option
+from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError, shown
@@ -49,7 +46,7 @@ _PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TokenizerOptions):
+class Options(TextOptions):
     """Options of the source."""
 
     from_: Path | None = option(
@@ -80,35 +77,34 @@ def plan(
     """Find the files; a UsageError that says how to get them where no folder is named."""
     if options.from_ is None:
         raise UsageError(HOW_TO_GET)
-    homes = find_parts(options.from_, options.parts, say)
-    parts = [_files(home) for home in homes.values()]
+    homes = _find_parts(options.from_, options.parts, say)
+    parts = {home: _files(home) for home in homes.values()}
+    # No checksums are published.
     files = {
         f"{home.name.removesuffix('.zip')}/{name}" if part else name: {"sha256": sha256(file)}
-        for (part, home), members in zip(homes.items(), parts, strict=True)
-        for name, file in members.items()
+        for part, home in homes.items()
+        for name, file in parts[home].items()
     }
     options = replace(options, parts=tuple(filter(None, homes)) or None)
     return Preparation(
         {"label": LABEL, "files": files, **options.tokenizer_origin()},
         options.stored(),
-        partial(read_content, parts, options, say),
+        partial(_read_content, list(parts.values()), options, say),
     )
 
 
-def read_content(
+def _read_content(
     parts: Sequence[Mapping[str, File]], options: Options, say: Callable[[str], None]
 ) -> Content:
-    """Parse the files. Users and items are numbered in the natural order of their ids (``N9``
-    before ``N10``), whatever the order of lines.
-    """
+    """Parse the files; users and items are numbered in the natural order of their ids."""
     removed: Counter[str] = Counter()
     news = _read_news([part[NEWS] for part in parts], options.text, removed, say)
     behaviors = [part[BEHAVIORS] for part in parts]
     users, user_ids, items, item_ids = _read_links(behaviors, news, history=options.history)
     users, items, removed["duplicate_links"] = distinct_links(users, items)
     is_known = pc.is_in(item_ids, pa.array(news)).to_numpy(False)
-    if unknown := int(np.sum(~is_known[items])):
-        removed["links_to_unknown_news"] = unknown
+    removed["links_to_unknown_news"] = unknown = int(np.sum(~is_known[items]))
+    if unknown:
         say(
             f"Warning: {unknown:,} links are dropped: they are to {np.sum(~is_known):,} news that"
             f" {NEWS} does not have."
@@ -127,28 +123,24 @@ def read_content(
         removed["links_of_users_not_drawn"] = int(np.sum(~is_drawn))
         users, items = users[is_drawn], items[is_drawn]
     kept_items = np.unique(items)
-    if unclicked := len(news) - len(kept_items):
-        removed["items_without_links"] = unclicked
+    removed["items_without_links"] = unclicked = len(news) - len(kept_items)
+    if unclicked:
         say(
             f"Left out: {unclicked:,} of {len(news):,} news, to which none of the"
             f" {len(kept_users):,} users has a link."
         )
     item_ids = item_ids.take(pa.array(kept_items))
-    corpus = Corpus(options.pieces())
+    corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
-    texts, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
-    )
+    texts, vocabulary = corpus.finish()
     return Content(
         n_users=len(kept_users),
         users=np.searchsorted(kept_users, users).astype(np.int32),
         items=np.searchsorted(kept_items, items).astype(np.int32),
         texts=texts,
         vocabulary=vocabulary,
-        split=split_items(
-            len(item_ids), options.test_fraction, options.validation_fraction, options.split_seed
-        ),
+        split=split_items(len(item_ids), options),
         user_ids=user_ids.take(pa.array(kept_users)),
         item_ids=item_ids,
         removed=removed,
@@ -158,7 +150,7 @@ def read_content(
 def _read_news(
     files: Sequence[File], text: Sequence[str], removed: Counter[str], say: Callable[[str], None]
 ) -> dict[str, list[str]]:
-    """Return the parts of each news' text, the first ones given; a file's repeats are counted."""
+    """Return the parts of each news' text; the first line about a news counts."""
     news: dict[str, list[str]] = {}
     for file in files:
         in_file = set()
@@ -209,17 +201,15 @@ def _ranked(numbers: Mapping[str, int], values: array[int]) -> tuple[Int32, pa.S
     """Return the rank of each value in the natural order of ids, and the ids in this order."""
     ids = pa.array(list(numbers), pa.string())
     order = natural_order(ids)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
+    rank = np.argsort(order).astype(np.int32)
     return rank[np.asarray(values, np.int32)], ids.take(pa.array(order))
 
 
-def find_parts(
+def _find_parts(
     folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
 ) -> dict[str, Path]:
     """Return the folder or archive of each part, ``train`` before ``dev``; files in the folder
-    itself are a part with an empty name. A DataError where a part is missing, or there are several
-    data sets.
+    itself are a part with an empty name.
     """
     if not folder.exists():
         raise DataError(f"{folder} does not exist. {HOW_TO_GET}")

@@ -11,8 +11,7 @@ from ncfbench.data.files import git_blob_id
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage.tables import storage_errors
 
-TIMEOUT_SECONDS = 30
-"""Seconds without a byte after which a download has failed."""
+TIMEOUT_SECONDS = 30  # without a byte
 RETRIES = 3
 
 
@@ -32,13 +31,11 @@ class Commit:
     def download(
         self, folder: Path, names: Iterable[str], base_url: str | None = None, progress: Any = None
     ) -> None:
-        """Download the named files from GitHub or a mirror; verified ones are kept.
-
-        A download that stalls, is cut off, refused or damaged is repeated, up to three times.
+        """Download the named files from GitHub or a mirror, but for verified ones, with retries.
 
         Raises:
-            DataError: a download failed after its retries.
-            VerificationError: the download is not the published file; it is not kept.
+            DataError: a download failed.
+            VerificationError: a file is not the published one.
         """
         import pooch
         import requests

@@ -1,9 +1,8 @@
 """Synthetic data: heavy-tailed links and texts that share latent topics, made from a seed.
 
-Users and items have topics. A link is a user (chosen by a heavy-tailed activity), one of the user's
-topics, and an item of that topic (chosen by a heavy-tailed popularity). An item's words come mostly
-from its topic, so its text tells which users will like it even if it was never seen: recall on cold
-items can be learned.
+A link is a user (chosen by a heavy-tailed activity), one of the user's topics, and an item of that
+topic (chosen by a heavy-tailed popularity). An item's words come mostly from its topic, so that
+recall on cold items can be learned.
 """
 
 from __future__ import annotations
@@ -115,9 +114,7 @@ def make(options: Options) -> Content:
     users, items, topics_of_user = _links(options, streams, topic_of_item, popularity, rename)
     topic_of_item = topic_of_item[np.argsort(rename)]
     texts, vocabulary = _texts(options, streams, topic_of_item)
-    split = split_items(
-        options.items, options.test_fraction, options.validation_fraction, options.split_seed
-    )
+    split = split_items(options.items, options)
     if options.cold_user_fraction:
         is_training = split[items] == 0
         stays = stays_with_cold_users(
@@ -146,8 +143,7 @@ def _choose(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArr
     """Return indices drawn by weights, from numbers that are uniform between 0 and 1."""
     cumulative = np.cumsum(weights)
     drawn = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-    chosen: NDArray[np.int64] = np.minimum(drawn, len(weights) - 1)
-    return chosen
+    return np.asarray(np.minimum(drawn, len(weights) - 1))
 
 
 def _links(
@@ -177,8 +173,7 @@ def _links(
         low = np.where(at_large, 0.0, bounds[topic])
         high = np.where(at_large, cumulative[-1], bounds[topic + 1])
         item = np.searchsorted(cumulative, low + rng.random(size) * (high - low), side="right")
-        key: NDArray[np.int64] = user * options.items + rename[np.minimum(item, options.items - 1)]
-        return key
+        return np.asarray(user * options.items + rename[np.minimum(item, options.items - 1)])
 
     keys = np.zeros(0, np.int64)
     while len(keys) < options.links:
@@ -200,8 +195,7 @@ def _texts(
     topic = np.repeat(topic_of_item, lengths)
     n_words, n_topics = options.vocabulary_size, options.topics
     words = _choose(1 / np.arange(1, n_words + 1), rng.random(len(topic)))
-    # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare
-    # words.
+    # Topic t owns the words t, t + topics, t + 2 topics, ...: frequent and rare ones.
     rank = _choose(1 / np.sqrt(np.arange(1, n_words // n_topics + 1)), rng.random(len(topic)))
     is_of_topic = rng.random(len(topic)) < TOPIC_WORD_SHARE
     words = np.where(is_of_topic, topic + n_topics * rank, words)
