@@ -24,7 +24,7 @@ from ncfbench.catalog.models import BUILT_IN as BUILT_IN
 from ncfbench.catalog.models import ENCODERS as ENCODERS
 from ncfbench.catalog.models import INTERACTIONS as INTERACTIONS
 from ncfbench.catalog.models import LOSSES as LOSSES
-from ncfbench.catalog.models import OWN_SETTINGS
+from ncfbench.catalog.models import own_settings
 from ncfbench.catalog.plugins import read_plugin
 from ncfbench.catalog.samplers import BASELINES
 from ncfbench.catalog.samplers import SAMPLERS as SAMPLERS
@@ -67,7 +67,7 @@ def settings_for(infos: Collection[Info]) -> dict[str, Setting]:
     """Return the settings that a run with these choices has, those of every run first."""
     found = SETTINGS | {
         name: setting
-        for name, setting in OWN_SETTINGS.items()
+        for name, setting in own_settings().items()
         if any(info.reads(name) for info in infos)
     }
     for info in infos:
@@ -77,7 +77,7 @@ def settings_for(infos: Collection[Info]) -> dict[str, Setting]:
 
 def all_settings(choices: Mapping[Kind, Iterable[str]] | None = None) -> dict[str, Setting]:
     """Return the settings of every run, of all that is built in, and of some more choices."""
-    found = SETTINGS | OWN_SETTINGS
+    found = SETTINGS | own_settings()
     for kind, names in (choices or {}).items():
         for name in names:
             found |= find(kind, name).own

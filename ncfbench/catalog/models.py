@@ -244,10 +244,9 @@ BUILT_IN: Mapping[Kind, Mapping[str, Info]] = {
     "user_tower": USER_TOWERS,
     "interaction": INTERACTIONS,
 }
-OWN_SETTINGS: dict[str, Setting] = {
-    name: setting
-    for infos in BUILT_IN.values()
-    for info in infos.values()
-    for name, setting in info.own.items()
-}
-"""Settings that built-in choices have as their own, by name."""
+
+
+def own_settings() -> dict[str, Setting]:
+    """Return the settings that built-in choices have as their own, by name."""
+    records = [info for infos in BUILT_IN.values() for info in infos.values()]
+    return {name: setting for info in records for name, setting in info.own.items()}

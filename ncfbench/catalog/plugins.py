@@ -21,7 +21,7 @@ from ncfbench.catalog.infos import (
     SamplerInfo,
     UserTowerInfo,
 )
-from ncfbench.catalog.models import BUILT_IN, OWN_SETTINGS
+from ncfbench.catalog.models import BUILT_IN, own_settings
 from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind
@@ -146,7 +146,7 @@ def _has_type(value: Any, hint: Any) -> bool:
 
 def _setting_faults(record: Info) -> Iterator[str]:
     """Yield what is wrong with the settings that a record names, and with its own."""
-    known = SETTINGS | OWN_SETTINGS | record.own
+    known = SETTINGS | own_settings() | record.own
     if len(record.own) < len(record.settings):
         yield "two settings of one name"
     for name in record.names:
