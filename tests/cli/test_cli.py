@@ -185,7 +185,7 @@ def test_settings_that_a_run_does_not_use_are_named(locations: list[str], tmp_pa
 
 def test_citeulike_exit_codes(tmp_path: Path) -> None:
     words = ["prepare", "citeulike", "--data-dir", tmp_path / "d"]
-    check(invoke(*words, "--from", tmp_path / "none"), 3, "is not a folder", "users.dat")
+    check(invoke(*words, "--from", tmp_path / "none"), 3, "users.dat is missing", "--from takes")
     source = tmp_path / "source"
     source.mkdir()
     for name in ("users.dat", "raw-data.csv"):
