@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -80,12 +79,10 @@ class Content:
         lengths = self.texts.lengths
         split_of_link = self.split[self.items]
         is_training = split_of_link == SPLITS.index("train")
-        degrees, item_degrees = (
-            np.bincount(ids[is_training], minlength=size)
-            for ids, size in ((self.users, self.n_users), (self.items, len(self.texts)))
+        trained_users, trained_items = (
+            np.unique(ids[is_training]) for ids in (self.users, self.items)
         )
-        has_test_items = np.zeros(self.n_users, bool)
-        has_test_items[self.users[split_of_link == SPLITS.index("test")]] = True
+        tested_users = np.unique(self.users[split_of_link == SPLITS.index("test")])
         training_items, validation_items, test_items = np.bincount(self.split, minlength=3).tolist()
         counts = {
             "users": self.n_users,
@@ -95,7 +92,7 @@ class Content:
             "training_items": training_items,
             "validation_items": validation_items,
             "test_items": test_items,
-            "users_with_test_items": int(has_test_items.sum()),
+            "users_with_test_items": len(tested_users),
             "vocabulary": len(self.vocabulary.words),
             "words_max": int(lengths.max()),
             "words_min": int(lengths.min()),
@@ -108,14 +105,14 @@ class Content:
             text_of_word = np.repeat(np.arange(len(lengths)), lengths)
             texts = np.unique(text_of_word[is_unspaced_word[self.texts.words]])
             counts |= {"texts_without_spaces": len(texts)} if len(texts) else {}
-        pairs = math.prod(int(np.count_nonzero(side)) for side in (degrees, item_degrees))
-        if pairs == counts["training_links"]:
+        if len(trained_users) * len(trained_items) == counts["training_links"]:
             counts["training_pairs_without_link"] = 0
         for kind, features in (("user", self.user_features), ("item", self.item_features)):
             if features is not None:
                 counts[f"{kind}_features"] = features.shape[1]
         if self.user_features is not None:
-            counts["cold_users_with_test_items"] = int((has_test_items & (degrees == 0)).sum())
+            cold_users = np.setdiff1d(tested_users, trained_users, assume_unique=True)
+            counts["cold_users_with_test_items"] = len(cold_users)
         return counts
 
 

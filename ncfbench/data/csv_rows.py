@@ -1,7 +1,5 @@
-"""CSV files: Arrow reads them, and Python's strict reader finds what Arrow lets pass.
-
-Arrow lets the end of a file close an open quotation mark, and joins what stands after a closing one
-to its field: rows would become words of another row.
+"""CSV files: Arrow reads them, and Python's strict reader finds what Arrow lets pass: a quotation
+mark that the end of the file closes, and text after a closing one.
 """
 
 from __future__ import annotations
@@ -31,11 +29,6 @@ class CsvRows:
             that is meant for another file, the one that gives most columns is taken.
         usual: the delimiter preferred among several.
         quotes: whether quotation marks enclose fields.
-
-    Raises:
-        DataError: a row has another number of fields than the header, or a quotation mark is never
-            closed or encloses rows, or text stands after a closing one, or fields are separated by
-            "::"; the message names the line.
     """
 
     def __init__(

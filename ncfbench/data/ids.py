@@ -76,11 +76,7 @@ class Ids:
 
 
 def encode(column: Column) -> Ids:
-    """Return a column's ids without spaces around them, and which are missing.
-
-    Raises:
-        DataError: a value is no id; the message names the row.
-    """
+    """Return a column's ids without spaces around them; a DataError names the row of others."""
     values, kind = column.values, column.values.type
     if pa.types.is_null(kind) or pa.types.is_floating(kind):
         values = values.cast(pa.string() if pa.types.is_null(kind) else pa.float64())
@@ -190,11 +186,9 @@ def natural_order(names: pa.StringArray) -> NDArray[np.int64]:
         "name": names,
     }
     order = pc.sort_indices(pa.table(keys), sort_keys=[(key, "ascending") for key in keys])
-    found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
-    return found
+    return np.asarray(order.to_numpy().astype(np.int64))
 
 
 def positions(names: pa.StringArray, among: pa.StringArray) -> Int32:
     """Return int32[n]: the index of each name among distinct others; -1 where it is missing."""
-    found: Int32 = pc.index_in(names, value_set=among).fill_null(-1).to_numpy()
-    return found
+    return np.asarray(pc.index_in(names, value_set=among).fill_null(-1).to_numpy())

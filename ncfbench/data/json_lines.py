@@ -14,20 +14,13 @@ import pyarrow as pa
 
 from ncfbench.errors import DataError, reason
 
-ROWS_AT_ONCE = 2**12
-"""Rows that are Python objects at a time."""
-MOST_DIGITS = 40
-"""Digits of a number with an exponent that is written out."""
-_UNFIT = pa.binary()
-"""Type of rows among which is a value of no use."""
+ROWS_AT_ONCE = 2**12  # that are Python objects
+MOST_DIGITS = 40  # of a number with an exponent that is written out
+_UNFIT = pa.binary()  # type of rows among which is a value of no use
 
 
 class JsonLines:
-    """The content of a file with a JSON object on each line; empty lines do not count.
-
-    Raises:
-        DataError: there is no row, or a line is no JSON object; the message names it.
-    """
+    """The content of a file with a JSON object on each line; empty lines do not count."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self._content = path, content
@@ -43,11 +36,7 @@ class JsonLines:
         self.names = tuple(self._parts)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return a column of strings, of lists of strings, or of true and false.
-
-        Raises:
-            DataError: it holds something else; the message names the line.
-        """
+        """Return a column of strings, of lists of strings, or of true and false."""
         parts = self._parts[name]
         kinds = {part.type for part in parts} - {pa.null()}
         if _UNFIT in kinds or (pa.bool_() in kinds and len(kinds) > 1):

@@ -337,16 +337,15 @@ def _read(folder: Path, n_users: int) -> Content:
 
 
 def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
-    """Map the content in ``home``; refuse one that does not match its fingerprint."""
+    """Map the content in ``home``; a DataError if it does not match its fingerprint."""
     folder = _folder(home, manifest)
     try:
         content = _read(folder, int(manifest["statistics"]["users"]))
-        is_it = content.digest(manifest["options"]) == manifest["fingerprint"]
+        if content.digest(manifest["options"]) == manifest["fingerprint"]:
+            return content
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder}: {reason(error)}.") from error
-    if not is_it:
-        raise DataError(f"{folder} does not match its fingerprint.")
-    return content
+    raise DataError(f"{folder} does not match its fingerprint.")
 
 
 def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:

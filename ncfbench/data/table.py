@@ -1,7 +1,4 @@
-"""Tables that users bring, read whole: CSV, JSON Lines and Parquet.
-
-A file's first bytes decide before its name does, so a wrong suffix does no harm.
-"""
+"""Tables that users bring, read whole: CSV, JSON Lines and Parquet, as their first bytes tell."""
 
 from __future__ import annotations
 
@@ -62,11 +59,7 @@ class Table:
                 )
 
     def __getitem__(self, name: str) -> Column:
-        """Return a column: of strings where the format is text, else of the file's own types.
-
-        Raises:
-            DataError: the column is damaged.
-        """
+        """Return a column: of strings where the format is text, else of the file's own types."""
         try:
             values = self.load(name)
         except _DAMAGED as error:
@@ -152,7 +145,7 @@ def read_table(
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file of rows; of Parquet the first bytes."""
+    """Return the content of a file; of Parquet the first bytes."""
     if path.exists() and not path.is_file():
         raise DataError(
             f"{path} is a pipe or a device, and must be read more than once: write it to a file"

@@ -115,11 +115,9 @@ class Corpus:
         words = list(self._numbers)
         counts = np.bincount(tokens, minlength=len(words))
         if self._pieces is not None:
-            ids = np.array([self._pieces.ids[word] for word in words], np.int32)
-            piece_counts = np.zeros(len(self._pieces.ids), np.int64)
-            piece_counts[ids] = counts
-            vocabulary = Vocabulary(self._pieces.words, tuple(piece_counts[1:].tolist()))
-            return Texts(ids[tokens], lengths), vocabulary
+            tokens = np.array([self._pieces.ids[word] for word in words], np.int32)[tokens]
+            counts = np.bincount(tokens, minlength=len(self._pieces.ids))[1:]
+            return Texts(tokens, lengths), Vocabulary(self._pieces.words, tuple(counts.tolist()))
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
         kept = kept[: self._options.vocabulary_size]

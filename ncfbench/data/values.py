@@ -1,4 +1,6 @@
-"""Values of a whole column as numbers, times, vectors or texts; others are refused by their row."""
+"""Values of a whole column as numbers, times, vectors or texts; a DataError names the row of any
+other.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,7 @@ from ncfbench.data.table import Column
 
 Float64: TypeAlias = NDArray[np.float64]
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
-ROWS_AT_ONCE = 2**14
-"""Rows that become Python objects at a time."""
+ROWS_AT_ONCE = 2**14  # that become Python objects
 _NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
 _TRUTHS = {"true": 1, "yes": 1, "t": 1, "y": 1, "false": 0, "no": 0, "f": 0, "n": 0}
 TIMES = {
@@ -36,11 +37,7 @@ TIMES = {
 
 
 def numbers(column: Column, why: str = "is not a number.") -> Float64:
-    """Return float64[n], all finite; true and yes are 1, false and no are 0.
-
-    Raises:
-        DataError: a value is missing or not a finite number; the message names the row.
-    """
+    """Return float64[n], all finite; true and yes are 1, false and no are 0."""
     kind = column.values.type
     # Arrow rounds a decimal wrongly: 0.7 becomes 0.7000000000000001.
     values = column.values.cast(pa.string()) if pa.types.is_decimal(kind) else column.values
@@ -51,26 +48,19 @@ def numbers(column: Column, why: str = "is not a number.") -> Float64:
 
 
 def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
-    """Return bool[n]: which numbers reach a threshold that a person wrote.
-
-    A float32 or float16 that was written as 0.7 is not 0.7 in float64, so the threshold is rounded
-    as the numbers were.
+    """Return bool[n]: which numbers reach a threshold, which is rounded as float32 or float16 were:
+    0.7 written as these is not 0.7 in float64.
     """
     kind = column.values.type
     if pa.types.is_floating(kind):
         with np.errstate(over="ignore"):
             threshold = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
-    reached: NDArray[np.bool_] = numbers(column) >= threshold
-    return reached
+    return np.asarray(numbers(column) >= threshold)
 
 
 def times(column: Column) -> Float64:
-    """Return float64[n] that grow with time: numbers as they are, or dates as seconds since 1970. A
-    date without a zone counts as UTC.
-
-    Raises:
-        DataError: a value is neither, or the column has times of two forms; the message names the
-            row or the two rows.
+    """Return float64[n] that grow with time: numbers as they are, or dates as seconds since 1970; a
+    date without a zone counts as UTC, and times of two forms are refused.
     """
     values, kind = column.values, column.values.type
     if pa.types.is_temporal(kind):
@@ -115,12 +105,8 @@ def _require_one_form(column: Column, forms: NDArray[np.integer], names: Sequenc
 
 
 def vectors(column: Column) -> NDArray[np.floating]:
-    """Return floating[n, W], all finite: a list of W numbers in each row, or one number. Types up
-    to float32 give float32.
-
-    Raises:
-        DataError: a value is no number or too large for float32, or a list is longer or shorter
-            than the first; the message names the row.
+    """Return floating[n, W], all finite and no larger than float32 can hold: a list of W numbers in
+    each row, or one number. Types up to float32 give float32.
     """
     values = column.values
     is_list = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
@@ -147,11 +133,7 @@ def vectors(column: Column) -> NDArray[np.floating]:
 
 
 def texts(column: Column, rows: NDArray[np.int64]) -> Iterator[list[str]]:
-    """Yield the strings of each of some rows: one, or those of a list, or none.
-
-    Raises:
-        DataError: the column holds neither texts nor numbers.
-    """
+    """Yield the strings of each of some rows: one, or those of a list, or none."""
     kind = column.values.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     for start in range(0, len(rows), ROWS_AT_ONCE):
@@ -168,8 +150,7 @@ def _cast(values: pa.ChunkedArray) -> Float64 | None:
     """Return float64[n], NaN for what is missing; None where Arrow cannot convert all values."""
     try:
         # An integer beyond 2^53 is rounded, as in a text file.
-        found: Float64 = values.cast(pa.float64(), safe=False).to_numpy()
-        return found
+        return np.asarray(values.cast(pa.float64(), safe=False).to_numpy())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 UNSPACED = (
     r"\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3038-\u303B\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF"
@@ -85,12 +85,12 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     group ``spaced``, or a run without spaces; a character of such a run; what is ignored.
     """
     marks, ignored = [], [_IGNORED_MARKS]
-    for code in (code for plane in _MARKED_PLANES for code in plane):
-        category = unicodedata.category(chr(code))
+    for character in map(chr, chain(*_MARKED_PLANES)):
+        category = unicodedata.category(character)
         if category in ("Mn", "Mc"):
-            marks.append(chr(code))
-        elif category in ("Cf", "Me") and chr(code) != _SEPARATING_FORMAT:
-            ignored.append(chr(code))
+            marks.append(character)
+        elif category in ("Cf", "Me") and character != _SEPARATING_FORMAT:
+            ignored.append(character)
     with_marks = f"[{''.join(marks)}]*"
     unspaced = rf"(?=[{UNSPACED}])[^\W\d_]{with_marks}"
     spaced = rf"(?:\d|(?![{UNSPACED}])[^\W_]){with_marks}"

@@ -8,8 +8,7 @@ from typing import Any
 
 from ncfbench.config import SETTINGS, Choices, Locations, is_digest, merge
 
-KEPT = ("word_vectors", "checkpoint")
-"""Settings that are files or folders."""
+KEPT = ("word_vectors", "checkpoint")  # settings that are files or folders
 
 
 def merge_named(
@@ -30,11 +29,7 @@ def merge_named(
 def name_files(
     given: Mapping[str, Any], data_dir: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Return settings in which digests stand for files and folders, whose content is kept.
-
-    Args:
-        given: settings that a user gave; those of :data:`KEPT` may be paths.
-        say: receives what was found in them.
+    """Return a user's settings with digests for files and folders, whose content is kept.
 
     Raises:
         DataError: the data set is not prepared, or a file is damaged or cannot be kept.

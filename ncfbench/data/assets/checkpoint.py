@@ -91,12 +91,7 @@ class Architecture:
 
 
 def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
-    """Keep the files of a checkpoint beside a data set, and return the digest that names them.
-
-    Raises:
-        DataError: a file is damaged or cannot be kept, or the model is none of BERT's kind.
-        UsageError: a file is missing, or the data set was prepared without this tokenizer.
-    """
+    """Keep the files of a checkpoint beside a data set, and return the digest that names them."""
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise UsageError(
@@ -142,11 +137,8 @@ def read_verified(folder: Path) -> Architecture:
 def read_weights(
     folder: Path, architecture: Architecture
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the weights of a model and their names in BERT, one in memory at a time.
-
-    Raises:
-        DataError: the file is damaged, or a weight is missing, has another shape or is not finite.
-        UsageError: the package ``safetensors`` is not installed.
+    """Yield the weights of a model and their names in BERT, one in memory at a time; a DataError
+    where one is missing, has another shape or is not finite.
     """
     pieces.require_package("safetensors", "--encoder bert")
     from safetensors import SafetensorError, safe_open

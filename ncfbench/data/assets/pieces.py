@@ -19,11 +19,8 @@ PADDING, BEGIN, END = "[PAD]", "[CLS]", "[SEP]"
 
 
 class Pieces:
-    """The tokenizer in a pretrained model's folder, and how many pieces are kept of a text.
-
-    Raises:
-        DataError: a file is missing or damaged, or the vocabulary is none of BERT's kind.
-        UsageError: the package ``tokenizers`` is not installed.
+    """The tokenizer in a pretrained model's folder, and how many pieces are kept of a text; a
+    DataError if it is missing, damaged or none of BERT's kind.
     """
 
     def __init__(self, folder: Path, max_length: int) -> None:
@@ -37,13 +34,11 @@ class Pieces:
                 f"The tokenizer in {folder} is none of BERT's kind: ids must leave out no number,"
                 f" {PADDING} must have the id 0, and {BEGIN} and {END} an id."
             )
-        self.words = tuple(ordered[1:])
-        """The pieces of the ids 1, 2, ..."""
+        self.words = tuple(ordered[1:])  # the pieces of the ids 1, 2, ...
 
     def __call__(self, text: str) -> list[str]:
         """Return the pieces of a text, without the ones that begin and end it."""
-        pieces: list[str] = self._tokenizer.encode(text, add_special_tokens=False).tokens
-        return pieces
+        return list(self._tokenizer.encode(text, add_special_tokens=False).tokens)
 
     def whole(self, pieces: Iterable[str]) -> list[str]:
         """Return pieces cut to the length, with those that begin and end a text; none of none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,6 @@ def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) 
     Args:
         file: word2vec's or GloVe's text format, a word and its numbers on a line; or a ``.npy``
             file of float32[W, E] with rows in the order of ``vocabulary.parquet``.
-        say: receives how many words have a vector.
-
-    Raises:
-        DataError: the file is damaged or has none of the words, or the folder cannot be written.
     """
     digest = sha256(file)[:DIGITS]
     path = WORD_VECTORS.path(dataset.folder, digest)
@@ -79,10 +76,9 @@ def initial_words(config: RunConfig, dataset: Dataset) -> Float32 | None:
 
 
 def _is_kept(path: Path, table: Float32) -> bool:
-    try:
+    with suppress(DataError):
         return np.array_equal(tables.read_array(path, np.float32, 2), table, equal_nan=True)
-    except DataError:
-        return False
+    return False
 
 
 def _require_whole_rows(file: Path, table: Float32) -> None:

@@ -41,8 +41,6 @@ from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.data.values import at_least, texts, times
 from ncfbench.errors import DataError, UsageError
 
-__all__ = ["STATISTICS", "Options", "plan"]
-
 STATISTICS: Statistics | None = None
 SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
     name: number for number, name in enumerate(SPLITS)
@@ -52,12 +50,7 @@ SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
-    """Read the files and choose their columns; see :class:`ncfbench.data.sources.SourceModule`.
-
-    Raises:
-        DataError: a file cannot be read, or no column has the name that is needed.
-        UsageError: a choice that these files do not allow.
-    """
+    """Read the files and choose their columns; see :class:`ncfbench.data.sources.SourceModule`."""
     read = partial(
         read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
     )
@@ -154,11 +147,8 @@ def _read_content(
     features: Mapping[str, Features],
     say: Callable[[str], None],
 ) -> Content:
-    """Read the links, which decide what items are kept, and then those items' texts and features.
-
-    Args:
-        options: with the columns that are used; ``columns`` has those of ids, by their roles.
-        table: the items.
+    """Read the links, which decide what items are kept, and then those items' texts and features;
+    ``table`` is that of the items, ``columns`` are those in use but texts, by their roles.
     """
     least = options.min_user_links, options.min_item_links
     few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
@@ -238,7 +228,7 @@ def _read_content(
 
 
 def _read_ids(features: Features | None, say: Callable[[str], None], *columns: Column) -> list[Ids]:
-    """Return columns that name the same things as ids, and then those of features, if any."""
+    """Return columns that name the same things as ids; the last is that of features, if any."""
     of_features = [features.ids] if features and features.ids else []
     return unify([encode(column) for column in (*columns, *of_features)], say)
 
@@ -260,7 +250,7 @@ def _read_links(
     kept = present
     if threshold is not None:
         kept = present & at_least(columns["rating"], threshold)
-    n_below = int(np.sum(present)) - int(np.sum(kept))
+    n_below = int(np.sum(present & ~kept))
     removed.add("links_below_threshold", n_below)
     moments = times(columns["time"]) if "time" in columns else np.zeros(len(kept))
     if not kept.any():
@@ -304,10 +294,8 @@ def _keep(
 
 
 def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Removed) -> Links:
-    """Return the links of some users, drawn at random; all where there are no more users.
-
-    Nothing is filtered again: in a small sample few items would have the minimum, and in the next
-    round few users. So a sampled user has as many links as without the sample.
+    """Return all links of some users, drawn at random. Nothing is filtered again: in a small sample
+    few items would have the minimum, and in the next round few users.
     """
     present = np.unique(links.users)
     if size >= len(present):
@@ -328,14 +316,12 @@ def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Remo
 
 
 def _count(numbers: NDArray[np.int32]) -> int:
-    """Return how many different numbers there are."""
     return int(np.count_nonzero(np.bincount(numbers)))
 
 
 def _read_texts(
     options: Options, items: Table, rows: NDArray[np.int64], say: Callable[[str], None]
 ) -> tuple[Texts, Vocabulary]:
-    """Return the texts of the items in some rows, and their words."""
     if not options.text_columns and not options.tokens_column:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
     corpus = Corpus(options, clean_markup if options.clean_markup else None)
@@ -367,7 +353,7 @@ def _split_numbers(column: Column) -> NDArray[np.uint8]:
 
 
 def _describe_missing(*columns: Ids) -> str:
-    """Return a sentence about spellings of missing ids, such as NA; empty without any."""
+    """Return a sentence about spellings of missing ids, such as NA, if there are any."""
     counts = sum((ids.missing for ids in columns), Counter[str]())
     listed = ", ".join(f"{spelling} ({rows:,} rows)" for spelling, rows in counts.items())
     return f" As missing count {listed}; if one is a real id, spell it otherwise." if listed else ""

@@ -53,11 +53,8 @@ IDS = ("id", "key", "index")
 
 
 def with_columns(options: Options, links: Table, items: Table) -> Options:
-    """Return the options with the columns that are used, and the split.
-
-    Raises:
-        DataError: no column has the name that is needed, or several might be meant.
-        UsageError: a file has no such column, or a choice needs one that it lacks.
+    """Return the options with the columns that are used, and the split; a DataError or UsageError
+    where a column that is needed is missing, or several might be meant.
     """
     user = choose_id("user", links, options.user_column)
     item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
@@ -97,23 +94,14 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
 
 def _choose(role: str, options: Options, table: Table) -> str | None:
     """Return the column of a role: the one asked for, or the first usual name; None without one."""
-    asked: str | None = getattr(options, f"{role}_column")
-    if asked is not None:
+    if (asked := getattr(options, f"{role}_column")) is not None:
         return named(asked, table, f"--{role}-column")
     return next(iter(_with_names(USUAL[role], table)), None)
 
 
 def choose_id(what: str, table: Table, asked: str | None = None, same: str | None = None) -> str:
-    """Return a column of ids: the one asked for, or that which is called as in the other files, or
-    a usual name, preferably an id's: one called user may hold a name.
-
-    Args:
-        what: "user" or "item".
-        same: what the column is called in the other files, if this is a further one.
-
-    Raises:
-        UsageError: the file has no such column.
-        DataError: no column has a usual name, or several of them might be meant.
+    """Return a column of ids, of users or items (``what``): the one asked for; or that which is
+    called as in the other files (``same``); or a usual name, preferably an id's.
     """
     flag = f"--{what}-column"
     if asked is not None:
@@ -225,11 +213,7 @@ def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str 
 
 
 def named(name: str, table: Table, flag: str) -> str:
-    """Return the column of exactly this name.
-
-    Raises:
-        UsageError: the file has none.
-    """
+    """Return the column of exactly this name; a UsageError if the file has none."""
     if name not in table.names:
         raise UsageError(
             f"{flag} {name}: {table.path.name} has no such column{nearest(name, table.names)} Its"
@@ -272,9 +256,7 @@ def describe(
 
 
 def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each column of 0 and 1, or of -1 and 1: it seems to tell positive links
-    from others.
-    """
+    """Yield a warning for each column of 0 or -1 and 1, which seems to mark the positive links."""
     for name in names:
         try:
             values = numbers(links[name])
@@ -294,20 +276,18 @@ def _with_names(usual: Sequence[str], table: Table) -> list[str]:
 
 
 def _is_id(name: str) -> bool:
-    """Return whether a name is one of ids: one called movie may hold a title."""
     return _plain(name).endswith(("id", "asin", "isbn"))
 
 
 def _rank(name: str) -> int:
     """Return how little a name is one of items' ids: 0 is most."""
     plain = _plain(name)
-    if _is_id(name) or plain in IDS:
+    if _is_id(plain) or plain in IDS:
         return 0
     return 1 if plain in USUAL["item"] else 3 if plain in TEXTS else 2
 
 
 def _no_column(table: Table, what: str, advice: str) -> DataError:
-    """Return the error of a file in which no column has a usual name."""
     return DataError(
         f"{table.path} ({table.summary}): no column is called like {what}. Its columns:"
         f" {_listed(table.names)}. {advice}. A file without a header needs one."
