@@ -148,16 +148,6 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
     assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 1 / 5
 
 
-def test_finished_is_what_the_summary_says(tmp_path: Path) -> None:
-    recorder = open_recorder(tmp_path, first_session(tmp_path))
-    assert recorder.finished() is None
-    recorder.begin(environment("here"), None, 15)
-    recorder.write("finished", 20, "")
-    record = recorder.finished()
-    assert record is not None
-    assert record.folder == recorder.folder
-
-
 def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
@@ -166,5 +156,5 @@ def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     recorder.take([full(0, 1.0)])
     recorder.record(row(0, 9))
     recorder.write("finished", 5)
-    assert (recorder.folder, recorder.finished(), recorder.read()) == (None, None, None)
+    assert (recorder.folder, recorder.read()) == (None, None)
     assert list(tmp_path.iterdir()) == []
