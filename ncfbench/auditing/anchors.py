@@ -64,7 +64,7 @@ class Anchor:
         if not config.mines:
             return self
         mined = MinedItems(config, graph).refreshed(self.earlier, self.pullback.embedder)
-        return dataclasses.replace(self, hard_items=mined)
+        return dataclasses.replace(self, hard_items=np.asarray(mined))
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""

@@ -94,6 +94,13 @@ def _discard(stream: IO[str]) -> None:
 
 def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
     """Return what to do next; nothing where that was said, or another process says it."""
+    folder = getattr(error, "folder", None)
+    if name == "run" and folder is not None:
+        command = typed_with("--resume", without=["--again"])
+        return (
+            f" The run so far is in {folder}. To continue it, repeat the command with"
+            f" --resume: {command}"
+        )
     if name == "sweep" or hasattr(error, "folder"):
         return ""
     if name == "advise":

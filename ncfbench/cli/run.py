@@ -17,11 +17,9 @@ from ncfbench.cli.output import (
     progress_bar,
     reporting,
     say,
-    typed_with,
 )
 from ncfbench.config import (
     SETTINGS,
-    Locations,
     RunConfig,
     as_toml,
     complete,
@@ -126,14 +124,17 @@ def run(
             import jax
 
             settings = complete(given | {"devices": jax.device_count()})
-        record = _train(
+        from ncfbench.training import run as training
+
+        record = training.run(
             settings,
             locations,
-            progress,
             resume=resume,
             again=again,
+            progress=progress,
             trace=trace,
             recommend=recommend,
+            in_group=True,
         )
         if record is not None:
             _print_results(record, recommend, json_=json_)
@@ -177,41 +178,6 @@ def _describe_bytes(record: RunRecord) -> str:
         f" iteration ({parts}). The line step includes the time; `ncfbench profile --devices`"
         " measures it by itself."
     )
-
-
-def _train(
-    settings: RunConfig,
-    locations: Locations,
-    progress: Progress,
-    *,
-    resume: bool,
-    again: bool,
-    trace: Path | None,
-    recommend: int | None,
-) -> RunRecord | None:
-    """Train the run; return None in all processes but the first, which write no records."""
-    from ncfbench.distributed.process_group import AgreedInterrupt
-    from ncfbench.training import run as training
-
-    try:
-        return training.run(
-            settings,
-            locations,
-            resume=resume,
-            again=again,
-            progress=progress,
-            trace=trace,
-            recommend=recommend,
-            in_group=True,
-        )
-    except AgreedInterrupt as interrupt:
-        if interrupt.folder is not None:
-            command = typed_with("--resume", without=["--again"])
-            say(
-                f"The run so far is in {interrupt.folder}. To continue it, repeat the command with"
-                f" --resume: {command}"
-            )
-        raise
 
 
 def _cluster(

@@ -122,7 +122,7 @@ class StepTimer:
         Args:
             trainer: any one whose states have the same shapes, but for a memory.
         """
-        self.state = trainer.fitted(self.state)
+        self.state = self.state._replace(carry=trainer.carry.initial())
         in_flight, source, count = InFlight(trainer), cycle(batches), trainer.per_dispatch
 
         def dispatch(times: int) -> None:

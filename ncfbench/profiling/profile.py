@@ -56,7 +56,6 @@ from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.heap import warn_once
 from ncfbench.timing.statistics import drift
 from ncfbench.training.loop import timed_loops
-from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.step import Trainer
 
 FEWEST_ROUNDS = 3
@@ -168,8 +167,7 @@ def _profile(
     with timed_loops(dataset, content, configs) as loops:
         trainer, state = Trainer.create(example, dataset, layout)
         for name, loop in loops.items() if layout.size == 1 else ():
-            needed = step_bytes(loop.trainer, loop.state, batches[name], loop.content)
-            require_memory(configs[name], needed)
+            loop.trainer.require_memory(loop.state, batches[name], loop.content)
         timer = StepTimer(state, layout.replicate(content))
         maker = BatchMaker.of(dataset, example)
         timed = timed_steps(points, maker, timer, trainer)

@@ -31,7 +31,6 @@ from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.evaluation import EvaluationCost, measure_evaluation_cost
 from ncfbench.training.loop import timed_loops
-from ncfbench.training.memory import step_bytes
 from ncfbench.training.step import Trainer
 
 PILOT_SECONDS = 0.5
@@ -212,7 +211,7 @@ def _measure_step(
         loop.full_block(1)
         start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
         batch = loop.recent_batches()[-1]
-        needed = step_bytes(loop.trainer, loop.state, batch, loop.content)
+        needed = loop.trainer.step_bytes(loop.state, batch, loop.content)
         if row is None:
             fewest, most = PILOT_ITERATIONS
             count = int(PILOT_SECONDS / loop.samples[-1].seconds)

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
@@ -31,8 +30,6 @@ class Carry:
 
     every = 0
     """Iterations from one refresh to the next, the first before iteration 0; 0: none."""
-    is_in_step = True
-    """False if the step neither reads nor changes it: it then stays in the host's memory."""
     given_slots = 0
     """First item slots of a batch whose vectors :meth:`inputs` gives."""
 
@@ -124,17 +121,15 @@ class MinedItems(Carry):
     training link (ANCE: Xiong et al. 2020, arXiv 2007.00808).
     """
 
-    is_in_step = False
-
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         super().__init__(config, graph)
         self.every = config.mine_every
 
-    def initial(self) -> NDArray[np.int32]:
+    def initial(self) -> jax.Array:
         """See :meth:`Carry.initial`."""
-        return np.zeros((self.graph.n_users, self.config.mined), np.int32)
+        return jnp.zeros((self.graph.n_users, self.config.mined), jnp.int32)
 
-    def refreshed(self, parameters: Parameters, embedder: Embedder) -> NDArray[np.int32]:
+    def refreshed(self, parameters: Parameters, embedder: Embedder) -> jax.Array:
         """See :meth:`Carry.refreshed`."""
         graph, skip = self.graph, self.config.mine_skip
         best = best_items(
@@ -145,12 +140,13 @@ class MinedItems(Carry):
             graph.user_offsets,
             graph.index_in_use[graph.link_item],
         )
-        return np.concatenate([graph.items_in_use[index[:, skip:]] for _, index in best])
+        mined = np.concatenate([graph.items_in_use[index[:, skip:]] for _, index in best])
+        return jnp.array(mined)
 
-    def hand_over(self, carry: NDArray[np.int32], sampler: Sampler) -> None:
+    def hand_over(self, carry: jax.Array, sampler: Sampler) -> None:
         """See :meth:`Carry.hand_over`."""
         assert isinstance(sampler, NegativeSampler)
-        sampler.hard_items = carry
+        sampler.hard_items = np.array(carry)  # a copy: the step takes over the carry's memory
 
 
 def make_carry(config: RunConfig, graph: BipartiteGraph) -> Carry:

@@ -29,7 +29,6 @@ from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, Feed
 from ncfbench.training.inference import Embedder
-from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer
 
@@ -303,8 +302,7 @@ class TimedLoop:
         with self.ledger.line("compile"):
             watch.start()
             if self.trainer.layout.size == 1:
-                needed = step_bytes(self.trainer, self.state, batch, self.content)
-                require_memory(self.trainer.config, needed)
+                self.trainer.require_memory(self.state, batch, self.content)
             for count in sorted({1, self._per_dispatch}):
                 jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
             watch.stop()

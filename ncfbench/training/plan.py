@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
+import psutil
+
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets.word_vectors import initial_words
@@ -23,8 +26,11 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.memory import require_room_for_vectors
 from ncfbench.training.recommend import require_items
+
+FLOAT_BYTES = 4
+STATE_COPIES = 4
+"""Arrays of each parameter on the device: itself, Adam's two moments, and its gradient."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class RunPlan:
                 f" {max(schedule.last // 4, 1)} or less."
             )
         layout = make_layout(config)
-        require_room_for_vectors(config, dataset, layout)
+        _require_room_for_vectors(config, dataset, layout)
         if recommend is not None:
             require_items(config, dataset, recommend)
             if recommend > (candidates := len(dataset.items_of("test"))):
@@ -115,3 +121,23 @@ class RunPlan:
         folder = folder or runs.create(self.locations.runs_dir, config, fingerprint)
         with locks.held(folder, "writing"):
             yield RunRecorder(folder, config, fingerprint, self.schedule, ledger, progress)
+
+
+def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+    # The encoder and the step, which need more, are not counted.
+    rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
+    if config.shard_tables:
+        rows = [-(-count // layout.size) for count in rows]
+    needed = sum(rows) * config.dimension * FLOAT_BYTES * STATE_COPIES
+    needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
+    for features in (dataset.user_features, dataset.item_features):
+        needed += 0 if features is None else features.nbytes
+    device = jax.local_devices()[0]
+    available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
+    if needed > available:
+        kinds = "users' and items'" if rows[1] else "users'"
+        raise UsageError(
+            f"The {kinds} vectors with Adam's moments and a gradient, and the content, take"
+            f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
+            " Use a smaller --dimension, or --shard-tables on several --devices."
+        )

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.models.towers import DeviceContent
@@ -25,7 +24,6 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.inference import Embedder, best_items
-from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 FILE = "recommendations.parquet"
@@ -49,47 +47,6 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
         )
 
 
-def recommend(
-    dataset: Dataset, embedder: Embedder, count: int, parameters: Parameters
-) -> Iterator[tuple[Int32, Int32, NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield some users with a link at a time, ascending, with their best test items.
-
-    Args:
-        count: M, items of each user; fewer where there are fewer test items.
-
-    Yields:
-        User ids int32[n], item ids int32[n, M], scores float32[n, M], and whether user and item are
-        a held-out link, bool[n, M].
-
-    Raises:
-        DivergedError: a score is not finite.
-    """
-    candidates = dataset.items_of("test")
-    users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
-    links = dataset.links("test")
-    held_out = None
-    if len(links[0]):
-        held_out = BipartiteGraph.from_links(*links, dataset.n_users, dataset.n_items)
-    blocks = best_items(
-        embedder.interaction(parameters),
-        embedder.users(parameters).scored[users],
-        embedder.cold_items(parameters, candidates),
-        min(count, len(candidates)),
-    )
-    done = 0
-    for scores, index in blocks:
-        if not np.isfinite(scores).all():
-            raise DivergedError(
-                "A score of a user and an item is not finite: there is nothing to recommend."
-            )
-        block, items = users[done : done + len(index)], candidates[index]
-        hits = np.zeros(items.shape, bool)
-        if held_out is not None:
-            hits = held_out.linked(block[:, None], items)
-        yield block, items, scores, hits
-        done += len(index)
-
-
 def write(
     folder: Path,
     dataset: Dataset,
@@ -98,15 +55,19 @@ def write(
     reported: Best,
     schedule: Schedule,
 ) -> None:
-    """Write :data:`FILE` into a folder, a block of users at a time, see :func:`recommend`.
+    """Write :data:`FILE` into a folder: each user's ``count`` best test items, or all where there
+    are fewer, a block of users at a time.
 
     Raises:
         DataError: the table cannot be written.
         DivergedError: a score is not finite.
     """
-    user_ids, item_ids = dataset.user_ids, dataset.item_ids
+    user_ids, item_ids, candidates = dataset.user_ids, dataset.item_ids, dataset.items_of("test")
+    users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
+    test_user, test_item = dataset.links("test")
+    held_out = test_user.astype(np.int64) * dataset.n_items + test_item
     schema = recommendations(user_ids is not None, item_ids is not None)
-    count = min(count, len(dataset.items_of("test")))
+    count = min(count, len(candidates))
     about = {
         "parameters": "of the reported epoch",
         "epoch": f"{schedule.epoch_of(reported.iteration):g}",
@@ -117,15 +78,29 @@ def write(
     }
 
     def parts() -> Iterator[pa.Table]:
-        for users, items, scores, hits in recommend(dataset, embedder, count, reported.parameters):
+        blocks = best_items(
+            embedder.interaction(reported.parameters),
+            embedder.users(reported.parameters).scored[users],
+            embedder.cold_items(reported.parameters, candidates),
+            count,
+        )
+        done = 0
+        for scores, index in blocks:
+            if not np.isfinite(scores).all():
+                raise DivergedError(
+                    "A score of a user and an item is not finite: there is nothing to recommend."
+                )
+            user = np.repeat(users[done : done + len(index)], count)
+            item = candidates[index].reshape(-1)
             columns = [
-                _named(np.repeat(users, count), user_ids),
-                _named(items.reshape(-1), item_ids),
-                pa.array(np.tile(np.arange(1, count + 1, dtype=np.int32), len(users))),
+                _named(user, user_ids),
+                _named(item, item_ids),
+                pa.array(np.tile(np.arange(1, count + 1, dtype=np.int32), len(index))),
                 pa.array(scores.reshape(-1)),
-                pa.array(hits.reshape(-1)),
+                pa.array(np.isin(user.astype(np.int64) * dataset.n_items + item, held_out)),
             ]
             yield pa.table(columns, schema=schema)
+            done += len(index)
 
     tables.write_table(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
 

@@ -23,18 +23,15 @@ class TrainState(NamedTuple):
 
 
 def copy_state(state: TrainState) -> TrainState:
-    """Copy a state, for steps whose result is thrown away. Arrays on the host are shared."""
-    leaves, tree = jax.tree.flatten(state)
-    on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-    is_sharded = any(len(leaf.devices()) > 1 for leaf in on_device)
+    """Copy a state, for steps whose result is thrown away."""
+    is_sharded = any(len(leaf.devices()) > 1 for leaf in jax.tree.leaves(state))
     # One program to compile. The copies of sharded arrays must have the very shardings of these.
-    copies = iter([jnp.copy(leaf) for leaf in on_device] if is_sharded else _copied(on_device))
-    copied: TrainState = jax.tree.unflatten(
-        tree, [next(copies) if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
-    )
+    return _copied(state) if is_sharded else _copied_at_once(state)
+
+
+def _copied(state: TrainState) -> TrainState:
+    copied: TrainState = jax.tree.map(jnp.copy, state)
     return copied
 
 
-@jax.jit
-def _copied(leaves: list[jax.Array]) -> list[jax.Array]:
-    return [jnp.copy(leaf) for leaf in leaves]
+_copied_at_once = jax.jit(_copied)

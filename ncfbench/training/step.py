@@ -17,6 +17,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
 from ncfbench.distributed.shards import cut
+from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
@@ -29,6 +30,7 @@ from ncfbench.models.objective import (
 from ncfbench.models.towers import ENCODER, DeviceContent, Towers, make_towers
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, MetUsers
+from ncfbench.storage.free_space import available_memory
 from ncfbench.training.carry import Carry, make_carry
 from ncfbench.training.inference import Embedder
 from ncfbench.training.state import Parameters, TrainState
@@ -139,11 +141,8 @@ class Trainer:
         return TrainState(*self.layout.to_host(state, self.shapes))
 
     def from_host(self, state: TrainState) -> TrainState:
-        """Put a state as it is saved onto the devices, without what stays on the host."""
-        placed = TrainState(*self.layout.from_host(state))
-        if self.carry.is_in_step:
-            return placed
-        return placed._replace(carry=jax.tree.map(np.asarray, state.carry))
+        """Put a state as it is saved onto the devices."""
+        return TrainState(*self.layout.from_host(state))
 
     def sent_bytes(
         self, sampler: Sampler, item_slots: int, dataset: Dataset, share: str
@@ -194,16 +193,6 @@ class Trainer:
         differentiated = precision.at(self.config.precision, self.layout.value_and_gradient)
         return differentiated(objective, parameters, batch, content, dropout)
 
-    def fitted(self, state: TrainState) -> TrainState:
-        """Return a state of another sampler's trainer as this one takes it: with a carry of its
-        own, before the first iteration, unless both are alike.
-        """
-        kinds = (
-            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
-            for tree in (state.carry, self.shapes.carry)
-        )
-        return state if next(kinds) == next(kinds) else state._replace(carry=self.carry.initial())
-
     def step(
         self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
     ) -> tuple[TrainState, jax.Array]:
@@ -212,15 +201,37 @@ class Trainer:
         With a tuple of n batches of equal shapes it is n iterations in one dispatch, and the losses
         are float32[n]. It is compiled once for each shape. The state's memory is taken over.
         """
-        after, losses = self._compiled(self._in_step(state), batches, content, self._scalars)
-        return (after if self.carry.is_in_step else after._replace(carry=state.carry)), losses
+        after, losses = self._compiled(state, batches, content, self._scalars)
+        return after, losses
+
+    def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
+        """Return the bytes that a step needs beside its arguments, by XLA's analysis; 0 where the
+        backend has none. The step is compiled once, here or where it runs.
+        """
+        analysis = self.trace(state, batch, content).lower().compile().memory_analysis()
+        if analysis is None:
+            return 0
+        output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+        return int(analysis.temp_size_in_bytes + output)
+
+    def require_memory(self, state: TrainState, batch: Batch, content: DeviceContent) -> None:
+        """Refuse a step that needs more memory than is free, by a UsageError."""
+        needed, config = self.step_bytes(state, batch, content), self.config
+        device = jax.local_devices()[0].memory_stats() or {}
+        free = available_memory()
+        if "bytes_limit" in device:
+            free = device["bytes_limit"] - device["bytes_in_use"]
+        if needed > free:
+            raise UsageError(
+                f"A step of {config.encoder} with {config.sampler} and batches of"
+                f" {config.batch_size:,} links needs {needed / 2**30:,.1f} GiB of memory, and"
+                f" {free / 2**30:,.1f} GiB are free. Use a smaller --batch-size, --item-block to"
+                " encode the items in pieces, or data prepared with a smaller --max-length."
+            )
 
     def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection."""
-        return self._compiled.trace(self._in_step(state), batch, content, self._scalars)
-
-    def _in_step(self, state: TrainState) -> TrainState:
-        return state if self.carry.is_in_step else state._replace(carry=None)
+        return self._compiled.trace(state, batch, content, self._scalars)
 
     def _step(
         self,

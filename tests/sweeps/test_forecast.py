@@ -15,7 +15,7 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.forecast import EvaluationCost, Step
 from ncfbench.sweeps.grid import CellState, expand
-from ncfbench.training import memory
+from ncfbench.training import step
 from ncfbench.training.loop import TimedLoop
 
 LOOKS = EvaluationCost(start_seconds=5.0, probe_seconds=0.5, evaluation_seconds=2.0)
@@ -82,9 +82,9 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
     small = {"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"}
     config = complete(small)
     needed = forecast._measure_step(config, tiny, DeviceContent.of(tiny), None).step_bytes
-    monkeypatch.setattr(memory, "available_memory", lambda: needed)
+    monkeypatch.setattr(step, "available_memory", lambda: needed)
     forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
-    monkeypatch.setattr(memory, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(step, "available_memory", lambda: needed - 1)
     monkeypatch.setattr(TimedLoop, "_run", lambda *_: pytest.fail("it was tried"))
     monkeypatch.setattr(profile, "StepTimer", lambda *_: pytest.fail("it was tried"))
     for start in (

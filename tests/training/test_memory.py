@@ -123,20 +123,6 @@ def test_staleness_by_hand(tiny: Dataset) -> None:
     assert "3 updates old" in text
 
 
-def test_a_state_fits_another_samplers_step(tiny: Dataset) -> None:
-    """Parameters and moments stay; the memory is empty, of its own size, or gone."""
-    plain, state = Trainer.create(configure(sampler="ns"), tiny)
-    small, large = (Trainer.create(configure(memory=size), tiny)[0] for size in (48, 80))
-    there = large.fitted(small.fitted(state))
-    assert there.carry.shape == (80, 6)
-    assert jax.tree.structure(there) == jax.tree.structure(large.shapes)
-    assert large.fitted(there) is there
-    assert plain.fitted(state) is state
-    back = plain.fitted(there)
-    assert jax.tree.structure(back) == jax.tree.structure(state)
-    assert all(a is b for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(state), strict=True))
-
-
 def test_what_cannot_be_remembered_is_refused(tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="memory = 1070: beside a batch of 32 .* 1,064 links"):
         make_sampler(tiny.graph, configure(memory=1070), Streams(0))

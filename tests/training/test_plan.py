@@ -13,7 +13,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
-from ncfbench.training import memory
+from ncfbench.training import plan
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import run
 
@@ -73,7 +73,7 @@ def test_users_that_exceed_the_memory_are_refused(
     config = complete(SMALL | {"shard_tables": shard_tables, "devices": devices})
     needed = 16 * 8 * (tiny.n_users // devices) + tiny.tokens_IxL.nbytes + tiny.lengths.nbytes
     machine = SimpleNamespace(total=needed)
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(plan.psutil, "virtual_memory", lambda: machine)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
     machine.total -= 1
     with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):

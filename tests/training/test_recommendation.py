@@ -284,14 +284,6 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
-def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
-    trainer, state = Trainer.create(complete(SMALL), tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
-    _, items, _, hits = next(recommend.recommend(tiny, embedder, 10**6, state.parameters))
-    assert sorted(items[0].tolist()) == tiny.items_of("test").tolist()
-    assert hits.sum() == len(tiny.links("test")[0])
-
-
 def test_impossible_tables_are_refused_at_once(tiny: store.Dataset) -> None:
     with pytest.raises(UsageError, match="recommend = 0"):
         recommend.require_items(complete({}), tiny, 0)
