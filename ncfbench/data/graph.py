@@ -19,6 +19,8 @@ UInt8 = NDArray[np.uint8]
 
 MAX_LINKS = np.iinfo(np.int32).max  # and most users and items: what int32 can number
 BITS_BYTES = 2**26  # of the largest table of a bit per pair
+FILTER_BITS = 8  # at least, per link: of unlinked pairs one in 8 to 16 passes the filter
+CHUNK = 2**20  # links that are hashed at a time
 CELLS_PER_LINK = 8  # of a block, up to which looking at bits is faster than scanning links
 
 
@@ -155,10 +157,44 @@ class BipartiteGraph:
             byte = items.astype(np.int64) * self._bits.shape[1] + (users >> 3)
             found: Bool = (self._bits.take(byte, mode="clip") & _bit(users)) != 0
             return found
-        # By binary search in the users' rows, in log2(largest degree) passes over all pairs.
+        pairs = np.broadcast_arrays(users, items)
+        users, items = (ends.reshape(-1) for ends in pairs)
+        byte, bit = self._hashed(users, items)
+        is_linked: Bool = (self._filter.take(byte, mode="clip") & bit) != 0
+        maybe = np.flatnonzero(is_linked)
+        is_linked[maybe] = self._searched(users[maybe], items[maybe])
+        return is_linked.reshape(pairs[0].shape)
+
+    @cached_property
+    def _filter(self) -> UInt8:
+        """A bit per hash of pairs, set where some link has that hash: one or two bytes a link."""
+        bits = np.zeros(1 << (self._hash_bits - 3), np.uint8)
+        for start in range(0, self.n_links, CHUNK):
+            part = slice(start, start + CHUNK)
+            np.bitwise_or.at(bits, *self._hashed(self.link_user[part], self.link_item[part]))
+        return bits
+
+    @property
+    def _hash_bits(self) -> int:
+        return (FILTER_BITS * self.n_links - 1).bit_length()
+
+    def _hashed(self, users: Int32, items: Int32) -> tuple[Int64, UInt8]:
+        """Return the byte and the bit of each pair in the filter: the upper bits of the pair's
+        number times 2^64 over the golden ratio.
+        """
+        key = users.astype(np.uint64)
+        key *= np.uint64(self.n_items)
+        key += items.astype(np.uint64)
+        key *= np.uint64(0x9E3779B97F4A7C15)
+        key >>= np.uint64(64 - self._hash_bits)
+        return (key >> np.uint64(3)).astype(np.int64), _bit(key.astype(np.int64))
+
+    def _searched(self, users: Int32, items: Int32) -> Bool:
+        """Return whether each pair is a link, by binary search in the users' rows: log2(largest
+        degree) passes over all pairs.
+        """
         base, end = self.user_offsets[users], self.user_offsets[users + 1]
-        base, size, items = np.broadcast_arrays(base, end - base, items)
-        base, size = base.copy(), size.copy()
+        size = end - base
         is_linked: Bool = size > 0
         for _ in range((int(size.max(initial=1)) - 1).bit_length()):
             # An item that is in the row stays within base .. base + size - 1.
