@@ -42,7 +42,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs: list[RunConfig] = []
         self.questions: list[Question] = []
-        monkeypatch.setattr("ncfbench.cli.run._train", self._run)
+        monkeypatch.setattr("ncfbench.training.run.run", self._run)
         monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", self._advise)
 
     def _run(self, settings: RunConfig, *_: Any, **__: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_question_is_asked_again(
             "advice.pipeline.answer_question",
             "The same command continues",
         ),
-        ("run --sampler ns --again", "cli.run._train", "To continue from the last checkpoint"),
+        ("run --sampler ns --again", "training.run.run", "To continue from the last checkpoint"),
     ],
 )
 def test_an_interrupt_names_the_command_that_continues(
