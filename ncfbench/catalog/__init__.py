@@ -1,4 +1,4 @@
-"""What a user can choose, and every setting: plain records, from which help, checks, defaults,
+"""Records of all that a user can choose, and of every setting, from which help, checks, defaults,
 identity and documentation are made.
 
 What is not built in is a plug-in: a class named ``package.module:Class``, or by a name that an

@@ -1,4 +1,4 @@
-"""What a data set and its batches hold: counts, distributions, distinct nodes, the batch X-ray."""
+"""Contents of a data set and of its batches: counts, distributions, the batch X-ray."""
 
 from __future__ import annotations
 

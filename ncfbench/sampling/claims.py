@@ -1,4 +1,4 @@
-"""What a sampler says of its batches: audits test it, and tables of costs print it."""
+"""Claims of a sampler about its batches: audits test them, and tables of costs print them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Nominal(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What a sampler says of its batches."""
+    """Claims of a sampler about its batches."""
 
     nominal: Nominal | None
     """None where the sampler's record has no ``symbols``."""

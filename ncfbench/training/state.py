@@ -19,7 +19,7 @@ class TrainState(NamedTuple):
     iteration: jax.Array
     """uint32: iterations done."""
     carry: Any = None
-    """What else iterations leave for later ones (:mod:`ncfbench.training.carry`)."""
+    """Everything else that iterations leave for later ones (:mod:`ncfbench.training.carry`)."""
 
 
 def copy_state(state: TrainState) -> TrainState:

@@ -110,7 +110,7 @@ LEFT_OUT = {
     "duplicate_links": "Warning: left out, links of {links} that are given again",
     "links_of_cold_users": "Links of cold users that are not trained on",
 }
-"""What the user hears of things that are left out, by the reason."""
+"""Messages about things that are left out, by the reason."""
 
 
 @dataclass(frozen=True)
