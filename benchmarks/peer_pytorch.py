@@ -34,6 +34,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -109,7 +110,7 @@ def compare(
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         return process.submit(function, *arguments).result()
 
-    with allocator.inherited():
+    with patch.dict(os.environ, allocator.loaded_with):
         ask(os.getpid)  # starts the process, with the allocator of this one
     with process, timed_loops(dataset, content, configs) as loops:
         found: Found = {name: {"failed": {}} for name in loops}

@@ -173,9 +173,6 @@ def accelerators() -> list[str]:
 def _variables() -> dict[str, str]:
     """Return the variables that change times, without those that ``allocator`` tells better."""
     found = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    restarted = allocator.restarted_with()
-    if "GLIBC_TUNABLES" in restarted:
-        found["GLIBC_TUNABLES"] = restarted["GLIBC_TUNABLES"]
     libraries = allocator.preloaded_by(found)
     others = [library for library in libraries if not allocator.kind_of(library)]
     if others != libraries:

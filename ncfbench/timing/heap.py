@@ -18,10 +18,6 @@ from ncfbench.timing import allocator
 
 C_LIBRARY = ("glibc", "system")
 """Names of the C library's own allocator."""
-VARIABLES = {"tcmalloc": "TCMALLOC_", "mimalloc": "MIMALLOC_"}
-"""Beginnings of the variables that hold an allocator's settings."""
-
-
 KEEPS = "dirty_decay_ms:-1"
 """Setting of jemalloc without which it returns memory to the system, which takes time."""
 PACKAGES = (
@@ -31,7 +27,7 @@ PACKAGES = (
 
 
 class _Symbol(ctypes.Structure):
-    """Where a symbol comes from (``dladdr``)."""
+    """The library that a symbol comes from (``dladdr``)."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -45,32 +41,20 @@ def describe() -> dict[str, Any]:
     """Return the allocator's ``name``, ``version``, ``settings`` and ``library``.
 
     ``name`` is ``glibc``, or ``system`` on other systems, where nothing replaces the C library's
-    allocator; for an unknown one it is the library's file name. ``version`` is None if the library
-    does not say it. ``settings`` is a text as its variable would hold it, empty for defaults.
+    allocator; for an unknown one it is the library's file name. ``version`` is None, and
+    ``settings`` empty, for all but jemalloc and glibc.
     """
-    variables = os.environ | allocator.restarted_with()
-    library = _library_of_malloc()
+    library, version, settings = _library_of_malloc(), None, ""
     if library is None or Path(library).name.startswith(("libc.", "libc-", "libsystem")):
-        glibc = ".".join(map(str, allocator.glibc_version()))
-        return {
-            "name": "glibc" if glibc else "system",
-            "version": glibc or None,
-            "settings": variables.get("GLIBC_TUNABLES", "") if glibc else "",
-            "library": library,
-        }
-    name = allocator.kind_of(library) or Path(library).name
-    prefix = VARIABLES.get(name)
-    listed = sorted(each for each in variables if prefix and each.startswith(prefix))
-    return {
-        "name": name,
-        "version": _version(name),
-        "settings": (
-            _jemalloc_settings()
-            if name == "jemalloc"
-            else ",".join(f"{each}={variables[each]}" for each in listed)
-        ),
-        "library": library,
-    }
+        version = allocator.glibc_version() or None
+        name = "glibc" if version else "system"
+        settings = os.environ.get("GLIBC_TUNABLES", "") if version else ""
+    else:
+        name = allocator.kind_of(library) or Path(library).name
+    if name == "jemalloc":
+        version = str(_jemalloc("version", ctypes.c_char_p)).partition("-")[0]
+        settings = _jemalloc_settings()
+    return {"name": name, "version": version, "settings": settings, "library": library}
 
 
 def lack(serving: Mapping[str, Any]) -> str | None:
@@ -100,10 +84,8 @@ def command_prefix() -> str | None:
     """Return what to put before a command so that it starts with jemalloc and our settings; None
     where jemalloc is not installed.
     """
-    library = next(allocator.installed(allocator.LIBRARIES["jemalloc"], os.environ), None)
-    settings = allocator.SETTINGS["jemalloc"].items()
-    variables = [f"{name}={value}" for name, value in settings]
-    return " ".join(["env", f"LD_PRELOAD={library}", *variables]) if library else None
+    library = allocator.find_library()
+    return library and f"env LD_PRELOAD={library} MALLOC_CONF={allocator.SETTINGS}"
 
 
 @functools.cache
@@ -128,18 +110,6 @@ def _library_of_malloc() -> str | None:
     return os.fsdecode(found.file)
 
 
-def _version(name: str) -> str | None:
-    program = ctypes.CDLL(None)
-    if name == "jemalloc":
-        return str(_jemalloc("version", ctypes.c_char_p)).partition("-")[0]
-    if name == "tcmalloc" and hasattr(program, "tc_version"):
-        program.tc_version.restype = ctypes.c_char_p
-        return str(program.tc_version(None, None, None).decode()).rpartition(" ")[2]
-    if name == "mimalloc" and hasattr(program, "mi_version"):
-        return str(program.mi_version())
-    return None
-
-
 def _jemalloc_settings() -> str:
     """Return the settings that :data:`allocator.SETTINGS` names, as they are."""
     number, text = ctypes.c_ssize_t, ctypes.c_char_p
@@ -156,8 +126,7 @@ def _jemalloc(name: str, kind: Any) -> str | int | None:
     """Return what jemalloc says of itself, None if it has no such setting."""
     value, size = kind(), ctypes.c_size_t(ctypes.sizeof(kind))
     control = ctypes.CDLL(None).mallctl
-    found = control(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t())
-    if found != 0:
+    if control(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t()):
         return None
     known: str | int = value.value.decode() if isinstance(value.value, bytes) else value.value
     return known

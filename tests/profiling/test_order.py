@@ -65,7 +65,7 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
     take turns.
     """
     if "LD_PRELOAD" not in allocator.variables(os.environ) and not os.environ.get("LD_PRELOAD"):
-        pytest.skip("neither jemalloc nor tcmalloc is installed; glibc disturbs other programs")
+        pytest.skip("jemalloc is not installed; glibc disturbs other programs")
     options = synthetic.Options(
         users=3000,
         items=8000,
