@@ -28,6 +28,7 @@ from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
+from ncfbench.training import pilot
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
@@ -39,8 +40,6 @@ LOOP_SECONDS = 0.25
 steps on batches that are ready has half as many.
 """
 LOOP_ITERATIONS = 2
-SLOW_SECONDS = 1.0
-"""Iterations that take longer are not tried a second time before they are measured."""
 MOST_CALLS = 2000
 MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
@@ -261,17 +260,13 @@ def timed_sampler(
 
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
     """Compile a loop's step. Return how many iterations fill a block, and the seconds of one."""
-    loop.full_block(LOOP_ITERATIONS)
-    seconds = loop.samples[-1].seconds / LOOP_ITERATIONS
-    if seconds < SLOW_SECONDS:
-        loop.full_block(4)
-        seconds = loop.samples[-1].seconds / 4
+    seconds = pilot.time_iteration(loop)
+    if seconds < pilot.LONG_SECONDS:
         loop.step_block(2)
     loop.take_samples()
     count = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
-    together = loop.trainer.per_dispatch
     # Whole dispatches, also in half a block.
-    return -(-count // (2 * together)) * 2 * together, seconds
+    return rounded_up(count, 2 * loop.trainer.per_dispatch), seconds
 
 
 def sampling_seconds(

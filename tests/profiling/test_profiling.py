@@ -297,20 +297,22 @@ def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> 
     assert [row["part"] for row in rows] == blocks
 
 
-@pytest.mark.parametrize(("seconds", "tried"), [(0.01, [2, 4]), (3.0, [2])])
-def test_slow_iterations_are_tried_once(seconds: float, tried: list[int]) -> None:
+@pytest.mark.parametrize(("seconds", "tried"), [(0.01, [1, 50]), (0.3, [1, 3]), (6.0, [1])])
+def test_slow_iterations_are_timed_once(seconds: float, tried: list[int]) -> None:
     blocks: list[int] = []
     samples: list[SimpleNamespace] = []
 
     def full_block(iterations: int) -> None:
         blocks.append(iterations)
-        samples.append(SimpleNamespace(seconds=iterations * seconds))
+        samples.append(SimpleNamespace(iterations=iterations, seconds=iterations * seconds))
 
     loop: Any = SimpleNamespace(
         full_block=full_block,
         step_block=lambda iterations: None,
         take_samples=samples.clear,
         samples=samples,
+        iteration=0,
+        start=0,
         trainer=SimpleNamespace(per_dispatch=1),
     )
     iterations, found = rounds.choose_iterations(loop)
