@@ -16,7 +16,7 @@ from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.storage import tables
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing import intervals
 
 COMPARED = (
     "dataset",
@@ -106,7 +106,7 @@ def cell_table(result: Mapping[str, Any], cell: Mapping[str, Any]) -> Table:
     for name, row in cell["samplers"].items():
         best = best_arm(row)
         assert best is not None, "the eager arm is always there"
-        middle, lower, upper = analysis.ratio_of_medians(row[best], row["step"])
+        middle, lower, upper = intervals.ratio_of_medians(row[best], row["step"])
         rows.append(
             [
                 find_sampler(name).title,
@@ -117,7 +117,7 @@ def cell_table(result: Mapping[str, Any], cell: Mapping[str, Any]) -> Table:
                 ),
                 f"{middle:.2f}",
                 f"{lower:.2f}..{upper:.2f}",
-                f"{analysis.ratio_of_medians(row[best], row['full'])[0]:.2f}",
+                f"{intervals.ratio_of_medians(row[best], row['full'])[0]:.2f}",
                 f"{overhead(row):.2f}",
                 f"{100 * sampling_share(row):.1f}",
             ]

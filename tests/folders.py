@@ -13,7 +13,7 @@ from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing import speedups as analysis
 
 Rows = list[dict[str, Any]]
 ENVIRONMENT = {

@@ -15,7 +15,7 @@ from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
 from ncfbench.profiling.pace import pace
 from ncfbench.reporting.contents import xray
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing.intervals import hodges_lehmann, percentiles, ratio_of_medians
 
 PRODUCT_SIZES = (32, 64, 128, 256, 512)
 XRAY_BATCHES = 50
@@ -68,7 +68,7 @@ def unit_costs(samples: Sequence[Row], points: Points) -> tuple[Costs, list[Row]
     refitted = [
         Costs.fit(steps, np.median(by_step[:, rounds], axis=1), costs.lines) for rounds in resampled
     ]
-    single = {part: analysis.centre(per_call(samples, part, None)) for part in ALONE}
+    single = {part: hodges_lehmann(per_call(samples, part, None)) for part in ALONE}
     rows: list[Row] = [
         {
             "part": "fixed",
@@ -200,7 +200,7 @@ def compare(row: Row, baseline: Row, samples: Sequence[Row]) -> None:
         name = f"predicted_{account}_iteration_seconds"
         row[f"predicted_{account}_speedup"] = baseline[name] / row[name]
         blocks = [per_call(samples, account, each["sampler"]) for each in (baseline, row)]
-        found = analysis.ratio_of_medians(*blocks)
+        found = ratio_of_medians(*blocks)
         row |= dict(
             zip(
                 (f"{way}_{account}_speedup" for way in ("measured", "lower", "upper")),
@@ -220,6 +220,5 @@ def _median(
     return float(np.median(per_call(samples, part, sampler, size)))
 
 
-def _interval(values: Sequence[float]) -> dict[str, float]:
-    lower, upper = np.quantile(values, [0.025, 0.975])
-    return {"unit_lower": float(lower), "unit_upper": float(upper)}
+def _interval(resamples: Sequence[float]) -> dict[str, float]:
+    return dict(zip(("unit_lower", "unit_upper"), percentiles(resamples), strict=True))

@@ -54,7 +54,7 @@ from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.heap import warn_once
-from ncfbench.timing.statistics import drift
+from ncfbench.timing.speedups import drift
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.step import Trainer
 

@@ -17,7 +17,7 @@ from ncfbench.profiling.cost_model import (
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
-from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 SETTINGS = (

@@ -23,7 +23,6 @@ Recall@M with M >= N has a chance of 1: it is 1 by construction, and no result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -31,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.storage.schemas import CUTOFFS
-from ncfbench.timing.ties import Difference
+from ncfbench.timing.intervals import Difference, crossed, standard_error
 
 COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
@@ -143,13 +142,6 @@ class Ranking:
         yield "mrr", float(np.average(means, weights=often))
 
 
-def standard_error(values: NDArray[np.float64]) -> float | None:
-    """Return the standard error of the mean of independent values; None of a single one."""
-    if len(values) < 2:
-        return None
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
 def reciprocal_rank_by_chance(relevant: int, items: int) -> float:
     """Return the expected 1 / r of the best of some relevant items in a random order of all.
 
@@ -167,22 +159,15 @@ def difference(one: Evaluation, other: Evaluation) -> Difference | None:
     """Return by how much recall@50 of one evaluation is above another's.
 
     Both are of the same split of the same data: differences are taken within each user and within
-    each item. The error adds the variances that come of users and of items as if each were drawn
-    anew, which counts what belongs to single links twice, so it is rather too large than too small
-    (the pigeonhole bootstrap, Owen 2007).
+    each item (:func:`ncfbench.timing.intervals.crossed`).
 
     Returns:
         None where there is only one user or one item, which shows no error.
     """
-    users = one.user_recalls.astype(np.float64) - other.user_recalls
-    items = one.item_shares.astype(np.float64) - other.item_shares
-    of_users, n_items = standard_error(users), len(items)
-    if of_users is None or n_items < 2:
-        return None
-    # Not centred: under no difference the mean is 0, and else the error is somewhat too large.
-    of_items = n_items / (n_items - 1) * float(np.sum(np.square(items)))
-    error = math.sqrt(of_users**2 + of_items)
-    return Difference(float(np.mean(users)), error, min(len(users), n_items) - 1)
+    return crossed(
+        one.user_recalls.astype(np.float64) - other.user_recalls,
+        one.item_shares.astype(np.float64) - other.item_shares,
+    )
 
 
 def _discounts(count: int) -> NDArray[np.float64]:

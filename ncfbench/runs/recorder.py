@@ -22,7 +22,7 @@ from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.reported import Reported, choose_epoch, find_candidate
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import statistics
+from ncfbench.timing import speedups
 from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
 
@@ -290,14 +290,14 @@ class RunRecorder(Recorder):
             "planned_iterations": self.schedule.last,
             "epochs": self.schedule.epoch_of(iteration),
             "smallest_probe_loss": min((row["probe_loss"] for row in self._curve), default=None),
-            "full_iteration_seconds": statistics.seconds_per_iteration(timing, "full"),
-            "step_iteration_seconds": statistics.seconds_per_iteration(timing, "step"),
+            "full_iteration_seconds": speedups.seconds_per_iteration(timing, "full"),
+            "step_iteration_seconds": speedups.seconds_per_iteration(timing, "step"),
             "sampling_iteration_seconds": (
                 sampled / sum(row["iterations"] for row in full) if full else None
             ),
             "train_seconds": self.train_seconds,
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
-            "item_slots": statistics.weighted_mean(self._timing, "item_slots"),
+            "item_slots": speedups.weighted_mean(self._timing, "item_slots"),
             "reported_epoch": shown.get("epoch"),
             "reported_by": chosen.by if chosen.row else None,
             **{name: shown.get(name) for name in schemas.QUALITY_COLUMNS},

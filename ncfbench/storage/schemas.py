@@ -148,9 +148,9 @@ SPEEDUP = _schema(
 baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
 
 Ratios of baseline over arm are geometric means over the seeds that both share, ``_lower`` and
-``_upper`` their 95 % intervals (:mod:`ncfbench.timing.seed_statistics`), ``_at_most`` upper bounds
+``_upper`` their 95 % intervals (:mod:`ncfbench.timing.intervals`), ``_at_most`` upper bounds
 where only ``seeds_reached`` of the ``seeds`` reached the reference loss. ``simulated``: times mean
-nothing. ``full_iteration_spread``: the largest :func:`ncfbench.timing.statistics.spread`.
+nothing. ``full_iteration_spread``: the largest :func:`ncfbench.timing.speedups.spread`.
 """
 
 RECALL = _schema(

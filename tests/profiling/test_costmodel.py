@@ -29,7 +29,6 @@ from ncfbench.profiling.pace import pace
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.claims import nominal
-from ncfbench.timing import statistics as analysis
 
 BASE = Counts(users=512, items=184, interactions=5632, kind="vectors")
 STEPS = [
@@ -203,47 +202,3 @@ def test_a_pace_that_all_share_is_found() -> None:
     quiet = pace(names, seconds, [name != "other" for name in names])
     np.testing.assert_allclose(quiet[steady], found[steady], rtol=0.05)
     assert set(pace(["a", "b"], [1.0, 2.0], [False, False])) == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("n", "left_out"), [(2, 0), (5, 0), (6, 0), (7, 2), (8, 3), (10, 8), (11, 10), (12, 13)]
-)
-def test_intervals_follow_tables_of_signed_ranks(n: int, left_out: int) -> None:
-    logs = np.random.default_rng(n).normal(size=n)
-    walsh = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
-    centre, lower, upper = analysis.centre(np.exp(logs))
-    assert np.log([centre, lower, upper]) == pytest.approx(
-        [np.median(walsh), walsh[left_out], walsh[-1 - left_out]]
-    )
-
-
-@pytest.mark.long_cases(r"0.0")
-@pytest.mark.parametrize("disturbed", [0.0, 0.3])
-def test_intervals_hold_19_times_in_20(disturbed: float) -> None:
-    """Also where some blocks are slower than the others by a third, as on a shared machine."""
-    rng = np.random.default_rng(0)
-
-    def blocks(count: int) -> np.ndarray:
-        slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
-        return np.exp(rng.normal(size=count) * 0.05 + slower)
-
-    found = [analysis.ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
-    assert np.mean([lower <= 20 <= upper for _, lower, upper in found]) == pytest.approx(
-        0.95, abs=0.03
-    )
-
-
-def test_some_wild_rounds_hardly_move_a_ratio() -> None:
-    baseline = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0, 2.02, 1.98, 2.0, 2.0]
-    candidate = [1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 1.0, 9.0, 9.0, 9.0]
-    middle, lower, upper = analysis.ratio_of_medians(baseline, candidate)
-    assert middle == pytest.approx(2)
-    assert upper < 2.1
-    assert analysis.ratio_of_medians([2.0] * 11, [1.0] * 11) == (2, 2, 2)
-    assert lower <= middle <= upper
-
-
-def test_drift() -> None:
-    assert analysis.drift([1.0, 1.0, 1.0, 1.0]) == 1
-    assert analysis.drift([1.0, 1.0, 7.0, 2.0, 2.0]) == 2
-    assert analysis.drift([1.0]) == 1

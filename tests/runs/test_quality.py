@@ -21,9 +21,9 @@ from ncfbench.runs.quality import (
     Ranking,
     difference,
     reciprocal_rank_by_chance,
-    standard_error,
 )
 from ncfbench.storage.schemas import CUTOFFS, QUALITY
+from ncfbench.timing.intervals import standard_error
 
 Links = list[tuple[int, int]]
 

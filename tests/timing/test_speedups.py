@@ -1,86 +1,120 @@
-"""Intervals over seeds, by brute force and by simulation; and what was never reached."""
+"""Figures of merit from literal curves: no clock is involved."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
+from typing import Any
 
-import numpy as np
 import pytest
 
-from ncfbench.timing import seed_statistics
-from ncfbench.timing.seed_statistics import geometric, levels, mean, over_seeds, speedup_at
-from ncfbench.timing.statistics import Arm
-
-T = {1: 12.706204736, 2: 4.302652730, 3: 3.182446305, 4: 2.776445105, 9: 2.262157163}
-"""Student's t, 97.5 %, as printed in tables."""
-
-
-@pytest.mark.parametrize("degrees", sorted(T))
-def test_students_t_is_that_of_the_tables(degrees: int) -> None:
-    assert seed_statistics.t_quantile(degrees) == pytest.approx(T[degrees], rel=1e-8)
-
-
-def test_mean_of_recalls_by_hand() -> None:
-    values = [0.40, 0.42, 0.47]
-    found = mean(values)
-    half = T[2] * statistics.stdev(values) / math.sqrt(3)
-    assert (found.value, found.seeds) == (pytest.approx(0.43), 3)
-    assert (found.lower, found.upper) == (pytest.approx(0.43 - half), pytest.approx(0.43 + half))
-
-
-def test_one_seed_has_no_interval() -> None:
-    assert mean([0.4]) == seed_statistics.Estimate(0.4, None, None, 1)
-    alone = geometric([8.0])
-    assert (alone.value, alone.lower, alone.upper, alone.seeds) == (pytest.approx(8), None, None, 1)
+from ncfbench.timing.intervals import geometric
+from ncfbench.timing.speedups import (
+    LEVELS,
+    Arm,
+    AtTarget,
+    compare,
+    drift,
+    iterations_to,
+    levels,
+    over_seeds,
+    seconds_per_iteration,
+    speedup_at,
+    spread,
+    weighted_mean,
+)
 
 
 @pytest.mark.parametrize(
-    "ratios", [[10.0, 20.0], [10.0, 12.0, 15.0], [1.0, 2.0, 4.0, 3.0], [5.0, 5.5, 7.0, 4.0, 6.0]]
+    ("reference", "expected"),
+    [(9.0, 5.0), (8.0, 10.0), (5.0, 25.0), (10.0, 0.0), (11.0, 0.0), (4.0, 30.0), (3.9, None)],
 )
-def test_the_bootstrap_is_every_resample_counted(ratios: list[float]) -> None:
-    n = len(ratios)
-    logs = [math.log(ratio) for ratio in ratios]
-    means = sorted(sum(choice) / n for choice in itertools.product(logs, repeat=n))
-    centre = sum(logs) / n
-    stretch = T[n - 1] * math.sqrt(n / (n - 1)) / 1.959963985
-    low, high = (means[math.ceil(share * len(means)) - 1] for share in (0.025, 0.975))
-    found = geometric(ratios)
-    assert found.value == pytest.approx(math.prod(ratios) ** (1 / n))
-    assert found.lower == pytest.approx(math.exp(centre + stretch * (low - centre)), rel=1e-7)
-    assert found.upper == pytest.approx(math.exp(centre + stretch * (high - centre)), rel=1e-7)
-
-
-def test_drawn_resamples_agree_with_counted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    ratios = [5.0, 5.5, 7.0, 4.0, 6.0, 6.5, 5.2, 4.4]
-    counted = geometric(ratios)
-    monkeypatch.setattr(seed_statistics, "EXACT_SEEDS", 1)
-    seed_statistics._resamples.cache_clear()
-    drawn = geometric(ratios)
-    seed_statistics._resamples.cache_clear()
-    assert (drawn.lower, drawn.upper) == (
-        pytest.approx(counted.lower, rel=0.01),
-        pytest.approx(counted.upper, rel=0.01),
+def test_iterations_to_is_linear_between_probes(reference: float, expected: float | None) -> None:
+    assert iterations_to(reference, [0, 10, 20, 30], [10.0, 8.0, 6.0, 4.0]) == (
+        None if expected is None else pytest.approx(expected)
     )
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, pytest.param(12, marks=pytest.mark.long)])
-def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
-    """Ratios are log-normal; a plain bootstrap of three seeds would cover it 3 times in 4."""
-    rng = np.random.default_rng(n)
-    rounds = 1500
-    hits = [0, 0]
-    for _ in range(rounds):
-        values = rng.normal(0.7, 0.2, n)
-        for index, (found, truth) in enumerate(
-            ((geometric(np.exp(values)), math.exp(0.7)), (mean(values), 0.7))
-        ):
-            assert found.lower is not None
-            assert found.upper is not None
-            hits[index] += found.lower <= truth <= found.upper
-    assert 0.91 < hits[0] / rounds < 0.975
-    assert 0.93 < hits[1] / rounds < 0.97
+def test_the_first_crossing_counts() -> None:
+    assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
+
+
+def test_speedups_by_hand() -> None:
+    baseline = Arm([0, 100, 200, 300], [9.0, 5.0, 3.0, 4.0], 0.5, 0.4)
+    arm = Arm([0, 50, 100], [9.0, 4.0, 2.0], 0.1, 0.05)
+    result = compare(arm, baseline)
+    assert result.reference_loss == 3.0
+    assert result.iterations_to_reference == pytest.approx(75)
+    assert result.per_iteration == pytest.approx(5)
+    assert result.step_per_iteration == pytest.approx(8)
+    assert result.iterations == pytest.approx(200 / 75)
+    assert result.total == pytest.approx(5 * 200 / 75)
+
+
+def test_a_baseline_over_itself_is_one() -> None:
+    baseline = Arm([0, 10], [2.0, 1.0], 0.5)
+    same = compare(baseline, baseline)
+    assert (same.per_iteration, same.iterations, same.total, same.step_per_iteration) == (
+        1,
+        1,
+        1,
+        None,
+    )
+    never = compare(Arm([0, 10], [2.0, 1.5], 0.1), baseline)
+    assert (never.iterations_to_reference, never.iterations, never.total) == (None, None, None)
+    assert never.per_iteration == pytest.approx(5)
+
+
+def sample(kind: str, seconds: float, iterations: int, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "seconds": seconds,
+        "iterations": iterations,
+        "resumed": False,
+        "item_slots": None,
+    } | more
+
+
+def test_seconds_per_iteration_is_a_median_of_whole_blocks() -> None:
+    samples = [
+        sample("full", 2.0, 10),
+        sample("full", 9.0, 30),
+        sample("full", 40.0, 10),
+        sample("step", 1.0, 10),
+        sample("full", 500.0, 10, resumed=True),
+    ]
+    assert seconds_per_iteration(samples, "full") == pytest.approx(0.3)
+    assert seconds_per_iteration(samples, "step") == pytest.approx(0.1)
+    assert seconds_per_iteration(samples, "probe") is None
+
+
+def test_weighted_mean_weighs_by_iterations() -> None:
+    samples = [
+        sample("full", 1, 10, item_slots=100.0),
+        sample("full", 1, 30, item_slots=200.0),
+        sample("step", 1, 99),
+    ]
+    assert weighted_mean(samples, "item_slots") == pytest.approx(175)
+
+
+def test_drift() -> None:
+    assert drift([1.0, 1.0, 1.0, 1.0]) == 1
+    assert drift([1.0, 1.0, 7.0, 2.0, 2.0]) == 2
+    assert drift([1.0]) == 1
+
+
+def test_spread_is_the_interquartile_range() -> None:
+    seconds = [1.0, 1.1, 1.3, 0.9, 1.2, 9.0]
+    rows = [sample("full", value * 10, 10) for value in seconds]
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    left_out = [
+        sample("full", 99.0, 10, resumed=True),
+        sample("full", 99.0, 4),
+        sample("step", 99.0, 10),
+    ]
+    assert spread([*rows, *left_out], "full") == pytest.approx((high - low) / middle)
+    assert spread(rows[:1], "full") == 0
+    assert spread(rows, "step") is None
 
 
 def arm(losses: list[float], seconds: float, step: float | None = None) -> Arm:
@@ -148,7 +182,7 @@ def test_a_censored_baseline_bounds_it_from_below() -> None:
     assert at.iterations_at_least == pytest.approx(200 / 175)
     assert at.iterations_at_most is None
     both = speedup_at([2.5, 2.5], [(fast, slow), (slow, fast)])
-    assert both == seed_statistics.AtTarget(2, 1, 1)
+    assert both == AtTarget(2, 1, 1)
     assert speedup_at([10.0], [(fast, slow)]).iterations is None, "both had it from the start"
 
 
@@ -169,14 +203,14 @@ def test_what_was_passed_at_the_first_look_is_a_bound() -> None:
     """
     arm, base = evaluated([0.35, 0.4], 0.02), evaluated([0.05, 0.1, 0.15, 0.2, 0.3], 0.2)
     at = speedup_at([-0.2], [(arm, base)])
-    assert at == seed_statistics.AtTarget(
+    assert at == AtTarget(
         1, 1, 1, iterations_at_least=400 / 100, total_at_least=pytest.approx(10 * 400 / 100)
     )
     slow = speedup_at([-0.2], [(base, arm)])
-    assert slow == seed_statistics.AtTarget(
+    assert slow == AtTarget(
         1, 1, 1, iterations_at_most=100 / 400, total_at_most=pytest.approx(100 / 400 / 10)
     )
-    assert speedup_at([-0.04], [(arm, base)]) == seed_statistics.AtTarget(1, 1, 1), (
+    assert speedup_at([-0.04], [(arm, base)]) == AtTarget(1, 1, 1), (
         "both had it at their first look"
     )
     later = speedup_at([-0.375], [(arm, evaluated([0.1, 0.375], 0.2))])
@@ -188,17 +222,17 @@ def test_bounds_combine_only_on_one_side() -> None:
     early, base = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
     never = evaluated([0.05, 0.1, 0.15], 0.1)
     # The arm by its first look, the baseline after its last: both make the true ratio larger.
-    assert speedup_at([-0.2], [(early, never)]) == seed_statistics.AtTarget(
+    assert speedup_at([-0.2], [(early, never)]) == AtTarget(
         1, 1, 0, iterations_at_least=pytest.approx(3), total_at_least=pytest.approx(3)
     )
-    assert speedup_at([-0.2], [(never, early)]) == seed_statistics.AtTarget(
+    assert speedup_at([-0.2], [(never, early)]) == AtTarget(
         1, 0, 1, iterations_at_most=pytest.approx(1 / 3), total_at_most=pytest.approx(1 / 3)
     )
     # A seed with a ratio of 1 beside one of at least 3: together at least the root of 3.
     at = speedup_at([-0.2, -0.2], [(early, base), (base, base)])
     assert (at.iterations, at.iterations_at_least) == (None, pytest.approx(math.sqrt(3)))
     mixed = speedup_at([-0.2, -0.2], [(early, base), (never, base)])
-    assert mixed == seed_statistics.AtTarget(2, 1, 2), "one from below, one from above"
+    assert mixed == AtTarget(2, 1, 2), "one from below, one from above"
 
 
 def test_levels_lie_where_the_curves_do() -> None:
@@ -206,7 +240,7 @@ def test_levels_lie_where_the_curves_do() -> None:
     assert found[0] == 9
     assert found[-1] == 2
     assert found == sorted(found, reverse=True)
-    assert len(levels([arm([float(x) for x in range(500, 0, -1)], 1)])) == seed_statistics.LEVELS
+    assert len(levels([arm([float(x) for x in range(500, 0, -1)], 1)])) == LEVELS
     assert levels([]) == []
     assert levels([evaluated([0.35, 0.3, 0.4], 1)]) == [
         -0.35,

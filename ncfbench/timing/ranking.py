@@ -1,0 +1,99 @@
+"""Rankings: the arms that cannot be told from the best, from paired differences.
+
+Arms are compared within a unit that they share: a seed, whose parameters and data they have in
+common, or a user of one evaluation. What units have in common cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from ncfbench.timing.intervals import NORMAL_QUANTILE, SEED_SPREAD, Difference, paired
+
+ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
+"""Two arms with one seed each cannot be told apart if their times differ by less than this."""
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Ranking(NamedTuple, Generic[Name]):
+    """The best of some arms, and what is known of the others.
+
+    Attributes:
+        best: the arm of the largest mean.
+        tied: the best, and those that cannot be told from it. Where differences have the assumed
+            distribution, the arm that is truly the best is among them in at least 95 of 100
+            rankings.
+        unknown: arms that have no difference from the best, such as with one seed.
+    """
+
+    best: Name
+    tied: set[Name]
+    unknown: set[Name]
+
+
+def rank(
+    means: Mapping[Name, float], differ: Callable[[Name, Name], Difference | None]
+) -> Ranking[Name]:
+    """Find the arm of the largest mean, and those that are tied with it.
+
+    An arm is worse than the best if the paired difference is above zero at 95 % over all
+    comparisons with the best (:meth:`Difference.is_real`). The best is chosen by its own value, and
+    without that correction the truly best arm would be left out too often.
+
+    Args:
+        means: of each arm; at least one.
+        differ: returns how much one arm is above another.
+    """
+    best = max(means, key=lambda name: means[name])
+    ranking = Ranking(best, {best}, set())
+    for name in means:
+        apart = None if name == best else differ(best, name)
+        if name != best and apart is None:
+            ranking.unknown.add(name)
+        elif apart is not None and not apart.is_real(len(means) - 1):
+            ranking.tied.add(name)
+    return ranking
+
+
+def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
+    """Rank arms by the mean logarithm of a ratio of times, over the seeds that two of them share.
+
+    With one common seed, ratios that are nearer than :data:`ONE_SEED_FACTOR` are tied, and the arms
+    are unknown.
+
+    Args:
+        logs: logarithms by arm and seed; each arm has at least one.
+    """
+
+    def differ(first: Name, second: Name) -> Difference | None:
+        seeds = [seed for seed in logs[first] if seed in logs[second]]
+        return paired(*([logs[name][seed] for seed in seeds] for name in (first, second)))
+
+    means = {name: math.fsum(own.values()) / len(own) for name, own in logs.items()}
+    ranking = rank(means, differ)
+    ranking.tied.update(
+        name
+        for name in ranking.unknown
+        if means[ranking.best] - means[name] < math.log(ONE_SEED_FACTOR)
+    )
+    return ranking
+
+
+def most_wins(
+    names: Sequence[Name],
+    ahead: Callable[[Name, Name], float | None],
+    level: Callable[[Name], float],
+) -> Name:
+    """Return the arm that is ahead of most others; of equal ones that of the lowest level.
+
+    Args:
+        ahead: returns a number above 0 where the first arm is sooner; None where nothing tells.
+    """
+
+    def wins(name: Name) -> int:
+        leads = (ahead(name, other) for other in names if other != name)
+        return sum(lead is not None and lead > 0 for lead in leads)
+
+    return max(names, key=lambda name: (wins(name), -level(name)))

@@ -1,0 +1,253 @@
+"""The paper's figures of merit from curves and raw samples, and their censoring. Pure: no clock, no
+file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ncfbench.timing.intervals import Estimate, geometric
+
+BUSY_SPREAD = 0.2
+"""A larger :func:`spread` means that the machine was busy. CiteULike's CNN on two cores:
+0.03 to 0.13 with nothing beside it, 0.24 to 0.55 with other programs at work (2026-11-21).
+"""
+ROUNDS_OF_INTERVALS = 7
+"""Fewer rounds of a profile make a bootstrap's interval much too narrow."""
+LEVELS = 40
+"""Number of targets of a sensitivity curve."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A run's curve and times, as the speedup table needs them."""
+
+    iterations: Sequence[float]
+    losses: Sequence[float]
+    full_iteration_seconds: float
+    step_iteration_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """An arm against its baseline; above 1 is faster, None where the reference was not reached."""
+
+    reference_loss: float
+    iterations_to_reference: float | None
+    per_iteration: float
+    step_per_iteration: float | None
+    iterations: float | None
+    total: float | None
+
+
+@dataclass(frozen=True)
+class AtTarget:
+    """Speedup of an arm over its baseline at a target, over seeds; above 1 is faster.
+
+    ``iterations`` and ``total`` are None if some seed is censored: its ratio is then only bounded.
+    It is bounded from above (``at_most``) where the arm never reached the target, so it needs more
+    than its last iteration, or where the baseline had reached it at its first evaluation, perhaps
+    before. It is bounded from below (``at_least``) in the opposite cases. ``*_at_most`` and
+    ``*_at_least`` are geometric means that use the bounds of these seeds, if all are of one kind.
+    """
+
+    seeds: int
+    reached: int
+    """Seeds whose arm reached the target."""
+    baseline_reached: int
+    iterations: Estimate | None = None
+    total: Estimate | None = None
+    iterations_at_most: float | None = None
+    iterations_at_least: float | None = None
+    total_at_most: float | None = None
+    total_at_least: float | None = None
+
+
+@dataclass(frozen=True)
+class SeedSpeedup:
+    """The paper's three speedups over seeds, each seed with its own reference loss."""
+
+    reference_losses: tuple[float, ...]
+    """Smallest probe of each seed's baseline."""
+    iterations_to_reference: tuple[float | None, ...]
+    per_iteration: Estimate
+    step_per_iteration: Estimate | None
+    at_reference: AtTarget
+
+
+def iterations_to(
+    reference: float, iterations: Sequence[float], losses: Sequence[float]
+) -> float | None:
+    """Return the iteration at which a curve first reaches ``reference`` from above, interpolated
+    linearly between probes; None if it never does.
+    """
+    for index, loss in enumerate(losses):
+        if loss <= reference:
+            if index == 0 or losses[index - 1] == loss:
+                return float(iterations[index])
+            before, after = iterations[index - 1], iterations[index]
+            share = (losses[index - 1] - reference) / (losses[index - 1] - loss)
+            return float(before + share * (after - before))
+    return None
+
+
+def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Return the median of seconds / iterations over the raw blocks of a kind.
+
+    It leaves out blocks of an epoch that an interruption cut, unless there are no others, and
+    blocks of less than half the iterations of the longest, in which synchronisation weighs more.
+    """
+    values = _of_blocks(samples, kind)
+    return float(np.median(values)) if values else None
+
+
+def spread(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Return the interquartile range of the blocks of :func:`seconds_per_iteration`, as a share of
+    their median.
+
+    A few hundredths on a quiet machine; see :data:`BUSY_SPREAD`.
+    """
+    values = _of_blocks(samples, kind)
+    if not values:
+        return None
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
+
+
+def _of_blocks(samples: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
+    blocks = [row for row in samples if row["kind"] == kind]
+    whole = [row for row in blocks if not row["resumed"]] or blocks
+    longest = max((row["iterations"] for row in whole), default=0)
+    return [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
+
+
+def drift(seconds: Sequence[float]) -> float:
+    """Return the median of the second half of some blocks over that of the first: 1 on a quiet
+    machine.
+    """
+    half = len(seconds) // 2
+    return float(np.median(seconds[-half:]) / np.median(seconds[:half])) if half else 1.0
+
+
+def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """Return the mean of a column of the full blocks, weighted by their iterations."""
+    rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]
+    total = sum(row["iterations"] for row in rows)
+    return sum(row[column] * row["iterations"] for row in rows) / total if total else None
+
+
+def compare(arm: Arm, baseline: Arm) -> Speedup:
+    """Return the paper's three speedups (table 3): time per iteration, number of iterations to the
+    reference loss, and their product.
+
+    The reference loss is the smallest probe that the baseline reaches.
+    """
+    reference = min(baseline.losses)
+    own, theirs = (iterations_to(reference, a.iterations, a.losses) for a in (arm, baseline))
+    per_iteration = baseline.full_iteration_seconds / arm.full_iteration_seconds
+    step = None
+    if arm.step_iteration_seconds and baseline.step_iteration_seconds:
+        step = baseline.step_iteration_seconds / arm.step_iteration_seconds
+    # An arm that starts at or below the reference needs no iteration, so there is no ratio.
+    ratio = theirs / own if own and theirs else None
+    return Speedup(
+        reference_loss=reference,
+        iterations_to_reference=own,
+        per_iteration=per_iteration,
+        step_per_iteration=step,
+        iterations=ratio,
+        total=None if ratio is None else per_iteration * ratio,
+    )
+
+
+def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
+    """Compare arm and baseline within each seed (:func:`compare`), and combine the seeds."""
+    single = [compare(arm, base) for arm, base in pairs]
+    references = tuple(result.reference_loss for result in single)
+    steps = [
+        result.step_per_iteration for result in single if result.step_per_iteration is not None
+    ]
+    return SeedSpeedup(
+        reference_losses=references,
+        iterations_to_reference=tuple(result.iterations_to_reference for result in single),
+        per_iteration=geometric([result.per_iteration for result in single]),
+        step_per_iteration=geometric(steps) if len(steps) == len(single) else None,
+        at_reference=speedup_at(references, pairs),
+    )
+
+
+def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> AtTarget:
+    """Return the speedup of an arm over its baseline at a target of each seed.
+
+    The total is the product of the two ratios within a seed (table 3 of the paper).
+
+    Args:
+        targets: a loss for each seed, to be reached from above.
+        pairs: arm and baseline of each seed, in the same order.
+    """
+    ratios: list[float] = []
+    own_reached, base_reached = 0, 0
+    sides: set[int] = set()
+    for target, (arm, base) in zip(targets, pairs, strict=True):
+        (own, own_side), (theirs, their_side) = _arrival(target, arm), _arrival(target, base)
+        own_reached += own_side <= 0
+        base_reached += their_side <= 0
+        # A censored baseline makes the true ratio larger, a censored arm smaller; where both are
+        # censored alike it is unknown.
+        sides |= {their_side, -own_side} - {0}
+        # There is no ratio at a target that one of them had from the start.
+        if own > 0 and theirs > 0:
+            ratios.append(theirs / own)
+    counts = (len(pairs), own_reached, base_reached)
+    if len(ratios) < len(pairs) or len(sides) > 1:
+        return AtTarget(*counts)
+    totals = [
+        ratio * base.full_iteration_seconds / arm.full_iteration_seconds
+        for ratio, (arm, base) in zip(ratios, pairs, strict=True)
+    ]
+    if not sides:
+        return AtTarget(*counts, iterations=geometric(ratios), total=geometric(totals))
+    bounds = geometric_mean(ratios), geometric_mean(totals)
+    if sides == {-1}:
+        return AtTarget(*counts, iterations_at_most=bounds[0], total_at_most=bounds[1])
+    return AtTarget(*counts, iterations_at_least=bounds[0], total_at_least=bounds[1])
+
+
+def _arrival(target: float, arm: Arm) -> tuple[float, int]:
+    """Return the iterations until a target, and how they are censored: 1, it took more than these;
+    -1, it took no more than these; else 0.
+
+    It took more if the target was never reached. It took no more if the first evaluation had
+    reached it and was not the one before training: recall is first measured after an epoch.
+    """
+    reached = iterations_to(target, arm.iterations, arm.losses)
+    if reached is None:
+        return float(arm.iterations[-1]), 1
+    return reached, -1 if arm.losses[0] <= target and arm.iterations[0] > 0 else 0
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive values."""
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def levels(arms: Sequence[Arm]) -> list[float]:
+    """Return targets from easy to hard: quantiles of the smallest values so far of all curves.
+
+    The value at iteration 0, before training, is left out where a curve has others.
+    """
+    lowest = [
+        np.minimum.accumulate(np.asarray(arm.losses, float))[
+            1 if len(arm.losses) > 1 and arm.iterations[0] == 0 else 0 :
+        ]
+        for arm in arms
+    ]
+    seen = np.unique(np.concatenate(lowest)) if lowest else np.empty(0)
+    if len(seen) == 0:
+        return []
+    return [float(value) for value in np.quantile(seen, np.linspace(1, 0, min(LEVELS, len(seen))))]

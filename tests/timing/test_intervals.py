@@ -1,0 +1,196 @@
+"""Intervals by hand, by brute force and by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from ncfbench.timing import intervals
+from ncfbench.timing.intervals import (
+    Difference,
+    Estimate,
+    family_quantile,
+    geometric,
+    hodges_lehmann,
+    jackknife_error,
+    mean,
+    paired,
+    product,
+    quotient,
+    ratio_of_medians,
+    ratio_of_variances,
+    t_quantile,
+    with_assumed_spread,
+)
+
+T = {1: 12.706204736, 2: 4.302652730, 3: 3.182446305, 4: 2.776445105, 9: 2.262157163}
+"""Student's t, 97.5 %, as printed in tables."""
+T_95 = {1: 6.3138, 2: 2.9200, 3: 2.3534}
+"""The same, 95 % one-sided."""
+
+
+def test_students_t_is_that_of_the_tables() -> None:
+    for degrees, value in T.items():
+        assert t_quantile(degrees) == pytest.approx(value, rel=1e-8)
+        assert family_quantile(degrees, 1) == pytest.approx(value, rel=1e-8)
+        assert family_quantile(degrees, 3) == pytest.approx(t_quantile(degrees, 1 - 0.025 / 3))
+
+
+def test_mean_of_recalls_by_hand() -> None:
+    values = [0.40, 0.42, 0.47]
+    found = mean(values)
+    half = T[2] * statistics.stdev(values) / math.sqrt(3)
+    assert (found.value, found.seeds) == (pytest.approx(0.43), 3)
+    assert (found.lower, found.upper) == (pytest.approx(0.43 - half), pytest.approx(0.43 + half))
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert mean([0.4]) == Estimate(0.4, None, None, 1)
+    assert geometric([8.0]) == Estimate(pytest.approx(8), None, None, 1)
+    assert paired([1.0], [2.0]) is None
+    assert product(Estimate(2, 1, 3, 5), Estimate(3, None, None, 1)) == Estimate(6, None, None, 5)
+
+
+@pytest.mark.parametrize(
+    "ratios", [[10.0, 20.0], [10.0, 12.0, 15.0], [1.0, 2.0, 4.0, 3.0], [5.0, 5.5, 7.0, 4.0, 6.0]]
+)
+def test_the_bootstrap_is_every_resample_counted(ratios: list[float]) -> None:
+    n = len(ratios)
+    logs = [math.log(ratio) for ratio in ratios]
+    means = sorted(sum(choice) / n for choice in itertools.product(logs, repeat=n))
+    centre = sum(logs) / n
+    stretch = T[n - 1] * math.sqrt(n / (n - 1)) / 1.959963985
+    low, high = (means[math.ceil(share * len(means)) - 1] for share in (0.025, 0.975))
+    found = geometric(ratios)
+    assert found.value == pytest.approx(math.prod(ratios) ** (1 / n))
+    assert found.lower == pytest.approx(math.exp(centre + stretch * (low - centre)), rel=1e-7)
+    assert found.upper == pytest.approx(math.exp(centre + stretch * (high - centre)), rel=1e-7)
+
+
+def test_published_intervals_do_not_move() -> None:
+    """To the last bit, as they were when results were published."""
+    found = geometric([3.81, 3.97, 4.12])
+    assert (found.lower, found.upper) == (3.5624305365931024, 4.396284373310701)
+
+
+def test_drawn_resamples_agree_with_counted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = [5.0, 5.5, 7.0, 4.0, 6.0, 6.5, 5.2, 4.4]
+    counted = geometric(ratios)
+    monkeypatch.setattr(intervals, "EXACT_SEEDS", 1)
+    intervals._resamples.cache_clear()
+    drawn = geometric(ratios)
+    intervals._resamples.cache_clear()
+    assert (drawn.lower, drawn.upper) == (
+        pytest.approx(counted.lower, rel=0.01),
+        pytest.approx(counted.upper, rel=0.01),
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, pytest.param(12, marks=pytest.mark.long)])
+def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
+    """Ratios are log-normal; a plain bootstrap of three seeds would cover it 3 times in 4."""
+    rng = np.random.default_rng(n)
+    rounds = 1500
+    hits = [0, 0]
+    for _ in range(rounds):
+        values = rng.normal(0.7, 0.2, n)
+        for index, (found, truth) in enumerate(
+            ((geometric(np.exp(values).tolist()), math.exp(0.7)), (mean(values.tolist()), 0.7))
+        ):
+            assert found.lower is not None
+            assert found.upper is not None
+            hits[index] += found.lower <= truth <= found.upper
+    assert 0.91 < hits[0] / rounds < 0.975
+    assert 0.93 < hits[1] / rounds < 0.97
+
+
+def test_errors_of_independent_ratios_add_in_quadrature() -> None:
+    first = Estimate(4.0, 4 / math.exp(0.3), 4 * math.exp(0.03), 3)
+    second = Estimate(2.0, 2 / math.exp(0.4), 2 * math.exp(0.04), 1)
+    found = product(first, second)
+    assert (found.value, found.seeds) == (8, 3)
+    assert found.lower == pytest.approx(8 / math.exp(0.5))
+    assert found.upper == pytest.approx(8 * math.exp(0.05))
+    turned = quotient(first, second)
+    assert turned.value == 2
+    assert turned.lower == pytest.approx(2 / math.exp(math.hypot(0.3, 0.04)))
+
+
+def test_an_assumed_spread_by_hand() -> None:
+    """Two seeds with logarithms 0.1 apart beside 8 assumed ones, and the noise of two machines."""
+    found = with_assumed_spread([0.5, 0.6], [0.03, 0.04])
+    variance = (8 * 2 * 0.01 + 0.005) / 9
+    half = T[9] * math.sqrt(variance / 2 + 0.05**2)
+    assert (found.value, found.seeds) == (pytest.approx(math.exp(0.55)), 2)
+    assert found.lower == pytest.approx(math.exp(0.55 - half))
+    assert found.upper == pytest.approx(math.exp(0.55 + half))
+
+
+def test_a_paired_difference_by_hand() -> None:
+    found = paired([5.0, 7.0, 9.0], [4.0, 4.0, 7.0])
+    assert found is not None
+    assert (found.value, found.degrees) == (2, 2)
+    assert found.error == pytest.approx(statistics.stdev([1, 3, 2]) / math.sqrt(3))
+    assert found.half_width == pytest.approx(T[2] * found.error)
+
+
+@pytest.mark.parametrize("degrees", sorted(T_95))
+def test_a_difference_is_real_beyond_students_t(degrees: int) -> None:
+    assert Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real()
+    assert not Difference(T_95[degrees] - 0.001, 1.0, degrees).is_real()
+    assert not Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real(2)
+    assert Difference(0.1, 0.0, degrees).is_real()
+    assert not Difference(0.0, 0.0, degrees).is_real()
+
+
+@pytest.mark.parametrize(
+    ("n", "left_out"), [(2, 0), (5, 0), (6, 0), (7, 2), (8, 3), (10, 8), (11, 10), (12, 13)]
+)
+def test_centres_follow_tables_of_signed_ranks(n: int, left_out: int) -> None:
+    logs = np.random.default_rng(n).normal(size=n)
+    walsh = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
+    assert np.log(hodges_lehmann(np.exp(logs))) == pytest.approx(
+        [np.median(walsh), walsh[left_out], walsh[-1 - left_out]]
+    )
+
+
+@pytest.mark.long_cases(r"0.0")
+@pytest.mark.parametrize("disturbed", [0.0, 0.3])
+def test_ratios_of_medians_hold_19_times_in_20(disturbed: float) -> None:
+    """Also where some blocks are slower than the others by a third, as on a shared machine."""
+    rng = np.random.default_rng(0)
+
+    def blocks(count: int) -> np.ndarray:
+        slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
+        return np.exp(rng.normal(size=count) * 0.05 + slower)
+
+    found = [ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
+    assert np.mean([lower <= 20 <= upper for _, lower, upper in found]) == pytest.approx(
+        0.95, abs=0.03
+    )
+
+
+def test_some_wild_rounds_hardly_move_a_ratio() -> None:
+    baseline = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0, 2.02, 1.98, 2.0, 2.0]
+    candidate = [1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 1.0, 9.0, 9.0, 9.0]
+    middle, lower, upper = ratio_of_medians(baseline, candidate)
+    assert middle == pytest.approx(2)
+    assert lower <= middle <= upper < 2.1
+    assert ratio_of_medians([2.0] * 11, [1.0] * 11) == (2, 2, 2)
+
+
+def test_a_jackknife_of_a_mean_is_its_standard_error() -> None:
+    values = np.array([1.0, 4.0, 2.0, 7.0])
+    without = (values.sum() - values) / 3
+    assert jackknife_error(without) == pytest.approx(statistics.stdev(values) / 2)
+
+
+def test_more_batches_tell_variances_apart() -> None:
+    few, many = ratio_of_variances(0.5, 4), ratio_of_variances(0.5, 400)
+    assert few.upper == pytest.approx(0.5 * math.exp(1.959964))
+    assert many.upper == pytest.approx(0.5 * math.exp(0.1959964))
+    assert many.lower == pytest.approx(0.5 * math.exp(-0.1959964))

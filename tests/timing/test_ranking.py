@@ -1,0 +1,72 @@
+"""Ties by hand, and how often the truly best arm is among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ncfbench.timing.intervals import Difference
+from ncfbench.timing.ranking import ONE_SEED_FACTOR, rank, tied_ratios
+
+
+def seeds(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def test_what_seeds_share_cancels() -> None:
+    """b is below a by 0.1 in every seed, though seeds differ by far more."""
+    found = tied_ratios({"b": seeds(0.9, 4.9, 2.9), "a": seeds(1.0, 5.0, 3.0)})
+    assert found == ("a", {"a"}, set())
+    shuffled = tied_ratios({"b": seeds(4.9, 2.9, 0.9), "a": seeds(1.0, 5.0, 3.0)})
+    assert shuffled == ("a", {"a", "b"}, set())
+
+
+def test_one_seed_ties_what_is_near() -> None:
+    """It tells nothing else; the mean is that of each arm's own seeds."""
+    near = 1.0 - np.log(ONE_SEED_FACTOR)
+    found = tied_ratios({"a": seeds(1.0), "b": seeds(near - 0.01), "c": {7: near + 0.01, 8: 0.9}})
+    assert found == ("a", {"a", "c"}, {"b", "c"})
+    assert tied_ratios({"a": seeds(1.0)}) == ("a", {"a"}, set())
+    common = tied_ratios({"a": {0: 1.0, 1: 2.0, 5: 90.0}, "b": {0: 0.5, 1: 1.5, 9: 99.0}})
+    assert common == ("b", {"b", "a"}, set()), "over the seeds that both have b is below"
+
+
+def test_more_rivals_need_clearer_differences() -> None:
+    apart = Difference(3.5, 1.0, 4)
+    two = rank({"a": 2.0, "b": 1.0}, lambda one, other: apart)
+    many = rank(dict(zip("abcdefgh", range(8), strict=True)), lambda one, other: apart)
+    assert (two.tied, len(many.tied)) == ({"a"}, 8)
+
+
+@pytest.mark.parametrize("n_seeds", [2, 3, 5])
+@pytest.mark.parametrize("spread", [(1.0,) * 5, (3.0, 0.3, 0.3, 1.0, 1.0)])
+@pytest.mark.parametrize("gaps", [(0.0,) * 5, (0.0, -0.05, -0.1, -1.0, -3.0)])
+def test_the_best_arm_is_among_the_tied(
+    n_seeds: int, spread: tuple[float, ...], gaps: tuple[float, ...]
+) -> None:
+    """Five arms with noise of the seed and of their own. The truly best is arm 0; the largest of
+    the means often is another.
+    """
+    rng = np.random.default_rng(n_seeds)
+    rounds, held, alone = 600, 0, 0
+    for _ in range(rounds):
+        common = rng.normal(0, 5, n_seeds)
+        values = {
+            arm: dict(enumerate(gap + common + rng.normal(0, own, n_seeds)))
+            for arm, (gap, own) in enumerate(zip(gaps, spread, strict=True))
+        }
+        found = tied_ratios(values)
+        held += 0 in found.tied
+        alone += found.best != 0
+    assert held / rounds > 0.94
+    assert alone / rounds > 0.2
+
+
+def test_a_clear_winner_is_seen() -> None:
+    """Five seeds, arms apart by three times their noise."""
+    rng = np.random.default_rng(0)
+    certain = 0
+    for _ in range(200):
+        values = {arm: dict(enumerate(-3.0 * arm + rng.normal(0, 1, 5))) for arm in range(4)}
+        certain += len(tied_ratios(values).tied) == 1
+    assert certain / 200 > 0.6
