@@ -17,18 +17,18 @@ def doctor(json_: options.Json = False) -> None:
     different environments. The exit code is 6 if there is a warning.
     """
     from ncfbench.reporting.views.run import environment_table
+    from ncfbench.timing import allocator, environment
     from ncfbench.timing import doctor as doctors
-    from ncfbench.timing import environment, heap
     from ncfbench.timing.contention import OtherPrograms
 
     others = OtherPrograms()
     described = environment.describe()
-    found = doctors.warnings(described, others.describe())
+    found = list(doctors.warnings(described, others.describe()))
     if json_:
         print_json({"environment": described, "warnings": found})
     else:
         print_views(environment_table(described))
-        prefix = heap.command_prefix()
+        prefix = allocator.command_prefix()
         if prefix:
             print_views(f"Start Python programs with the same allocator: {prefix} python ...")
     for warning in found:

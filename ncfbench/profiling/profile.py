@@ -50,10 +50,10 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
+from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.timing.heap import warn_once
 from ncfbench.timing.speedups import drift
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.step import Trainer

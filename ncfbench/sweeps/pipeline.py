@@ -27,9 +27,9 @@ from ncfbench.sweeps.grid import (
     read_status,
 )
 from ncfbench.sweeps.progress import SweepProgress
+from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.timing.heap import warn_once
 
 
 @dataclass

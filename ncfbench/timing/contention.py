@@ -35,8 +35,7 @@ class OtherPrograms:
     """
 
     def __init__(self) -> None:
-        self._before, self._since = _seconds(), time.perf_counter()
-        self._wall = time.time()
+        self._begin()
 
     def warn(self, say: Callable[[str], None], *, is_over: bool = False) -> None:
         """Say which other programs keep the machine busy, if any.
@@ -54,14 +53,11 @@ class OtherPrograms:
             )
 
     def cores(self) -> float:
-        """Return how many cores other programs used on average; what follows is measured anew."""
+        """Return how many cores other programs used on average."""
         return sum(self._used().values())
 
     def describe(self) -> str | None:
-        """Return how busy other programs kept the machine, and which; None where they did not.
-
-        What follows is measured anew.
-        """
+        """Return how busy other programs kept the machine, and which; None where they did not."""
         used, cores = self._used(), available_cores()
         total = sum(used.values())
         if total < BUSY_SHARE * cores:
@@ -78,15 +74,16 @@ class OtherPrograms:
         """Return the cores that each other program used, and begin again."""
         before, since, wall = self._before, self._since, self._wall
         time.sleep(max(since + LEAST_SECONDS - time.perf_counter(), 0))
-        self._before, self._since = _seconds(), time.perf_counter()
-        self._wall = time.time()
-        elapsed = self._since - since
+        self._begin()
         # A program that is new has used all its time since.
         return {
-            program: max(seconds - before.get(program, 0.0), 0.0) / elapsed
+            program: max(seconds - before.get(program, 0.0), 0.0) / (self._since - since)
             for program, seconds in self._before.items()
             if program in before or program.created >= wall
         }
+
+    def _begin(self) -> None:
+        self._before, self._since, self._wall = _seconds(), time.perf_counter(), time.time()
 
 
 def available_cores() -> int:

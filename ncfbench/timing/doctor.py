@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ncfbench.errors import install_command
-from ncfbench.timing import heap
+from ncfbench.timing import allocator
 
 BUSY_SHARE = 0.3
 """Load per core over the last minute from which a machine counts as busy."""
@@ -16,73 +16,71 @@ SLOW_FLAGS = (
     "intra_op_parallelism_threads=1",
     "--xla_backend_optimization_level=0",
 )
+SLOW_VARIABLES = {
+    "JAX_DISABLE_JIT": "compiles nothing",
+    "JAX_DEBUG_NANS": "checks every result",
+    "JAX_ENABLE_X64": "computes in double precision",
+}
+"""Variables that slow JAX down, and what it does with them."""
 
 
-def warnings(environment: Mapping[str, Any], others: str | None = None) -> list[str]:
-    """Return each fault of an environment, and what to do about it.
+def warnings(environment: Mapping[str, Any], others: str | None = None) -> Iterator[str]:
+    """Yield each fault of an environment, and what to do about it.
 
     Args:
         environment: the result of :func:`ncfbench.timing.environment.describe`.
         others: what other programs use now, by :meth:`~contention.OtherPrograms.describe`.
     """
-    found = []
     variables, cores = environment["variables"], environment["cores"]
     on_cpu = all(device["platform"] == "cpu" for device in environment["devices"])
     if environment["accelerators"] and on_cpu:
-        found.append(
+        unset = ", and unset JAX_PLATFORMS." if "JAX_PLATFORMS" in variables else "."
+        yield (
             f"There is {environment['accelerators'][0]}, and JAX does not use it. Install the"
-            f" extra: {install_command('cuda13')} (or cuda12)"
-            + (", and unset JAX_PLATFORMS." if "JAX_PLATFORMS" in variables else ".")
+            f" extra: {install_command('cuda13')} (or cuda12){unset}"
         )
     load = environment["load_average"][0]
     if others is not None:
-        found.append(
+        yield (
             f"The machine is busy: other programs use {others}. Times will be too long and will"
             " vary. Wait until they end, or stop them."
         )
     elif load > BUSY_SHARE * cores:
-        found.append(
+        yield (
             f"The machine was busy: a load of {load:.1f} on {cores} cores over the last minute,"
             " though no program that this one can see is busy now. Wait a minute."
         )
     if cores < (environment["machine_cores"] or cores):
-        found.append(
+        yield (
             f"This process may use only {cores} of {environment['machine_cores']} cores. Start it"
             " without taskset."
         )
     quota = environment["core_quota"]
     if quota is not None and quota < cores:
-        found.append(
+        yield (
             f"The container may use {quota:g} cores' worth of time and sees {cores} cores: its"
             " threads will be stopped in bursts. Raise its limit, or bind it to whole cores."
         )
-    if variables.get("NPROC", "").isdigit() and int(variables["NPROC"]) < cores:
-        found.append(
-            f"NPROC={variables['NPROC']} keeps JAX from {cores - int(variables['NPROC'])} of"
-            f" {cores} cores. Unset it."
-        )
+    threads = variables.get("NPROC", "")
+    if threads.isdigit() and int(threads) < cores:
+        yield (f"NPROC={threads} keeps JAX from {cores - int(threads)} of {cores} cores. Unset it.")
     for flag in SLOW_FLAGS:
         if flag in variables.get("XLA_FLAGS", ""):
-            found.append(f"XLA_FLAGS holds {flag}, which slows JAX down. Remove it.")
-    for name, reason in (
-        ("JAX_DISABLE_JIT", "compiles nothing"),
-        ("JAX_DEBUG_NANS", "checks every result"),
-        ("JAX_ENABLE_X64", "computes in double precision"),
-    ):
+            yield f"XLA_FLAGS holds {flag}, which slows JAX down. Remove it."
+    for name, effect in SLOW_VARIABLES.items():
         if variables.get(name, "").lower() not in ("", "0", "false"):
-            found.append(f"{name}={variables[name]}: JAX {reason}. Unset it before measuring.")
-    lack = heap.lack(environment["allocator"]) if on_cpu else None
+            yield f"{name}={variables[name]}: JAX {effect}. Unset it before measuring."
+    lack = allocator.lack(environment["allocator"]) if on_cpu else None
     if lack:
-        found.append(f"{lack} {heap.remedy()}")
+        yield f"{lack} {allocator.remedy()}"
     available = environment["memory_available_bytes"]
     if available < LITTLE_MEMORY:
-        found.append(
+        yield (
             f"Only {available / 2**30:.1f} GiB of memory are free: the system may swap, or kill the"
             " process. Free some."
         )
     if environment["governor"] == "powersave":
-        found.append(
+        yield (
             "The processor's frequency governor is powersave, which raises the clock late. Set it"
             " to performance."
         )
-    return found

@@ -1,17 +1,11 @@
 """The environment that a run's times depend on: hardware, versions, thread settings.
 
-History of ``environment.json``, by its ``format_version``:
-
-1. Without a ``format_version``. ``memory_available_bytes`` left out the kernel's file cache, and
-   ``cpu`` named only the architecture on macOS and on ARM.
-2. ``memory_available_bytes`` is what a process can take: the file cache counts as free, a control
-   group's limit does not. ``cpu`` is the processor's name on every system. The ``key`` of a Linux
-   machine with an x86 processor is the same as in version 1, so their times stay comparable.
-3. ``allocator`` is what serves ``malloc``: name, version, settings, and the library's path.
-   ``variables`` leaves that path out of ``LD_PRELOAD``. The ``key`` is as in version 2 where it is
-   the C library's own allocator; any other counts, but for its path. ``other_programs_cores`` is
-   how many cores other programs used on average during the session; null where several processes
-   train together.
+``environment.json`` has format 3. In format 1, without a ``format_version``, and in 2 there is no
+``allocator``; in 1 ``memory_available_bytes`` left out the kernel's file cache, and ``cpu`` named
+only the architecture on macOS and on ARM. The ``key`` is the same in all formats for the C
+library's own allocator; any other counts, but for its path. ``other_programs_cores`` is how many
+cores other programs used on average during the session; null where several processes train
+together.
 """
 
 from __future__ import annotations
@@ -31,39 +25,21 @@ import psutil
 
 from ncfbench import __version__
 from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
-from ncfbench.timing import allocator, heap
+from ncfbench.timing import allocator
 from ncfbench.timing.contention import available_cores
 
 FORMAT_VERSION = 3
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
-    "XLA_FLAGS",
-    "JAX_PLATFORMS",
-    "JAX_ENABLE_X64",
-    "JAX_DISABLE_JIT",
-    "JAX_DEBUG_NANS",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NPROC",
-    "XLA_PYTHON_CLIENT_PREALLOCATE",
-    "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "GLIBC_TUNABLES",
-    "LD_PRELOAD",
+    *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
+    *("JAX_DEFAULT_MATMUL_PRECISION", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("MKL_NUM_THREADS", "NPROC", "XLA_PYTHON_CLIENT_PREALLOCATE"),
+    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 """Settings of threads, memory and debugging that change times."""
 COMPARED = (
-    "cpu",
-    "cores",
-    "core_quota",
-    "accelerators",
-    "devices",
-    "packages",
-    "variables",
-    "precision",
-    "python",
-    "ncfbench",
+    *("cpu", "cores", "core_quota", "accelerators", "devices"),
+    *("packages", "variables", "precision", "python", "ncfbench"),
 )
 """Parts of an environment that must agree before the times of two runs are divided."""
 
@@ -83,10 +59,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     """
     import jax
 
-    devices = [
-        {"kind": device.device_kind, "platform": device.platform} for device in jax.devices()
-    ]
-    environment = {
+    environment: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "cpu": processor().name,
         "cores": available_cores(),
@@ -100,8 +73,10 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
         "variables": _variables(),
-        "allocator": heap.describe(),
-        "devices": devices,
+        "allocator": allocator.describe(),
+        "devices": [
+            {"kind": device.device_kind, "platform": device.platform} for device in jax.devices()
+        ],
         "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
@@ -118,7 +93,7 @@ def key(environment: dict[str, Any]) -> str:
     if "mesh" in environment:
         compared["mesh"] = environment["mesh"]
     serving = environment.get("allocator", {})
-    if serving.get("name") not in (None, *heap.C_LIBRARY):
+    if serving.get("name") not in (None, "glibc", "system"):
         compared["allocator"] = {name: serving[name] for name in ("name", "version", "settings")}
     text = json.dumps(compared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -201,20 +176,17 @@ def _commit() -> dict[str, Any] | None:
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
+    asked = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch"]
     try:
-        outputs = [
-            subprocess.run(
-                ["git", "-C", str(folder), *arguments],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=True,
-            )
-            for arguments in (
-                ("rev-parse", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no"),
-            )
-        ]
+        done = subprocess.run(
+            [*asked, "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"id": outputs[0].stdout.strip(), "dirty": bool(outputs[1].stdout.strip())}
+    oid, *lines = done.stdout.splitlines()
+    is_dirty = any(not line.startswith("#") for line in lines)
+    return {"id": oid.removeprefix("# branch.oid "), "dirty": is_dirty}

@@ -19,9 +19,9 @@ from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.timing.heap import warn_once
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.recommend import write_finished
