@@ -30,6 +30,7 @@ def record(
         "reported_epoch": 3.0,
         "recall_reason": extra.get("reason"),
         "iterations": 300,
+        "smallest_probe_loss": min(losses),
         **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
     }
     return RunRecord(

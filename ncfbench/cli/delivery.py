@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +201,7 @@ def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
 
 
 def _print_tables(results: Results, wanted: Wanted) -> None:
-    from ncfbench.reporting.verdicts import summary_lines
+    from ncfbench.paper.cells import summary_lines
 
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
@@ -251,17 +251,15 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
-    from ncfbench.reporting import claims
     from ncfbench.reporting.render import json
-    from ncfbench.reporting.verdicts import as_rows
     from ncfbench.reporting.views import answers
 
     return {
         "answers": answers.as_rows(results.answers, wanted.locations),
         "speedup": results.speedup,
         "recall": results.recall,
-        "claims": claims.as_rows(results.claims),
-        "verdicts": as_rows(results.verdicts),
+        "claims": [asdict(one) for one in results.claims],
+        "verdicts": [asdict(one) for one in results.verdicts],
         "sensitivity": results.sensitivity(),
         **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),

@@ -1,1 +1,1 @@
-"""Figures that the paper printed (KDD 2017, tables 2 to 4)."""
+"""The paper's figures and claims (KDD 2017), and the rules that judge ours beside them."""

@@ -9,26 +9,20 @@ from __future__ import annotations
 import csv
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Measure = Literal[
     "per_iteration_speedup", "iterations_speedup", "total_speedup", "test_recall_at_50"
 ]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 """Printed measures, by the names of our columns."""
+RECALL: Measure = "test_recall_at_50"
 SPEEDUP_LOSS = "sg"
 """Loss of table 3, which does not name it: SG, as in the paper's convergence curves."""
-_COLUMNS: Mapping[Measure, str] = {
-    "per_iteration_speedup": "per_iteration",
-    "iterations_speedup": "iterations",
-    "total_speedup": "total",
-}
 
 
-@dataclass(frozen=True, order=True)
-class PrintedCell:
+class PrintedCell(NamedTuple):
     """Cell of a printed table, by the registry's names."""
 
     dataset: str
@@ -43,12 +37,12 @@ def values() -> Mapping[PrintedCell, float]:
     """Return every printed figure of tables 3 and 4."""
     found: dict[PrintedCell, float] = {}
     for row in table("speedup"):
-        for measure, column in _COLUMNS.items():
-            key = (row["dataset"], row["encoder"], row["sampler"], SPEEDUP_LOSS)
-            found[PrintedCell(*key, measure)] = float(row[column])
+        key = (row["dataset"], row["encoder"], row["sampler"], SPEEDUP_LOSS)
+        for measure in MEASURES[:3]:
+            found[PrintedCell(*key, measure)] = float(row[measure.removesuffix("_speedup")])
     for row in table("recall"):
         key = (row["dataset"], row["encoder"], row["sampler"], row["loss"])
-        found[PrintedCell(*key, "test_recall_at_50")] = float(row["recall_at_50"])
+        found[PrintedCell(*key, RECALL)] = float(row["recall_at_50"])
     return found
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import DataError, UsageError, nearest, shown
+from ncfbench.paper.cells import judge_cells
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import find_manifests, label_comparisons
 from ncfbench.reporting.results import SWEEPS, Results, Rows
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
-from ncfbench.reporting.verdicts import judge_all
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -97,7 +97,7 @@ def collect(
         comparisons=comparisons,
         speedups=speedups,
         recalls=recalls,
-        verdicts=[] if baseline else judge_all(comparisons, speedups, recalls, manifests),
+        verdicts=[] if baseline else judge_cells(speedups, recalls, manifests),
         manifests=manifests,
         beside=beside,
         sweeps=sweeps,

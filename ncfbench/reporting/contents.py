@@ -35,13 +35,7 @@ MOST = 5
 IDENTITY = ("dataset", "noise", "sampler", "strata", "mask", "batch_size")
 """Settings that a row names."""
 SHOWN_SETTINGS = (
-    "batch_size",
-    "negatives",
-    "stratum_size",
-    "strata",
-    "uniform_items",
-    "noise",
-    "seed",
+    *("batch_size", "negatives", "stratum_size", "strata", "uniform_items", "noise", "seed"),
 )
 
 
@@ -247,10 +241,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
         popularity = found / right
     nominal, settings = sampler.claims().nominal, identity_of(config)
     return {
-        **{
-            name: settings[name]
-            for name in ["dataset", "noise", "sampler", "strata", "mask", "batch_size"]
-        },
+        **{name: settings[name] for name in IDENTITY},
         "batches": batches,
         "nominal_users": nominal and nominal.users,
         "nominal_items": nominal and nominal.items,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncfbench.timing.statistics import BUSY_SPREAD
 
@@ -11,11 +11,32 @@ Row = Mapping[str, Any]
 Mark = Callable[[Row], str]
 """Returns what stands behind a row's ratios of times."""
 
-SEPARATE = "†"
-"""Marks separate runs in a table where others are interleaved."""
-BUSY = "‡"
-"""Marks times that vary within a run as much as those of a busy machine."""
 
+def is_busy(row: Row) -> bool:
+    """Return whether a row's times vary within a run as those of a busy machine do."""
+    return (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
+
+
+class TimeMark(NamedTuple):
+    """A sign on the ratios of some rows, and the note that explains it."""
+
+    sign: str
+    applies: Callable[[Row], bool]
+    note: str
+
+
+SEPARATE = TimeMark(
+    "†",
+    lambda row: not row["interleaved"],
+    "times of separate runs, not interleaved with the baseline's; all others are of interleaved"
+    " runs.",
+)
+BUSY = TimeMark(
+    "‡",
+    is_busy,
+    f"the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median"
+    " or more: the machine was busy with something else, and the ratio is not to be quoted.",
+)
 SIMULATED_NOTE = (
     "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
     " and their ratios are not, and say nothing of speed."
@@ -30,44 +51,20 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
         if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
     ]
     notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
-    if not divided:
-        return notes, no_mark
-    marks_separate, marks_busy = False, any(map(is_busy, divided))
-    if all(map(_is_interleaved, divided)):
+    present = [each for each in (SEPARATE, BUSY) if any(map(each.applies, divided))]
+    if divided and SEPARATE not in present:
         notes.append("Times are of interleaved runs.")
-    elif not any(map(_is_interleaved, divided)):
+    elif divided and all(map(SEPARATE.applies, divided)):
         notes.append("Times are of separate runs, not interleaved.")
-    else:
-        marks_separate = True
-        notes.append(
-            f"{SEPARATE}: times of separate runs, not interleaved with the baseline's; all others"
-            " are of interleaved runs."
-        )
-    if marks_busy:
-        notes.append(
-            f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of"
-            " their median or more: the machine was busy with something else, and the ratio is not"
-            " to be quoted."
-        )
+        present.remove(SEPARATE)  # it would stand in every row
 
     def mark(row: Row) -> str:
-        if row["status"] == "baseline":
-            return ""
-        found = SEPARATE * (marks_separate and not _is_interleaved(row)) + BUSY * is_busy(row)
-        return f" {found}" if found else ""
+        signs = [each.sign for each in present if each.applies(row)]
+        return f" {''.join(signs)}" if signs and row["status"] != "baseline" else ""
 
-    return notes, mark
+    return [*notes, *(f"{each.sign}: {each.note}" for each in present)], mark
 
 
 def no_mark(row: Row) -> str:
     """Mark nothing: for ratios that no time decides."""
     return ""
-
-
-def _is_interleaved(row: Row) -> bool:
-    return bool(row["interleaved"])
-
-
-def is_busy(row: Row) -> bool:
-    """Return whether a row's times vary within a run as those of a busy machine do."""
-    return (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD

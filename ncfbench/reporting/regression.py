@@ -1,14 +1,31 @@
-"""Comparison of two folders of runs: which cells became better, which worse, which were lost."""
+"""Comparison of two folders of runs: which measures became better, which worse, which were lost."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ncfbench.reporting.comparison import Comparison, arm_of
-from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
+from ncfbench.paper.printed import RECALL
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.rows import speedup_rows
 from ncfbench.timing import seed_statistics
+
+Cell = dict[int, Mapping[str, Any]]
+"""An arm of a folder: a row for each seed."""
+NAMES = ("dataset", "encoder", "loss", "sampler", "variant", "settings")
+SECONDS = ("full_iteration_seconds", "step_iteration_seconds")
+LOSS = "smallest_probe_loss"
+RATIOS = ("per_iteration_speedup", "iterations_speedup", "total_speedup")
+TIMES = (*SECONDS, "per_iteration_speedup", "total_speedup")
+"""Measures that the environment decides."""
+REASONS = {
+    "different environment": "arm and baseline of different environments",
+    "no baseline": "no baseline of this seed",
+    "not reached": "no ratio",
+    "reached": "no ratio",
+}
+"""Words for statuses of the speedup table where it has no ratio."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +47,7 @@ class Change:
     sampler: str
     variant: str
     settings: str
-    measure: str
+    measure: str = ""
     own: float | None = None
     other: float | None = None
     gain: float | None = None
@@ -41,37 +58,6 @@ class Change:
     seeds: int = 0
     regressed: bool = False
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A measure of one run: a value, or the reason for its absence and an upper bound if known."""
-
-    value: float | None
-    reason: str = ""
-    at_most: float | None = None
-
-
-Readings = Mapping[int, Reading]
-"""Readings by seed."""
-Member = tuple[Comparison, Variant]
-SUMMARIES = {
-    "full_iteration_seconds": "no times",
-    "step_iteration_seconds": "no times",
-    "smallest_probe_loss": "no probe",
-    "test_recall_at_50": "no recall",
-}
-"""Measures of a run's summary, and the reason where one is missing."""
-RATIOS = {
-    "per_iteration_speedup": "per_iteration",
-    "iterations_speedup": "iterations",
-    "total_speedup": "total",
-}
-"""Measures of a run and its baseline, and their names in :mod:`ncfbench.timing`."""
-SECONDS = ("full_iteration_seconds", "step_iteration_seconds")
-SMALLER_IS_BETTER = (*SECONDS, "smallest_probe_loss")
-TIMES = (*SECONDS, "per_iteration_speedup", "total_speedup")
-"""Measures that the environment decides."""
 
 
 def changes(
@@ -85,7 +71,6 @@ def changes(
 
     - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. The rule
       is the same for any number of seeds and ignores the interval, which is wide with few seeds;
-      ``clear`` says whether the interval excludes 1;
     - or it was lost: the other folder has it for a seed, and the first ran that seed without
       getting it (not reached, diverged, no times), or has no run of the cell at all.
 
@@ -96,122 +81,93 @@ def changes(
         limit: 0.1 for ten per cent.
         allow_mixed: compare times of different environments too.
     """
-    ours, theirs = _cells(own), _cells(other)
+    ours, theirs = _cells(own, allow_mixed), _cells(other, allow_mixed)
     result = []
     for key in dict.fromkeys([*ours, *theirs]):
+        names, measures = Change(*key[:-1]), (*SECONDS, LOSS, RECALL, *RATIOS)
         if key not in theirs:
-            result.append(Change(*_names(*ours[key]), "", note="only in the first folder"))
+            result.append(replace(names, note="only in the first folder"))
         elif key not in ours:
-            result.append(_lost_cell(theirs[key], allow_mixed))
+            is_lost = any(_values(theirs[key], measure) for measure in measures)
+            note = "lost: no finished run; " * is_lost + "only in the second folder"
+            result.append(replace(names, regressed=is_lost, note=note))
         else:
-            measures = [*SUMMARIES, *RATIOS]
-            found = (_change(ours[key], theirs[key], one, limit, allow_mixed) for one in measures)
-            result += [change for change in found if change is not None]
+            for measure in measures:
+                change = replace(names, measure=measure)
+                found = _compare(change, ours[key], theirs[key], limit, allow_mixed)
+                result += [found] if found else []
     return result
 
 
-def _readings(member: Member, measure: str, allow_mixed: bool) -> Readings:
-    """Return a measure of each seed of a variant; ratios of a baseline are left out."""
-    comparison, variant = member
-    runs = comparison.arms[variant]
-    if measure in SUMMARIES:
-        return {seed: _summary_reading(run, measure) for seed, run in runs.items()}
-    base = comparison.baseline(variant)
-    if variant == base:
-        return {}
-    baselines: Mapping[int, RunRecord] = comparison.arms[base] if base else {}
-    return {
-        seed: _ratio_reading(run, baselines.get(seed), RATIOS[measure], allow_mixed)
-        for seed, run in runs.items()
-    }
+def _cells(comparisons: Sequence[Comparison], allow_mixed: bool) -> dict[tuple[Any, ...], Cell]:
+    """Return the rows of each arm and seed by the arm's names and its data's fingerprint.
+
+    A row is that of the speedup table for this seed alone, with the other measures of its run.
+    """
+    cells: dict[tuple[Any, ...], Cell] = {}
+    for comparison in comparisons:
+        for seed in sorted(comparison.seeds):
+            records = {arm: runs[seed] for arm, runs in comparison.arms.items() if seed in runs}
+            by_name = {run.name: run for run in records.values()}
+            alone = replace(comparison, arms={arm: {seed: run} for arm, run in records.items()})
+            for row in speedup_rows(alone, allow_mixed=allow_mixed, locations={}):
+                if row["status"] == "missing":
+                    continue
+                run = by_name[row["runs"][0]]
+                if row["sampler"] == row["baseline"]:
+                    row |= dict.fromkeys(RATIOS)
+                if run.summary["status"] == "finished":
+                    row |= {measure: run.summary[measure] for measure in (LOSS, RECALL)}
+                row |= {"run_status": run.summary["status"], "environment": run.environment["key"]}
+                key = (*(row[name] for name in NAMES), row["data_fingerprint"])
+                cells.setdefault(key, {})[seed] = row
+    return cells
 
 
-def _summary_reading(run: RunRecord, measure: str) -> Reading:
-    if run.summary["status"] != "finished" and measure not in SECONDS:
-        return Reading(None, str(run.summary["status"]))
-    return Reading(run.summary[measure], SUMMARIES[measure])
+def _values(cell: Cell, measure: str) -> dict[int, float]:
+    return {seed: row[measure] for seed, row in cell.items() if row.get(measure) is not None}
 
 
-def _ratio_reading(run: RunRecord, base: RunRecord | None, name: str, allow_mixed: bool) -> Reading:
-    if base is None:
-        return Reading(None, "no baseline of this seed")
-    is_finished = all(one.summary["status"] == "finished" for one in (run, base))
-    if name != "per_iteration" and not is_finished:
-        return Reading(None, "diverged")
-    if any(one.summary["full_iteration_seconds"] is None for one in (run, base)):
-        return Reading(None, "no times")
-    is_same = run.environment["key"] == base.environment["key"]
-    if name != "iterations" and not (is_same or allow_mixed):
-        return Reading(None, "arm and baseline of different environments")
-    found = seed_statistics.over_seeds([(arm_of(run), arm_of(base))])
-    if name == "per_iteration":
-        return Reading(found.per_iteration.value)
-    estimate: seed_statistics.Estimate | None = getattr(found.at_reference, name)
-    if estimate is not None:
-        return Reading(estimate.value)
-    # Without a bound too, one of the two was at the reference loss before training.
-    at_most = getattr(found.at_reference, f"{name}_at_most")
-    return Reading(None, "no ratio" if at_most is None else "not reached", at_most)
-
-
-def _cells(comparisons: Sequence[Comparison]) -> dict[tuple[str, ...], Member]:
-    return {
-        (*_names(comparison, variant), comparison.data_fingerprint): (comparison, variant)
-        for comparison in comparisons
-        for variant in comparison.arms
-    }
-
-
-def _names(comparison: Comparison, variant: Variant) -> tuple[str, str, str, str, str, str]:
-    config = comparison.config
-    note = variant.note(config.encoder)
-    return config.dataset, config.encoder, config.loss, variant.sampler, note, comparison.title()
-
-
-def _lost_cell(theirs: Member, allow_mixed: bool) -> Change:
-    """Return a cell without a run in the first folder: lost if the second measured anything."""
-    found = Change(*_names(*theirs), "", note="only in the second folder")
-    if any(
-        reading.value is not None
-        for measure in (*SUMMARIES, *RATIOS)
-        for reading in _readings(theirs, measure, allow_mixed).values()
-    ):
-        return replace(found, regressed=True, note=f"lost: no finished run; {found.note}")
-    return found
-
-
-def _change(
-    own: Member, other: Member, measure: str, limit: float, allow_mixed: bool
+def _compare(
+    change: Change, ours: Cell, theirs: Cell, limit: float, allow_mixed: bool
 ) -> Change | None:
-    """Return a measure in both folders; None where neither has it."""
-    ours = _readings(own, measure, allow_mixed)
-    values = _known(ours)
-    others = _known(_readings(other, measure, allow_mixed))
-    change = Change(*_names(*own), measure)
+    """Return a change with its measure in both folders; None where neither has it."""
+    measure = change.measure
+    values, others = _values(ours, measure), _values(theirs, measure)
     if not others:
-        alone = replace(change, note="only in the first folder")
-        return replace(alone, own=_mean(values.values())) if values else None
-    common = sorted(set(ours) & set(others))
+        note = "only in the first folder"
+        return replace(change, own=_mean(values.values()), note=note) if values else None
+    common = sorted(ours.keys() & others.keys())
     if not common and values:
-        own_mean, other_mean = _mean(values.values()), _mean(others.values())
-        return replace(change, own=own_mean, other=other_mean, note="no seed in common")
+        own, other = _mean(values.values()), _mean(others.values())
+        return replace(change, own=own, other=other, note="no seed in common")
     compared = [others[seed] for seed in common] or list(others.values())
     change = replace(change, other=_mean(compared), seeds=len(common))
     is_apart = (
         measure in TIMES
         and not allow_mixed
-        and _environments(own, common) != _environments(other, common)
+        and any(ours[seed]["environment"] != theirs[seed]["environment"] for seed in common)
     )
-    if any(ours[seed].value is None for seed in common or ours):
-        note, at_most = _lost(ours, others, common)
-        bound = None if is_apart else at_most
-        return replace(change, gain_at_most=bound, regressed=True, note=note)
+    if lost := [seed for seed in common or ours if seed not in values]:
+        reasons = dict.fromkeys(_reason(ours[seed], measure) for seed in lost)
+        note = f"lost: {' or '.join(reasons)}"
+        if len(common) > 1:
+            note += f" ({len(lost)} of {len(common)} seeds)"
+        bounds = [values.get(seed) or ours[seed].get(f"{measure}_at_most") for seed in common]
+        gains = [
+            bound / others[seed]
+            for seed, bound in zip(common, bounds, strict=True)
+            if bound and others[seed] and not is_apart
+        ]
+        is_bounded = bool(gains) and len(gains) == len(common)
+        at_most = seed_statistics.geometric(gains).value if is_bounded else None
+        return replace(change, gain_at_most=at_most, regressed=True, note=note)
     change = replace(change, own=_mean([values[seed] for seed in common]))
     if is_apart:
         note = "different environments (--allow-mixed compares all the same)"
         return replace(change, note=note)
     pairs = [(values[seed], others[seed]) for seed in common]
-    if measure in SMALLER_IS_BETTER:
+    if measure in (*SECONDS, LOSS):
         pairs = [(other, own) for own, other in pairs]
     if not all(value > 0 for pair in pairs for value in pair):
         # A loss or a recall of 0 has no ratio, but shows which of the two is better.
@@ -221,7 +177,7 @@ def _change(
     regressed = gain.value < 1 / (1 + limit)
     clear = None if gain.lower is None or gain.upper is None else not gain.lower <= 1 <= gain.upper
     notes = ["the 95 % interval holds 1"] if regressed and clear is False else []
-    if measure in TIMES and (own[0].is_simulated or other[0].is_simulated):
+    if measure in TIMES and any(row["simulated"] for row in (*ours.values(), *theirs.values())):
         notes.append("SIMULATED devices: no measure of speed")
     if len(common) < len(others):
         notes.append(f"{len(common)} of the second's {len(others)} seeds")
@@ -229,32 +185,17 @@ def _change(
     return replace(change, regressed=regressed, note="; ".join(notes))
 
 
-def _lost(
-    ours: Readings, others: Mapping[int, float], common: Sequence[int]
-) -> tuple[str, float | None]:
-    """Return why a value is lost, and the gain's bound where every lost seed has one."""
-    reasons = [ours[seed].reason for seed in common or ours if ours[seed].value is None]
-    note = "lost: " + " or ".join(dict.fromkeys(reasons))
-    if len(common) > 1:
-        note += f" ({len(reasons)} of {len(common)} seeds)"
-    found = [(ours[seed], others[seed]) for seed in common]
-    bounds = [(own.at_most if own.value is None else own.value, other) for own, other in found]
-    gains = [bound / other for bound, other in bounds if bound and other]
-    is_bounded = bool(gains) and len(gains) == len(common)
-    if not is_bounded or all(own.at_most is None for own, _ in found):
-        return note, None
-    return note, seed_statistics.geometric(gains).value
-
-
-def _known(readings: Readings) -> dict[int, float]:
-    return {seed: found.value for seed, found in readings.items() if found.value is not None}
+def _reason(row: Mapping[str, Any], measure: str) -> str:
+    """Return why a run lacks a measure."""
+    if measure in SECONDS:
+        return "no times"
+    if measure in (LOSS, RECALL):
+        missing = "no probe" if measure == LOSS else "no recall"
+        return missing if row["run_status"] == "finished" else str(row["run_status"])
+    if row.get(f"{measure}_at_most") is not None:
+        return "not reached"
+    return REASONS.get(row["status"], str(row["status"]))
 
 
 def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values)
-
-
-def _environments(member: Member, common: Sequence[int]) -> list[str]:
-    comparison, variant = member
-    runs: Mapping[int, RunRecord] = comparison.arms[variant]
-    return [str(runs[seed].environment["key"]) for seed in common]

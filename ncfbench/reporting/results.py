@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.errors import DataError
+from ncfbench.paper.cells import MISSING, CellVerdict
+from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.claims import Judged, judge_claims
-from ncfbench.reporting.claims.profiled import judge_lengths, judge_totals
-from ncfbench.reporting.claims.samplers import DISTURBED
 from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.manifests import (
     Manifest,
     write_manifests,
@@ -26,7 +26,6 @@ from ncfbench.reporting.manifests import (
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
 from ncfbench.reporting.retimed import retime
 from ncfbench.reporting.table import Table
-from ncfbench.reporting.verdicts import MISSING, Verdict
 from ncfbench.reporting.views.answers import (
     answer_tables,
     frontier_tables,
@@ -69,7 +68,7 @@ class Results:
     comparisons: Sequence[Comparison]
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[CellVerdict]
     manifests: Mapping[str, Manifest]
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
@@ -151,26 +150,12 @@ class Results:
         return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
 
     @cached_property
-    def claims(self) -> list[Judged]:
+    def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(each.chosen_baseline for each in self.comparisons):
             return []
-        audits = self.beside.get("audit", [])
-        by_runs = judge_claims(self.comparisons, self.speedups, audits)
-        by_profiles = judge_lengths(self.beside.get("costmodel", [])) + judge_totals(self.profiled)
-        decided = {_judged_on(one) for one in by_profiles}
-        by_runs = [
-            one for one in by_runs if one.evidence != DISTURBED or _judged_on(one) not in decided
-        ]
-        return sorted(
-            by_runs + by_profiles,
-            key=lambda one: (
-                one.dataset,
-                one.data_fingerprint,
-                one.encoder,
-                one.loss,
-                one.settings,
-            ),
+        return judge_claims(
+            find_evidence(self.comparisons, self.speedups, self.beside, self.profiled)
         )
 
     @cached_property
@@ -259,11 +244,6 @@ class Results:
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
         self.write(folder)
         return len(compared), len(trials)
-
-
-def _judged_on(one: Judged) -> tuple[str, ...]:
-    """Return a claim, with the data set, encoder and loss that it was judged on."""
-    return one.claim, one.data_fingerprint, one.encoder, one.loss
 
 
 def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig
+from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained
 from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
-from ncfbench.reporting.verdicts import RECALL
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ncfbench.errors import DataError
+from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.comparison import Comparison, arm_of
-from ncfbench.reporting.verdicts import RECALL
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord

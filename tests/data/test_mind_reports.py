@@ -16,10 +16,10 @@ from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import UsageError
+from ncfbench.paper.cells import MISSING
 from ncfbench.reporting import manifests
 from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.render import html
-from ncfbench.reporting.verdicts import MISSING
 from ncfbench.storage import tables
 from ncfbench.training import run as training
 

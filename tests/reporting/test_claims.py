@@ -5,59 +5,62 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import filled, write_run
-from invoked import invoke
+from folders import filled
+from literal_runs import record
 
-from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
-from ncfbench.reporting.claims.profiled import judge_lengths
-from ncfbench.reporting.claims.sizes import falls_by_chance
+from ncfbench.paper.claims import ClaimVerdict, judge_claims
+from ncfbench.paper.measures import DISTURBED, falls_by_chance
 from ncfbench.reporting.comparison import group
+from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.paper import claims_table
-from ncfbench.runs.folder import read_all
+from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 
 
-def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
-    """The claims that some run bears on, by name; there is one comparison with the default SG."""
-    comparisons = group(read_all(runs_dir)[0])
+def judged(
+    runs: list[RunRecord], audits: Sequence[Any] = (), busy: str = ""
+) -> Mapping[str, ClaimVerdict]:
+    """The claims that some run bears on, by name; there is one comparison with the default SG.
+
+    A sampler may be busy: its times vary by more than those of a quiet machine.
+    """
+    comparisons = group(runs)
     speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    found = judge_claims(comparisons, speedups, audit.get("rows", []))
+    for row in itertools.chain(*speedups):
+        row["full_iteration_spread"] = 0.3 if row["sampler"] == busy else 0.1
+    found = judge_claims(find_evidence(comparisons, speedups, {"audit": audits}, []))
     own = [one for one in found if "coupling" not in one.settings]
     assert len({one.claim for one in own}) == len(own)
     return {one.claim: one for one in own}
 
 
-def seeds(runs_dir: Path, sampler: str, ends: tuple[float, ...], ms: float, **more: Any) -> None:
+def seeds(sampler: str, ends: Sequence[float], ms: float, **more: Any) -> list[RunRecord]:
     """Runs of a sampler whose losses fall from 9 to 5 to the given end, a seed for each end."""
     recalls = more.pop("recalls", [0.3] * len(ends))
-    for seed, (end, recall) in enumerate(zip(ends, recalls, strict=True)):
-        write_run(runs_dir, sampler, [9, 5, end], ms, [0, 0.2, recall], seed=seed, **more)
+    return [
+        record(sampler, [9, 5, end], ms, recall, seed=seed, **more)
+        for seed, (end, recall) in enumerate(zip(ends, recalls, strict=True))
+    ]
 
 
-def verdicts(found: Mapping[str, Judged]) -> dict[str, str]:
+def verdicts(found: Mapping[str, ClaimVerdict]) -> dict[str, str]:
     return {name: one.verdict for name, one in found.items()}
 
 
-def test_ratios_are_judged_by_their_intervals(tmp_path: Path) -> None:
+def test_ratios_are_judged_by_their_intervals() -> None:
     """IID ends at 3.0, where N.S. is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
-    seeds(tmp_path, "iid", (3.0, 3.0), 200)
-    seeds(tmp_path, "ns", (1.0, 1.0), 50)
-    seeds(tmp_path, "strat-ns", (1.0, 1.0), 20)
-    seeds(tmp_path, "strat", (3.5, 3.5), 25)
-    found = judged(tmp_path)
-    assert verdicts(found) == {
-        "fewer-iterations": "reproduced",
-        "shorter-iterations": "reproduced",
-        "soonest": "reproduced",
-        "kept-recall": "reproduced",
-    }
+    runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (1.0, 1.0), 50)]
+    runs += [*seeds("strat-ns", (1.0, 1.0), 20), *seeds("strat", (3.5, 3.5), 25)]
+    found = judged(runs)
+    assert verdicts(found) == dict.fromkeys(
+        ("fewer-iterations", "shorter-iterations", "soonest", "kept-recall"), "reproduced"
+    )
     assert found["fewer-iterations"].value == pytest.approx(200 / 150)
     assert found["shorter-iterations"].value == pytest.approx(200 / 25)
     assert "8.0 times shorter with 1.0 times fewer items" in found["shorter-iterations"].evidence
@@ -65,68 +68,61 @@ def test_ratios_are_judged_by_their_intervals(tmp_path: Path) -> None:
     # N.S. needs as many iterations, each 50 / 20 times as long; Stratified has a bound alone.
     assert found["soonest"].value == pytest.approx(2.5)
     assert "N.S." in found["soonest"].evidence
+    shown = claims_table(list(found.values()))
+    assert "Sharing negatives needs fewer iterations" in [row[3].text for row in shown.rows]
 
 
-def test_claims_that_do_not_hold(tmp_path: Path) -> None:
+def test_claims_that_do_not_hold() -> None:
     """N.S. needs more iterations, strata take as long, and the recall is a third lower."""
-    seeds(tmp_path, "iid", (3.0, 3.0), 20)
-    seeds(tmp_path, "ns", (2.9, 2.9), 20)
-    write_run(tmp_path, "ns", [9, 8, 2.9], 20, [0, 0.2, 0.3], seed=2)
-    write_run(tmp_path, "iid", [9, 5, 3.0], 20, [0, 0.2, 0.3], seed=2)
-    seeds(tmp_path, "strat", (3.5, 3.5), 25)
-    seeds(tmp_path, "strat-ns", (2.9, 2.9), 21, recalls=[0.2, 0.2])
-    found = judged(tmp_path)
-    assert found["shorter-iterations"].verdict == "not reproduced"
-    assert found["kept-recall"].verdict == "not reproduced"
-    assert found["kept-recall"].value == pytest.approx(-1 / 3)
-    assert found["soonest"].verdict == "not reproduced"
-    assert found["soonest"].value == pytest.approx(20 / 21)
+    runs = [*seeds("iid", (3.0,) * 3, 20), *seeds("ns", (2.9, 2.9), 20)]
+    runs.append(record("ns", [9, 8, 2.9], 20, 0.3, seed=2))
+    runs += [*seeds("strat", (3.5, 3.5), 25), *seeds("strat-ns", (2.9,) * 2, 21, recalls=[0.2] * 2)]
+    found = judged(runs)
+    for claim, value in (
+        ("shorter-iterations", 20 / 25),
+        ("kept-recall", -1 / 3),
+        ("soonest", 20 / 21),
+    ):
+        assert found[claim].verdict == "not reproduced"
+        assert found[claim].value == pytest.approx(value)
 
 
-def test_one_seed_and_bounds_are_no_proof(tmp_path: Path) -> None:
-    seeds(tmp_path, "iid", (3.0,), 200)
-    seeds(tmp_path, "ns", (1.0,), 50)
-    seeds(tmp_path, "strat-ns", (1.0,), 20)
-    found = judged(tmp_path)
+def test_one_seed_and_bounds_are_no_proof() -> None:
+    runs = [*seeds("iid", (3.0,), 200), *seeds("ns", (1.0,), 50)]
+    found = judged([*runs, *seeds("strat-ns", (1.0,), 20)])
     assert verdicts(found) == {"fewer-iterations": "undecided", "soonest": "undecided"}
     assert "one seed cannot tell" in found["soonest"].evidence
-
-
-def test_times_of_a_busy_machine_decide_nothing(tmp_path: Path) -> None:
-    for sampler, ms in (("iid", 200), ("ns", 50), ("strat-ns", 20), ("strat", 25)):
-        seeds(tmp_path, sampler, (3.0, 3.0), ms)
-    comparisons = group(read_all(tmp_path)[0])
-    rows = speedup_rows(comparisons[0], allow_mixed=False, locations={})
-
-    def times(busy: str) -> dict[str, str]:
-        own = [
-            row | {"full_iteration_spread": 0.3 if row["sampler"] == busy else 0.1} for row in rows
-        ]
-        found = judge_claims(comparisons, [own], ())
-        return {one.claim: one.evidence for one in found if "machine was busy" in one.evidence}
-
-    assert times("none") == {}
-    assert set(times("iid")) == {"shorter-iterations", "soonest"}
-    assert set(times("ns")) == {"soonest"}
-    assert set(times("strat")) == {"shorter-iterations", "soonest"}
-
-
-def test_sharing_that_never_arrives(tmp_path: Path) -> None:
-    seeds(tmp_path, "iid", (3.0, 3.0), 200)
-    seeds(tmp_path, "ns", (3.5, 3.5), 50)
-    one = judged(tmp_path)["fewer-iterations"]
+    bounded = judged([*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.5, 3.5), 50)])
+    one = bounded["fewer-iterations"]
     assert one.verdict == "undecided"  # at most as many iterations as IID, which is no less
     assert "at most 1.00" in one.evidence
 
 
-def test_trends_need_an_order_that_chance_seldom_makes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("busy", "disturbed"),
+    [
+        ("none", set()),
+        ("iid", {"shorter-iterations", "soonest"}),
+        ("ns", {"soonest"}),
+        ("strat", {"shorter-iterations", "soonest"}),
+    ],
+)
+def test_times_of_a_busy_machine_decide_nothing(busy: str, disturbed: set[str]) -> None:
+    lengths = {"iid": 200, "ns": 50, "strat-ns": 20, "strat": 25}
+    runs = [run for sampler, ms in lengths.items() for run in seeds(sampler, (3.0, 3.0), ms)]
+    found = judged(runs, busy=busy)
+    assert {name for name, one in found.items() if one.evidence == DISTURBED} == disturbed
+
+
+def test_trends_need_an_order_that_chance_seldom_makes() -> None:
     """Four sizes have 24 orders: p = 1 / 24; three have six."""
+    runs = []
     for k, recall in ((1, 0.1), (2, 0.2), (5, 0.3), (20, 0.4)):
-        seeds(tmp_path, "iid", (3.0,), 200, negatives=k, recalls=[recall])
-    losses = {1: 2.0, 2: 2.4, 8: 2.2, 16: 2.6}
-    for s, loss in losses.items():
-        seeds(tmp_path, "strat-ns", (loss,), 20, stratum_size=s)
-    found = judged(tmp_path)
+        assert "more-negatives" not in judged([*runs, *seeds("neg", (2.0,), 20)])
+        runs += seeds("iid", (3.0,), 200, negatives=k, recalls=[recall])
+    for s, loss in ((1, 2.0), (2, 2.4), (8, 2.2), (16, 2.6)):
+        runs += seeds("strat-ns", (loss,), 20, stratum_size=s)
+    found = judged(runs)
     assert found["more-negatives"].verdict == "reproduced"
     assert f"p = {1 / math.factorial(4):.3f}" in found["more-negatives"].evidence
     # Every run here has the same items a batch, so larger strata save none.
@@ -136,16 +132,14 @@ def test_trends_need_an_order_that_chance_seldom_makes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recalls", "p"), [((0.1, 0.2, 0.2, 0.3), 1 / 12), ((0.2,) * 4, 1), ((0.3, 0.2, 0.2, 0.1), 1)]
 )
-def test_equal_recalls_have_a_chance_too(
-    tmp_path: Path, recalls: tuple[float, ...], p: float
-) -> None:
+def test_equal_recalls_have_a_chance_too(recalls: tuple[float, ...], p: float) -> None:
     """Two equal ones of four make 12 orders of 24, one of which rises as much."""
+    runs = []
     for k, recall in zip((1, 2, 5, 20), recalls, strict=True):
-        seeds(tmp_path, "iid", (3.0,), 200, negatives=k, recalls=[recall])
-    found = judged(tmp_path)["more-negatives"]
+        runs += seeds("iid", (3.0,), 200, negatives=k, recalls=[recall])
+    found = judged(runs)["more-negatives"]
     assert found.verdict == "undecided"
     assert f"p = {p:.3f} by chance" in found.evidence
-    assert invoke("report", tmp_path).exit_code == 0
 
 
 def test_chances_of_orders_are_exact() -> None:
@@ -156,43 +150,38 @@ def test_chances_of_orders_are_exact() -> None:
     assert falls_by_chance(values) == pytest.approx(expected)
 
 
-def test_another_sampler_tells_of_negatives_where_the_baseline_cannot(tmp_path: Path) -> None:
-    seeds(tmp_path, "iid", (3.0,), 200)
+def test_another_sampler_tells_of_negatives_where_the_baseline_cannot() -> None:
+    runs = seeds("iid", (3.0,), 200)
     for k, recall in ((1, 0.4), (2, 0.3), (5, 0.2), (20, 0.1)):
-        assert "more-negatives" not in judged(tmp_path)
-        seeds(tmp_path, "strat", (3.0,), 50, negatives=k, recalls=[recall])
-    found = judged(tmp_path)["more-negatives"]
+        runs += seeds("strat", (3.0,), 50, negatives=k, recalls=[recall])
+    found = judged(runs)["more-negatives"]
     assert found.verdict == "not reproduced"
     assert "recall@50 of Stratified: 0.400 (k=1), 0.300 (k=2)" in found.evidence
 
 
-def test_variances_come_from_the_audit(tmp_path: Path) -> None:
-    seeds(tmp_path, "iid", (3.0,), 200)
-    common = {"data_fingerprint": "f" * 64, "encoder": "cnn", "loss": "sg", "mask": True}
-    # As audits keep them: s links share an item or a user, and the others have no strata.
-    strata = {"strat": "item", "strat_ns": "item"}
+def test_variances_come_from_the_audit() -> None:
+    """The least of the ratios counts, and s links of a stratum share an item, as in the paper."""
 
-    def audit(kind: str = "item", **variances: float) -> Judged:
+    def audit(kind: str = "item", **variances: float) -> ClaimVerdict:
+        common = {"data_fingerprint": "f" * 64, "encoder": "cnn", "loss": "sg", "mask": True}
         rows = [
             filled(
                 schemas.AUDIT,
                 **common,
                 batches=400,
                 sampler=name.replace("_", "-"),
-                strata=strata.get(name) and kind,
+                strata=kind if name.startswith("strat") else None,
                 batch_variance=value,
             )
             for name, value in variances.items()
         ]
-        return judged(tmp_path, rows=rows)["lower-variance"]
+        return judged(seeds("iid", (3.0,), 200), rows)["lower-variance"]
 
     assert audit(neg=4.0, ns=2.0).verdict == "reproduced"
     assert audit(neg=2.0, ns=4.0).verdict == "not reproduced"
     assert audit(neg=4.0, ns=3.9).verdict == "undecided"
-    # The least of the ratios counts.
     both = audit(neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
-    assert both.verdict == "not reproduced"
-    assert both.value == 0.5
+    assert (both.verdict, both.value) == ("not reproduced", 0.5)
     assert both.evidence == (
         "N.S. has 0.50 times the variance of Negative;"
         " Strat. w. N.S. has 2.00 times the variance of Stratified"
@@ -201,29 +190,18 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
     assert by_user.verdict == "reproduced", "the paper's strata are of items"
 
 
-def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:
+def test_the_largest_weight_of_regularisation_counts() -> None:
     """Direct training ends at 1.0; with a weight of 1 the runs end there, with 100 at 2.0."""
-    verdicts = []
+    runs, found = [], []
     for seed in range(2):
-        more: dict[str, Any] = {"seed": seed, "loss": "sg"}
-        write_run(tmp_path, "iid", [9, 5, 3], 200, **more)
-        write_run(tmp_path, "strat-ns", [9, 5, 1], 20, **more)
+        runs.append(record("iid", [9, 5, 3], 200, seed=seed))
+        runs.append(record("strat-ns", [9, 5, 1], 20, seed=seed))
         for weight, end in ((1.0, 1.0), (100.0, 2.0)):
             coupled = {"coupling": "regularised", "coupling_weight": weight}
-            write_run(tmp_path, "strat-ns", [9, 5, end], 20, **coupled, **more)
-        one = judged(tmp_path)["slower-regularised"]
-        verdicts.append(one.verdict)
-    assert verdicts == ["undecided", "reproduced"], "one seed decides nothing"
-    assert "with a weight of 100 the loss is not reached in 1.00 times" in one.evidence
-
-
-def test_the_report_shows_claims(tmp_path: Path) -> None:
-    seeds(tmp_path, "iid", (3.0, 3.0), 200)
-    seeds(tmp_path, "ns", (1.0, 1.0), 50)
-    done = invoke("report", str(tmp_path), "--table", "claims")
-    assert done.exit_code == 0, done.output
-    assert "Sharing negatives needs fewer iterations" in " ".join(done.stdout.split())
-    assert set(CLAIMS) >= {"fewer-iterations"}
+            runs.append(record("strat-ns", [9, 5, end], 20, seed=seed, **coupled))
+        found.append(judged(runs)["slower-regularised"])
+    assert [one.verdict for one in found] == ["undecided", "reproduced"], "one seed decides nothing"
+    assert "with a weight of 100 the loss is not reached in 1.00 times" in found[1].evidence
 
 
 @pytest.mark.parametrize(
@@ -248,25 +226,23 @@ def test_profiles_judge_the_length_of_an_iteration(
         "rounds": rounds,
         "predicted_items_seconds": 0.09,
         "predicted_full_iteration_seconds": 0.1,
+        "measured_full_speedup": upper,
+        "lower_full_speedup": lower,
+        "upper_full_speedup": upper,
     }
     rows = [
-        filled(schemas.COSTMODEL, **common, sampler="iid", distinct_items=4000.0),
-        filled(
-            schemas.COSTMODEL,
-            **common,
-            sampler="strat",
-            distinct_items=160.0,
-            measured_full_speedup=upper,
-            lower_full_speedup=lower,
-            upper_full_speedup=upper,
-        ),
+        filled(schemas.COSTMODEL, **common, sampler=sampler, distinct_items=items)
+        for sampler, items in (("iid", 4000.0), ("strat", 160.0))
     ]
-    found = judge_lengths(rows)
+
+    def by_profile(rows: Sequence[Any]) -> list[ClaimVerdict]:
+        return judge_claims(find_evidence([], [], {"costmodel": rows}, []))
+
+    found = by_profile(rows)
     assert [one.verdict for one in found] == ([verdict] if verdict else [])
     for one in found:
-        assert (one.claim, one.encoder, one.settings) == (
-            *("shorter-iterations", "transformer", "layers=4"),
-        )
+        names = (one.claim, one.encoder, one.settings)
+        assert names == ("shorter-iterations", "transformer", "layers=4")
         assert "25.0 times fewer items, by a profile: items take 90 % of IID's" in one.evidence
         assert ("weighs too much" in one.evidence) == (verdict == "undecided")
         # Where one claim's rows differ in a setting, the table names it.
@@ -274,4 +250,4 @@ def test_profiles_judge_the_length_of_an_iteration(
         assert shown.header[3].heading == "settings"
         assert [row[3].text for row in shown.rows] == ["layers=4", ""]
         assert claims_table([replace(one, settings="")]).labels == 3
-    assert judge_lengths(rows[1:]) == judge_lengths(rows[:1]) == []
+    assert by_profile(rows[1:]) == by_profile(rows[:1]) == []

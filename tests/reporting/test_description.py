@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,11 +13,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from invoked import check, invoke
 from prepared import store_prepared
 from rich.console import Console
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
@@ -78,14 +75,12 @@ def test_distributions_against_their_definitions(counts: list[int]) -> None:
 def test_items_named_by_masked_links_count() -> None:
     """User 0 has both items, so each of her negatives is masked; it is embedded all the same."""
     graph = BipartiteGraph.from_links(np.array([0, 0]), np.array([0, 1]), 1, 2)
-    made = IidSampler(
-        graph, complete({"sampler": "iid", "batch_size": 1, "negatives": 6}), Streams(0)
-    )
+    config = complete({"sampler": "iid", "batch_size": 1, "negatives": 6})
+    made = IidSampler(graph, config, Streams(0))
     batches = [made.assemble(draw) for draw in made.draw(0, 200)]
     assert all(not batch.negatives.weight.any() for batch in batches)
-    assert np.mean([distinct_nodes(batch)[1] for batch in batches]) == pytest.approx(
-        2 - 0.5**6, abs=0.05
-    )
+    items = np.mean([distinct_nodes(batch)[1] for batch in batches])
+    assert items == pytest.approx(2 - 0.5**6, abs=0.05)
 
 
 # --- a data set made of literals
@@ -118,22 +113,30 @@ def content(*, named: bool = True) -> Content:
 
 
 def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
-    origin = {
-        "label": "Five users, by hand",
-        "files": {"a.dat": {"verified": True}, "items": {"name": "b"}},
-    }
+    files = {"a.dat": {"verified": True}, "items": {"name": "b"}}
+    origin = {"label": "Five users, by hand", "files": files}
     options = {"text": ["title"], "named": named}
     preparation = Preparation(origin, options, lambda: content(named=named))
     store_prepared(preparation, folder, "hand", "citeulike")
     return store.load(folder, "hand")
 
 
-def test_a_description_by_hand(tmp_path: Path) -> None:
-    found = describe(
-        prepared(tmp_path),
-        configurations({"batch_size": 4, "stratum_size": 2, "negatives": 2}),
-        batches=400,
-    )
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the data set ``hand``."""
+    made = tmp_path_factory.mktemp("data")
+    prepared(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def hand(folder: Path) -> store.Dataset:
+    return store.load(folder, "hand")
+
+
+def test_a_description_by_hand(hand: store.Dataset) -> None:
+    given = {"batch_size": 4, "stratum_size": 2, "negatives": 2}
+    found = describe(hand, configurations(given), batches=400)
     training = [(user, item) for user, item in LINKS if SPLIT[item] == 0]
     assert len(training) == 7
     assert found["removed"] == {"duplicate_links": 4}
@@ -160,12 +163,10 @@ def test_a_description_by_hand(tmp_path: Path) -> None:
     assert origin == ("Five users, by hand", "citeulike", ["title"])
     rows = {row["sampler"]: row for row in found["batches"]}
     assert rows["iid"]["fewer_items"] == 1
-    assert rows["ns"]["fewer_items"] == pytest.approx(
-        rows["iid"]["distinct_items"] / rows["ns"]["distinct_items"]
-    )
-    assert rows["ns"]["distinct_items"] == pytest.approx(
-        sum(1 - math.comb(7 - d, 4) / math.comb(7, 4) for d in (1, 4, 2)), abs=0.1
-    )
+    items = {name: row["distinct_items"] for name, row in rows.items()}
+    assert rows["ns"]["fewer_items"] == pytest.approx(items["iid"] / items["ns"])
+    expected = sum(1 - math.comb(7 - degree, 4) / math.comb(7, 4) for degree in (1, 4, 2))
+    assert items["ns"] == pytest.approx(expected, abs=0.1)
 
 
 def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
@@ -175,11 +176,9 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
     assert "not a multiple of stratum_size" in reasons["strat"]
     assert reasons["iid"] is None
     assert found["most_linked_users"][0] == {"number": 0, "id": None, "links": 3}
-    all_refused = describe(dataset, configurations({"batch_size": 8}))["batches"]
-    assert all(
-        "larger than the 7 training links" in row["reason"] and row["distinct_items"] is None
-        for row in all_refused
-    )
+    for row in describe(dataset, configurations({"batch_size": 8}))["batches"]:
+        assert "larger than the 7 training links" in row["reason"]
+        assert row["distinct_items"] is None
     with pytest.raises(UsageError, match="batch_size = 0"):
         configurations({"batch_size": 0})
 
@@ -190,8 +189,7 @@ def test_data_without_training_links(tmp_path: Path) -> None:
     made = Content(
         n_users=1, users=one - 1, items=one, texts=texts, vocabulary=vocabulary, split=split
     )
-    preparation = Preparation({}, {}, lambda: made)
-    store_prepared(preparation, tmp_path, "cold", "citeulike")
+    store_prepared(Preparation({}, {}, lambda: made), tmp_path, "cold", "citeulike")
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
     assert all("no training links" in row["reason"] for row in found["batches"])
@@ -201,8 +199,8 @@ def test_data_without_training_links(tmp_path: Path) -> None:
 # --- what is printed
 
 
-def printed(found: dict[str, Any], width: int, **more: Any) -> str:
-    console = Console(width=width, markup=False, highlight=False, no_color=True, **more)
+def printed(found: dict[str, Any], width: int) -> str:
+    console = Console(width=width, markup=False, highlight=False, no_color=True)
     with console.capture() as capture:
         for table in description_tables(found):
             console.print(TableView(table))
@@ -210,10 +208,8 @@ def printed(found: dict[str, Any], width: int, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int) -> None:
-    page = printed(
-        describe(prepared(tmp_path), configurations({"batch_size": 4, "stratum_size": 2})), width
-    )
+def test_the_page_fits_its_window_and_says_everything(hand: store.Dataset, width: int) -> None:
+    page = printed(describe(hand, configurations({"batch_size": 4, "stratum_size": 2})), width)
     assert max(map(len, page.splitlines())) <= width
     assert "\x1b" not in page
     flat = " ".join(page.split())
@@ -241,47 +237,23 @@ def test_bars_are_proportional_and_visible() -> None:
     assert bars == ["", "▏", "█", "██▏", "████"]
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def invoke(words: str) -> Any:
-        return CliRunner().invoke(app, ["describe", *words.split(), "--data-dir", str(tmp_path)])
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(words: str) -> Result:
+        return invoke("describe", *words.split(), "--data-dir", folder)
 
-    prepared(tmp_path)
-    result = invoke("hand --json --batch-size 4 --stratum-size 2 --seed 3 --negatives 1")
+    result = run("hand --json --batch-size 4 --stratum-size 2 --seed 3 --negatives 1")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
     assert found["batch_settings"].items() >= given.items()
     assert found["features"]["items"] == {"columns": 3, "constant": 1}
-    assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
-    page = " ".join(invoke("hand").stdout.split())
-    assert "batch_size = 512 is larger than the 7 training links" in page
-    assert "features of users 2 columns" in page
-    for words, code, message in (
-        ("nowhere", 3, "ncfbench prepare SOURCE --name nowhere"),
-        ("hand --batch-size 0", 2, "batch_size = 0"),
-        ("hand --set epoch=1", 2, "did you mean 'epochs'"),
-    ):
-        refused = invoke(words)
-        assert refused.exit_code == code
-        assert message in refused.output
+    assert found["fingerprint"] == store.load(folder, "hand").fingerprint
+    page = "batch_size = 512 is larger than the 7 training links", "features of users 2 columns"
+    check(run("hand"), 0, *page)
+    check(run("nowhere"), 3, "ncfbench prepare SOURCE --name nowhere")
+    check(run("hand --batch-size 0"), 2, "batch_size = 0")
+    check(run("hand --set epoch=1"), 2, "did you mean 'epochs'")
     small = synthetic.Options(users=120, items=150, links=1500, topics=5, max_length=12)
     monkeypatch.setattr(synthetic, "Options", lambda: small)
-    made = invoke("synthetic --batch-size 64")
-    assert made.exit_code == 0
-    assert "Making the synthetic data set" in made.stderr
-    assert "Distinct nodes in a batch (b=64" in made.stdout
-
-
-def test_no_jax_is_started(tmp_path: Path) -> None:
-    prepared(tmp_path)
-    script = (
-        "import sys; sys.argv = ['ncfbench', 'describe', 'hand', '--batch-size', '4',"
-        f" '--data-dir', {str(tmp_path)!r}]\nfrom ncfbench.cli import main\ntry: main()\nexcept"
-        " SystemExit: pass\nprint([m for m in ('jax', 'flax', 'optax', 'orbax') if m in"
-        " sys.modules], file=sys.stderr)"
-    )
-    words, environment = [sys.executable, "-c", script], {**os.environ, "NO_COLOR": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
-    assert done.stderr == "[]\n"
-    assert "\x1b" not in done.stdout
-    assert "The most training links" in done.stdout
+    words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
+    check(run("synthetic --batch-size 64"), 0, *words)

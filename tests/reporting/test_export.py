@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from folders import write_folder, write_run
-from typer.testing import CliRunner, Result
+from invoked import check, invoke
 
-from ncfbench.cli import app
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import manifests
 from ncfbench.reporting.collecting import collect
@@ -24,134 +23,99 @@ from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps import tuning
 
-
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(tmp_path_factory.mktemp("runs"))
-
-
-def test_an_export_stands_by_itself(tmp_path: Path) -> None:
-    data, folder, target = tmp_path / "data", write_folder(tmp_path / "runs"), tmp_path / "kept"
-    options = {
-        "text": ["title", "tags"],
-        "max_length": 40,
-        "test_fraction": 0.2,
-        "vocabulary_size": None,
-    }
-    manifest = {
-        "source": "citeulike",
-        "fingerprint": "f" * 64,
-        "options": options,
-        "statistics": {"users": 9},
-        "files": {},
-    }
-    (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
-    kept = json.dumps({"f" * 64: manifest})
-    (folder / manifests.FILE).write_text(kept)
-    (folder / SWEEPS).mkdir()
-    (folder / SWEEPS / "mine.toml").write_text('title = "Mine"\nsampler = ["iid"]\n')
-    words = ("--data-dir", data, "--json", "--runs-dir")
-    result = invoke(*words, folder, "--export", target)
-    assert result.exit_code == 0, result.output
-    assert f"Exported to {target}: 12 runs" in result.stderr
-    assert {path.name for path in target.rglob("*") if path.is_file()} == {
-        *RECORDS,
-        "speedup.parquet",
-        "recall.parquet",
-        "datasets.json",
-        "mine.toml",
-    }
-    copied = (target / SWEEPS / "mine.toml").read_bytes()
-    assert copied == (folder / SWEEPS / "mine.toml").read_bytes()
-    assert len(list(target.glob("*/summary.parquet"))) == 12
-    assert not list(target.rglob("checkpoints"))
-    assert verification.verify(target).mismatches == []
-    assert {
-        row["command"] for row in tables.read_rows(target / "speedup.parquet", schemas.SPEEDUP)
-    } == {None}
-    before = (target / "speedup.parquet").stat().st_mtime_ns
-    again = invoke(*words, target)
-    assert (target / "speedup.parquet").stat().st_mtime_ns == before, (
-        "to look at results does not change them"
-    )
-    assert again.stdout.replace(str(target), str(folder)) == result.stdout
-    assert "other text (title,tags)" in again.stdout
-    assert (
-        prepare_command("citeulike", manifest)
-        == "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
-    )
-    (folder / manifests.FILE).write_text("[1]")
-    damaged = invoke(*words, folder)
-    assert (damaged.exit_code, "Warning: Skipped datasets.json" in damaged.stderr) == (0, True)
-    assert "text not known" in damaged.stdout
-
-
-def test_a_read_only_folder_is_printed_and_exported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_run(tmp_path / "r", "iid", [9, 5, 3], 200)
-    (tmp_path / "r").chmod(0o555)
-    if os.geteuid() == 0:  # who may write everywhere
-        monkeypatch.setattr(
-            os, "access", lambda path, mode: (Path(path), mode) != (tmp_path / "r", os.W_OK)
-        )
-    try:
-        result = invoke(tmp_path / "r", "--export", tmp_path / "kept")
-        page_too = invoke(tmp_path / "r", "--format", "html", "--output", tmp_path / "page.html")
-    finally:
-        (tmp_path / "r").chmod(0o755)
-    assert result.exit_code == page_too.exit_code == 0, result.output + page_too.output
-    assert "Speedup over IID" in result.stdout
-    assert "is read-only" in result.stderr
-    assert not list((tmp_path / "r").glob("*.parquet"))
-    assert (tmp_path / "kept" / "speedup.parquet").exists()
-    assert (tmp_path / "page.html").exists()
-
-
-def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    for sampler in ("iid", "ns"):
-        write_run(
-            folder,
-            sampler,
-            [9, 5, 3],
-            200,
-            [0, 0.2, 0.3],
-            tuned="learning_rate:2x2",
-            learning_rate=0.02,
-        )
-        for rate in (0.01, 0.02):
-            own = write_run(
-                folder / FOLDER, sampler, [9, 5, 3], 200, seed=tuning.SEED, learning_rate=rate
-            )
-            (own / "checkpoints").mkdir()
-    write_run(folder / FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
-    (folder / FOLDER / "begun").mkdir()
-    result = invoke(folder, "--export", tmp_path / "kept")
-    assert result.exit_code == 0, result.output
-    assert "2 runs, 4 trials and their tables" in result.stderr
-    copied = list((tmp_path / "kept" / FOLDER).iterdir())
-    assert len(copied) == 4
-    assert {path.name for one in copied for path in one.iterdir()} == set(RECORDS)
-    write_run(tmp_path / "plain", "iid", [9, 5, 3], 200)
-    shutil.copytree(folder / FOLDER, tmp_path / "plain" / FOLDER)
-    assert (
-        ": 1 run and its tables"
-        in invoke(tmp_path / "plain", "--export", tmp_path / "other").stderr
-    )
-
-
+OPTIONS = {
+    "text": ["title", "tags"],
+    "max_length": 40,
+    "test_fraction": 0.2,
+    "vocabulary_size": None,
+}
 MANIFEST = {
     "fingerprint": "f" * 64,
     "source": "citeulike",
     "statistics": {"users": 9, "words_mean": 1.5},
     "files": {},
-    "options": {"text": ["title"], "max_length": 40, "test_fraction": 0.2, "vocabulary_size": None},
+    "options": OPTIONS,
 }
+PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
+
+
+def test_an_export_stands_by_itself(tmp_path: Path) -> None:
+    folder, target = write_folder(tmp_path / "runs"), tmp_path / "kept"
+    (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
+    (folder / manifests.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
+    sweep = Path(SWEEPS) / "mine.toml"
+    (folder / SWEEPS).mkdir()
+    (folder / sweep).write_text('title = "Mine"\nsampler = ["iid"]\n')
+    words = ("report", "--data-dir", tmp_path / "data", "--json", "--runs-dir")
+    result = invoke(*words, folder, "--export", target)
+    assert result.exit_code == 0, result.output
+    assert f"Exported to {target}: 12 runs" in result.stderr
+    names = {path.name for path in target.rglob("*") if path.is_file()}
+    assert names == {*RECORDS, "speedup.parquet", "recall.parquet", "datasets.json", "mine.toml"}
+    assert (target / sweep).read_bytes() == (folder / sweep).read_bytes()
+    assert len(list(target.glob("*/summary.parquet"))) == 12
+    assert not list(target.rglob("checkpoints"))
+    assert verification.verify(target).mismatches == []
+    rows = tables.read_rows(target / "speedup.parquet", schemas.SPEEDUP)
+    assert {row["command"] for row in rows} == {None}
+    before = (target / "speedup.parquet").stat().st_mtime_ns
+    again = invoke(*words, target)
+    after = (target / "speedup.parquet").stat().st_mtime_ns
+    assert after == before, "to look at results does not change them"
+    assert again.stdout.replace(str(target), str(folder)) == result.stdout
+    assert "other text (title,tags)" in again.stdout
+    (folder / manifests.FILE).write_text("[1]")
+    check(invoke(*words, folder), 0, "text not known")
+
+
+def test_a_read_only_folder_is_printed_and_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kept, page = (tmp_path / name for name in ("r", "kept", "page.html"))
+    write_run(folder, "iid", [9, 5, 3], 200)
+    folder.chmod(0o555)
+    if os.geteuid() == 0:  # who may write everywhere
+        refused = folder, os.W_OK
+        monkeypatch.setattr(os, "access", lambda path, mode: (Path(path), mode) != refused)
+    try:
+        result = invoke("report", folder, "--export", kept)
+        check(invoke("report", folder, "--format", "html", "--output", page), 0)
+    finally:
+        folder.chmod(0o755)
+    check(result, 0, "Speedup over IID", "is read-only")
+    assert not list(folder.glob("*.parquet"))
+    assert (kept / "speedup.parquet").exists()
+    assert page.exists()
+
+
+def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
+    folder, plain = tmp_path / "r", tmp_path / "plain"
+    own: dict[str, Any] = {"tuned": "learning_rate:2x2", "learning_rate": 0.02}
+    for sampler in ("iid", "ns"):
+        write_run(folder, sampler, [9, 5, 3], 200, [0, 0.2, 0.3], **own)
+        for rate in (0.01, 0.02):
+            trial: dict[str, Any] = {"seed": tuning.SEED, "learning_rate": rate}
+            made = write_run(folder / FOLDER, sampler, [9, 5, 3], 200, **trial)
+            (made / "checkpoints").mkdir()
+    write_run(folder / FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
+    (folder / FOLDER / "begun").mkdir()
+    result = invoke("report", folder, "--export", tmp_path / "kept")
+    check(result, 0, "2 runs, 4 trials and their tables")
+    copied = list((tmp_path / "kept" / FOLDER).iterdir())
+    assert len(copied) == 4
+    assert {path.name for trial in copied for path in trial.iterdir()} == set(RECORDS)
+    write_run(plain, "iid", [9, 5, 3], 200)
+    shutil.copytree(folder / FOLDER, plain / FOLDER)
+    result = invoke("report", plain, "--export", tmp_path / "other")
+    check(result, 0, ": 1 run and its tables")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one run."""
+    folder = tmp_path_factory.mktemp("runs")
+    write_run(folder, "iid", [9, 5, 3], 200)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -174,52 +138,50 @@ MANIFEST = {
         {"fingerprint": None},
     ],
 )
-def test_damaged_descriptions_of_data_are_left_out(
-    tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
-    write_run(tmp_path, "iid", [9, 5, 3], 200)
-    path = tmp_path / manifests.FILE
+def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> None:
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
-        path.write_text(json.dumps({"f" * 64: manifest}))
-        results = collect(tmp_path, tmp_path / "no-data")
+        (run / manifests.FILE).write_text(json.dumps({"f" * 64: manifest}))
+        results = collect(run, run / "no-data")
         assert (list(results.manifests) == ["f" * 64]) == known
-        assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [
-            True
-        ] * (not known)
+        skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
+        assert skipped == [True] * (not known)
+
+
+def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
+        (run / manifests.FILE).write_text(json.dumps(kept))
+        results = collect(run, run / "no-data")
         text = html.page(results, results.tables, {})
-        assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
-        assert ("words mean" in text) == known
+        assert (PREPARE in text) == ("words mean" in text) == known
 
 
 @pytest.mark.parametrize(
-    ("files", "ends"),
+    ("more", "ends"),
     [
-        ({}, "--quotes"),
-        ({"files": {"a": {"verified": True}, "b": {"verified": True}}}, "--quotes"),
+        ({}, ""),
+        ({"files": {"a": {"verified": True}, "b": {"verified": True}}}, ""),
         (
             {"files": {"a": {"verified": True}, "b": {"verified": False}}},
-            "--quotes --from FOLDER --allow-unverified",
+            " --from FOLDER --allow-unverified",
         ),
-        ({"files": {"a": {"sha256": "0"}}}, "--quotes --from FOLDER"),
+        ({"files": {"a": {"sha256": "0"}}}, " --from FOLDER"),
         (
             {"files": {"links": {"sha256": "0"}}, "arguments": ["--links", "my links.csv"]},
-            "--quotes --links 'my links.csv'",
+            " --links 'my links.csv'",
         ),
     ],
 )
-def test_commands_to_prepare_data_again(files: dict[str, Any], ends: str) -> None:
+def test_commands_to_prepare_data_again(more: dict[str, Any], ends: str) -> None:
+    assert prepare_command("citeulike", MANIFEST) == PREPARE
     options = {"columns": [], "history": False, "quotes": True}
-    manifest = MANIFEST | {"options": options} | files
-    assert (
-        prepare_command("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
-    )
+    command = prepare_command("citeulike", MANIFEST | {"options": options} | more)
+    assert command == f"ncfbench prepare citeulike --no-history --quotes{ends}"
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])
-def test_a_damaged_file_of_descriptions_is_named(tmp_path: Path, text: str) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 200)
-    (tmp_path / manifests.FILE).write_text(text)
-    result = invoke(tmp_path, "--json")
+def test_a_damaged_file_of_descriptions_is_named(run: Path, text: str) -> None:
+    (run / manifests.FILE).write_text(text)
+    result = invoke("report", run, "--json")
     assert result.exit_code == 0, result.output
     assert "Skipped datasets.json" in result.stderr

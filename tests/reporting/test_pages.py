@@ -12,8 +12,8 @@ from kept import FOLDERS, REPOSITORY, kept
 
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.paper import printed
+from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.claims.case import Judged
 from ncfbench.reporting.objectives import find_fields
 from ncfbench.reporting.profiled_speedups import ProfiledSpeedup, by_profile
 from ncfbench.reporting.results import Results
@@ -165,7 +165,7 @@ def test_the_page_on_results_counts_these_claims() -> None:
         assert line in page
 
 
-def count_lines(judged: Sequence[Mapping[str, Judged]]) -> list[str]:
+def count_lines(judged: Sequence[Mapping[str, ClaimVerdict]]) -> list[str]:
     """A row for each claim: verdicts, and the smallest and the largest value."""
     lines = []
     for claim, words in CLAIMS_BY_LOSS.items():
@@ -179,9 +179,9 @@ def count_lines(judged: Sequence[Mapping[str, Judged]]) -> list[str]:
     return lines
 
 
-def claims_by_loss(results: Results) -> dict[tuple[str, str], dict[str, Judged]]:
+def claims_by_loss(results: Results) -> dict[tuple[str, str], dict[str, ClaimVerdict]]:
     """Verdicts by encoder and loss; times are those of a profile where there is one."""
-    found: dict[tuple[str, str], dict[str, Judged]] = {}
+    found: dict[tuple[str, str], dict[str, ClaimVerdict]] = {}
     for one in sorted(results.claims, key=lambda one: "profile" in one.evidence):
         if one.claim in CLAIMS_BY_LOSS and "plain" not in one.settings:
             found.setdefault((one.encoder, one.loss), {})[one.claim] = one

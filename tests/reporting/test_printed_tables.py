@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from pathlib import Path
 from typing import Any
 
-import pytest
 from literal_runs import record
 from rich.console import Console
 
-from ncfbench.reporting import comparison, verdicts
+from ncfbench.paper.cells import judge_cells
+from ncfbench.reporting.comparison import Comparison, group, seeds_label
 from ncfbench.reporting.marks import marks
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import recall_rows, speedup_rows
@@ -25,7 +24,9 @@ from ncfbench.reporting.views.results import (
 )
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import schemas
+
+Row = dict[str, Any]
 
 
 def test_names_are_text_and_not_markup() -> None:
@@ -47,15 +48,23 @@ def rendered(*tables: Table) -> str:
     return out.getvalue()
 
 
+def compared(runs: list[RunRecord]) -> tuple[list[Comparison], list[list[Row]], list[list[Row]]]:
+    """Comparisons, and their rows of the speedup and the recall table."""
+    groups = group(runs)
+    return (
+        groups,
+        [speedup_rows(each, allow_mixed=False, locations={}) for each in groups],
+        [recall_rows(each, locations={}) for each in groups],
+    )
+
+
 def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
     """Cells by sampler."""
     return {row[1].text: row[2:] for row in table.rows}
 
 
 def texts_of(table: Table, count: int = 3) -> dict[str, list[str]]:
-    return {
-        sampler: [cell.text for cell in row[:count]] for sampler, row in cells_of(table).items()
-    }
+    return {name: [cell.text for cell in row[:count]] for name, row in cells_of(table).items()}
 
 
 def test_the_printed_tables_have_the_papers_shape() -> None:
@@ -65,26 +74,15 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         record("strat", [9, 8, 7], 10),
         record("iid", [8, 2], 400, encoder="lstm", dataset="mind"),
     ]
-    groups = comparison.group(runs)
-    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    groups, rows, recalls = compared(runs)
     text = rendered(*speedup_tables(groups, rows))
     for word in (
-        "Speedup over IID, SG loss",
-        "per it.",
-        "# of it.",
-        "total",
-        "citeulike",
-        "mind",
-        "CNN",
-        "LSTM",
-        "13.33",
-        "(0/1)",
-        "never",
+        *("Speedup over IID, SG loss", "per it.", "# of it.", "total", "citeulike", "mind"),
+        *("CNN", "LSTM", "13.33", "(0/1)", "never"),
+        "Times are of separate runs, not interleaved.",
     ):
         assert word in text
-    assert "Times are of separate runs, not interleaved." in text
     assert "†" not in text
-    recalls = [recall_rows(group, locations={}) for group in groups]
     assert "0.5000" in rendered(*recall_tables(groups, recalls))
     (missing,) = missing_tables([row for part in rows for row in part])
     assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
@@ -102,47 +100,39 @@ def test_times_of_separate_runs_are_marked() -> None:
         together(["a", None], "strat-ns", [9, 4, 2], 40),
         record("iid", [9, 6, 4], 100, negatives=20),
     ]
-    (group,) = comparison.group(runs)
-    rows = speedup_rows(group, allow_mixed=False, locations={})
-    table = speedup_tables([group], [rows])[0]
+    groups, rows, recalls = compared(runs)
+    table = speedup_tables(groups, rows)[0]
     shown = texts_of(table)
     assert shown["N.S."] == ["10.00", "1.33", "13.33"]
     assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
     assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
     assert shown["IID"] == ["1.00", "1.00", "1.00"]
-    assert [
-        note
-        for note in table.notes
-        if note.startswith("†: times of separate runs, not interleaved")
-    ]
+    explained = "†: times of separate runs, not interleaved"
+    assert any(note.startswith(explained) for note in table.notes)
     assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
-    found = verdicts.judge_all([group], [rows], [recall_rows(group, locations={})], {})
-    beside = beside_tables([group], [rows], [[]], found)[0]
+    beside = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))[0]
     texts = texts_of(beside)
     assert texts["Strat. w. N.S."][0].endswith(" †")
     assert not texts["N.S."][0].endswith("†")
-    assert [note for note in beside.notes if note.startswith("†")]
+    assert any(note.startswith("†") for note in beside.notes)
 
 
 def test_times_of_a_busy_machine_are_marked() -> None:
-    row = {
-        "status": "reached",
-        "per_iteration_speedup": 2.0,
-        "interleaved": True,
-        "full_iteration_spread": 0.13,
-    }
-    busy, base = (
-        row | {"full_iteration_spread": 0.24},
-        row | {"status": "baseline", "full_iteration_spread": 0.24},
-    )
-    notes, mark = marks([base, row])
-    assert (notes, mark(row), mark(base)) == (["Times are of interleaved runs."], "", "")
-    notes, mark = marks([base, row, busy, busy | {"interleaved": False}])
-    assert [mark(row), mark(busy), mark(busy | {"interleaved": False})] == ["", " ‡", " †‡"]
+    """Spreads of 0.13 and 0.24: the latter is that of a busy machine."""
+    row = {"status": "reached", "per_iteration_speedup": 2.0, "interleaved": True}
+    quiet, busy = (row | {"full_iteration_spread": spread} for spread in (0.13, 0.24))
+    base, apart = busy | {"status": "baseline"}, busy | {"interleaved": False}
+    notes, mark = marks([base, quiet])
+    assert (notes, mark(quiet), mark(base)) == (["Times are of interleaved runs."], "", "")
+    notes, mark = marks([base, quiet, busy, apart])
+    assert [mark(each) for each in (base, quiet, busy, apart)] == ["", "", " ‡", " †‡"]
     assert [note[0] for note in notes] == ["†", "‡"]
 
 
 def test_the_best_of_each_column_and_baseline() -> None:
+    """Over IID of k=10 Negative is the quickest by iteration, N.S. needs fewest, and Stratified is
+    the first to arrive. Over IID of k=20 there is a best by itself: it takes nothing from others.
+    """
     runs = [
         record("iid", [9, 5, 3], 200, 0.45),
         record("ns", [9, 3, 2], 50, 0.4),
@@ -151,43 +141,36 @@ def test_the_best_of_each_column_and_baseline() -> None:
         record("iid", [9, 5, 3], 900, 0.5, negatives=20),
         record("neg", [9, 5, 3], 100, 0.3, negatives=20),
     ]
-    (group,) = comparison.group(runs)
-    rows = speedup_rows(group, allow_mixed=False, locations={})
-    table = speedup_tables([group], [rows])[0]
+    groups, rows, recalls = compared(runs)
+    table = speedup_tables(groups, rows)[0]
     texts = texts_of(table)
-    best = {
-        sampler: [cell.style == "best" for cell in row] for sampler, row in cells_of(table).items()
-    }
-    # Over IID of k=10: Negative is the quickest by iteration, N.S. needs fewest, Stratified is the
-    # first to arrive.
     assert texts["Negative"][0] == "40.00"
-    assert best["Negative"] == [True, False, False, False]
-    assert (texts["N.S."], best["N.S."]) == (["4.00", "2.00", "8.00"], [False, True, False, False])
-    assert (texts["Stratified"], best["Stratified"]) == (
-        ["20.00", "1.00", "20.00"],
-        [False, False, True, False],
-    )
-    assert best["IID"] == [False] * 4
-    # Over IID of k=20 there is a best by itself, and it takes nothing from the others.
-    assert (texts["Negative (k=20)"], best["Negative (k=20)"]) == (
-        ["9.00", "1.00", "9.00"],
-        [True, True, True, False],
-    )
-    assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
-    recalls = cells_of(recall_tables([group], [recall_rows(group, locations={})])[0])
-    assert [sampler for sampler, row in recalls.items() if row[0].style == "best"] == ["IID (k=20)"]
+    assert texts["N.S."] == ["4.00", "2.00", "8.00"]
+    assert texts["Stratified"] == ["20.00", "1.00", "20.00"]
+    assert texts["Negative (k=20)"] == ["9.00", "1.00", "9.00"]
+    best = {
+        name: [cell.style == "best" for cell in row[:3]] for name, row in cells_of(table).items()
+    }
+    assert best == {
+        "IID": [False, False, False],
+        "Negative": [True, False, False],
+        "Stratified": [False, False, True],
+        "N.S.": [False, True, False],
+        "Strat. w. N.S.": [False, False, False],
+        "IID (k=20)": [False, True, False],  # as good in iterations
+        "Negative (k=20)": [True, True, True],
+    }
+    shown = cells_of(recall_tables(groups, recalls)[0])
+    assert [name for name, row in shown.items() if row[0].style == "best"] == ["IID (k=20)"]
 
 
 def test_sheets_say_why_a_cell_has_no_value() -> None:
-    (group,) = comparison.group(
-        [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
-    )
-    rows = speedup_rows(group, allow_mixed=False, locations={})
-    recalls = recall_rows(group, locations={})
-    for row in (*rows, *recalls):
+    runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
+    groups, rows, recalls = compared(runs)
+    for row in (*rows[0], *recalls[0]):
         if row["sampler"] == "strat":
             row |= {"status": "diverged", "runs": ["a"]}
-    texts = texts_of(speedup_tables([group], [rows])[0])
+    texts = texts_of(speedup_tables(groups, rows)[0])
     assert {sampler: row[2] for sampler, row in texts.items()} == {
         "IID": "1.00",
         "Negative": "no run",
@@ -195,13 +178,12 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
         "N.S.": "other machine",
         "Strat. w. N.S.": "no run",
     }
-    shown = texts_of(recall_tables([group], [recalls])[0])
+    shown = texts_of(recall_tables(groups, recalls)[0])
     assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
-    next(row for row in recalls if row["sampler"] == "iid")["reported_epoch"] = 1.5
-    epochs = texts_of(recall_tables([group], [recalls])[0])
+    next(row for row in recalls[0] if row["sampler"] == "iid")["reported_epoch"] = 1.5
+    epochs = texts_of(recall_tables(groups, recalls)[0])
     assert [epochs[name][0] for name in ("IID", "N.S.")] == ["0.4000 @1.5", "0.4000 @3"]
-    found = verdicts.judge_all([group], [rows], [recalls], {})
-    speedup, recall = beside_tables([group], [rows], [recalls], found)
+    speedup, recall = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))
     texts = texts_of(speedup)
     assert texts["Stratified"][2] == "diverged (8.56, missing)"
     assert texts["N.S."][2] == "other machine (19.50)"
@@ -215,9 +197,8 @@ def test_an_impossible_arm_is_no_missing_run() -> None:
         *(record(name, [9, 5, 3], 200, loss="log") for name in ("neg", "strat-ns")),
         record("strat-ns", [9, 5, 3], 200, loss="log", stratum_size=8),
     ]
-    groups = comparison.group(runs)
-    rows = [recall_rows(group, locations={}) for group in groups]
-    (table,) = recall_tables(groups, rows)
+    groups, _, recalls = compared(runs)
+    (table,) = recall_tables(groups, recalls)
     assert [column.heading for column in table.header[2:]] == ["SG", "Log"]
     assert texts_of(table) == {
         "IID": ["0.4000", "invalid"],
@@ -227,7 +208,7 @@ def test_an_impossible_arm_is_no_missing_run() -> None:
         "Strat. w. N.S.": ["no run", "0.4000"],
         "Strat. w. N.S. (s=8)": ["no run", "0.4000"],
     }
-    assert [note for note in table.notes if note.startswith("invalid: ")]
+    assert any(note.startswith("invalid: ") for note in table.notes)
 
 
 def test_titles_name_b_s_k_and_seeds() -> None:
@@ -238,14 +219,13 @@ def test_titles_name_b_s_k_and_seeds() -> None:
         for encoder in ("cnn", "lstm")
     ]
     runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
-    groups = comparison.group(runs)
-    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    groups, rows, _ = compared(runs)
     (speedup,), (parts,) = speedup_tables(groups, rows), parts_tables(groups, rows)
     settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
     assert speedup.title == f"Speedup over IID, SG loss: {settings}"
     assert settings in parts.title
     assert "Stratified (s=8)" in cells_of(speedup)
-    assert comparison.seeds_label([2, 0, 1]) == "seeds 0 to 2"
+    assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
 def test_a_memory_says_how_stale_it_is() -> None:
@@ -253,8 +233,7 @@ def test_a_memory_says_how_stale_it_is() -> None:
     run = record("xbm", [9, 5, 3, 2], 1, memory=64)
     for row, far in ((run.curve[1], 0.5), (run.curve[2], 0.125)):
         row |= dict(zip(schemas.STALENESS, (far / 2, far, 8), strict=True))
-    groups = comparison.group([record("iid", [9, 3], 1), run])
-    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    groups, rows, _ = compared([record("iid", [9, 3], 1), run])
     (parts,) = parts_tables(groups, rows)
     stale = "6.2 % off after 1 update, 12.5 % after 8, dropout included"
     assert [note for note in parts.notes if "remembered" in note] == [
@@ -262,15 +241,3 @@ def test_a_memory_says_how_stale_it_is() -> None:
     ]
     summary = run.summary | {"run": "a", "epochs": 1.0, "train_seconds": 1.0}
     assert stale in rendered(run_table(summary, [{"epoch": 1.0} | row for row in run.curve]))
-
-
-def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
-    (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
-    rows = speedup_rows(group, allow_mixed=False, locations={})
-    tables.write_rows(tmp_path / "speedup.parquet", rows, schemas.SPEEDUP)
-    back = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
-    assert {row["sampler"]: row["total_speedup"] for row in back}["ns"] == pytest.approx(
-        10 * 200 / 150
-    )
-    tables.write_rows(tmp_path / "recall.parquet", recall_rows(group, locations={}), schemas.RECALL)
-    assert len(tables.read_rows(tmp_path / "recall.parquet", schemas.RECALL)) == 5

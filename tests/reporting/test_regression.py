@@ -8,220 +8,156 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_folder, write_run
-from typer.testing import CliRunner, Result
+from folders import write_folder
+from invoked import check, invoke
+from literal_runs import record
 
-from ncfbench.cli import app
+from ncfbench.reporting.comparison import group
+from ncfbench.reporting.regression import Change, changes
+from ncfbench.runs.folder import RunRecord
 
-
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
-
-
-@pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_folder(tmp_path_factory.mktemp("runs"))
-    write_run(folder, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
-    assert invoke(folder).exit_code == 0
-    return folder
+RATIOS = ("iterations_speedup", "total_speedup")
+IID = ("iid", [9, 5, 3], 200, 0.3)
+NS = ("ns", [9, 4, 2], 20, 0.3)
+"""N.S. is 10 times as fast and needs 150 of 200 iterations."""
 
 
-@pytest.fixture
-def folder(reported: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(reported, tmp_path / "runs"))
+def compared(
+    own: list[RunRecord], other: list[RunRecord], limit: float = 0.1, *, allow_mixed: bool = False
+) -> dict[tuple[str, str], Change]:
+    """Changes by sampler and measure."""
+    found = changes(group(own), group(other), limit=limit, allow_mixed=allow_mixed)
+    return {(one.sampler, one.measure): one for one in found}
 
 
-def changes(*words: str | Path) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    result = invoke(*words, "--json")
-    document = json.loads(result.stdout)
-    return result.exit_code, {(row["sampler"], row["measure"]): row for row in document["changes"]}
+def seeds(*given: Any, **more: Any) -> list[RunRecord]:
+    return [record(*given, seed=seed, **more) for seed in range(2)]
 
 
-def test_a_folder_against_itself(folder: Path) -> None:
-    code, found = changes(folder, "--against", folder)
-    assert code == 0
-    assert all(row["gain"] == pytest.approx(1) for row in found.values())
-    assert (
-        found["ns", "total_speedup"]["seeds"],
-        found["ns", "full_iteration_seconds"]["own"],
-    ) == (3, pytest.approx(0.021))
+def regressed(found: dict[tuple[str, str], Change]) -> dict[tuple[str, str], str]:
+    return {key: one.note for key, one in found.items() if one.regressed}
 
 
-def test_a_slower_sampler_regresses(folder: Path, tmp_path: Path) -> None:
-    slow = write_folder(tmp_path / "slow", slower=1.2)
-    write_run(slow, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
-    code, found = changes(slow, "--against", folder)
-    assert code == 6
+def test_a_slower_folder_ends_with_6(tmp_path: Path) -> None:
+    folder, slow = (
+        write_folder(tmp_path / name, slower=slower) for name, slower in (("a", 1.0), ("b", 1.2))
+    )
+    again = Path(shutil.copytree(folder, tmp_path / "again"))
+    same = invoke("report", again, "--against", folder, "--json")
+    assert same.exit_code == 0
+    rows = json.loads(same.stdout)["changes"]
+    assert all(row["gain"] == pytest.approx(1) for row in rows)
+    assert {row["seeds"] for row in rows if row["sampler"] == "ns"} == {3}
+    worse = invoke("report", slow, "--against", folder)
+    check(worse, 6, "REGRESSED", "more than 10 %", "0.833 [0.833, 0.833]")
+    check(invoke("report", slow, "--against", folder, "--regression", "25%"), 0)
+    document = json.loads(invoke("report", slow, "--against", folder, "--json").stdout)
+    found = {(row["sampler"], row["measure"]): row for row in document["changes"]}
     row = found["ns", "full_iteration_seconds"]
-    assert (row["gain"], row["regressed"]) == (pytest.approx(1 / 1.2), True)
+    assert row["gain"] == pytest.approx(1 / 1.2)
     assert row["lower"] == pytest.approx(row["upper"]), "every seed by the same factor"
+    times = ("full_iteration_seconds", "step_iteration_seconds", "per_iteration_speedup")
     assert {key for key, one in found.items() if one["regressed"]} == {
-        ("ns", name)
-        for name in (
-            "full_iteration_seconds",
-            "step_iteration_seconds",
-            "per_iteration_speedup",
-            "total_speedup",
-        )
+        ("ns", name) for name in (*times, "total_speedup")
     }
-    assert changes(slow, "--against", folder, "--regression", "25%")[0] == 0
-    assert changes(folder, "--against", slow)[0] == 0, "faster is no regression"
-    text = invoke(slow, "--against", folder).stdout
-    assert "REGRESSED" in text
-    assert "more than 10 %" in text
+    check(invoke("report", folder, "--against", slow), 0)
 
 
 @pytest.mark.parametrize(
-    ("factors", "clear"), [((1.2,), None), ((1.2, 1.2), True), ((1.0, 1.5, 1.1), False)]
+    ("factors", "clear"),
+    [((1.2,), None), ((1.2, 1.2), True), ((1.0, 1.5, 1.1), False), ((1.05,) * 3, True)],
 )
-def test_one_rule_for_any_number_of_seeds(
-    tmp_path: Path, factors: tuple[float, ...], clear: bool | None
-) -> None:
+def test_one_rule_for_any_number_of_seeds(factors: tuple[float, ...], clear: bool | None) -> None:
     """One seed, several that agree and several that do not regress by the same mean."""
-    for seed, factor in enumerate(factors):
-        write_run(tmp_path / "a", "iid", [9, 5, 3], 200 * factor, seed=seed)
-        write_run(tmp_path / "b", "iid", [9, 5, 3], 200, seed=seed)
-    code, found = changes(tmp_path / "a", "--against", tmp_path / "b")
-    row = found["iid", "full_iteration_seconds"]
-    assert row["gain"] < 1 / 1.1
-    assert (code, row["regressed"], row["clear"]) == (6, True, clear)
-    assert ("interval holds 1" in row["note"]) == (clear is False)
-    assert changes(tmp_path / "a", "--against", tmp_path / "b", "--regression", "21%")[0] == 0
-    assert changes(tmp_path / "b", "--against", tmp_path / "a")[0] == 0
-
-
-def test_a_small_change_is_no_regression(tmp_path: Path) -> None:
-    for seed in range(3):
-        write_run(tmp_path / "a", "iid", [9, 5, 3], 210, seed=seed)
-        write_run(tmp_path / "b", "iid", [9, 5, 3], 200, seed=seed)
-    code, found = changes(tmp_path / "a", "--against", tmp_path / "b")
-    assert (code, found["iid", "full_iteration_seconds"]["clear"]) == (0, True)
-
-
-def pair_of_folders(tmp_path: Path, *, seeds: int = 2) -> tuple[Path, Path]:
-    """The first lacks ns; in the second ns is 10 times as fast and needs 150 of 200 iterations."""
-    for name in ("a", "b"):
-        for seed in range(seeds):
-            write_run(tmp_path / name, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], seed=seed)
-    for seed in range(seeds):
-        write_run(tmp_path / "b", "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=seed)
-    return tmp_path / "a", tmp_path / "b"
-
-
-def test_a_lost_sampler_regresses(tmp_path: Path) -> None:
-    without, with_ns = pair_of_folders(tmp_path)
-    code, found = changes(without, "--against", with_ns)
-    assert code == 6
-    assert (found["ns", ""]["regressed"], found["ns", ""]["note"]) == (
-        True,
-        "lost: no finished run; only in the second folder",
+    slow, usual = (
+        [record("iid", [9, 5, 3], ms, seed=seed) for seed, ms in enumerate(lengths)]
+        for lengths in ([200 * factor for factor in factors], [200] * len(factors))
     )
-    text = invoke(without, "--against", with_ns)
-    assert "REGRESSED lost: no finished run" in " ".join(text.stdout.split())
-    code, found = changes(with_ns, "--against", without)
-    assert (code, found["ns", ""]["note"]) == (0, "only in the first folder")
+    row = compared(slow, usual)["iid", "full_iteration_seconds"]
+    assert row.gain is not None
+    assert (row.regressed, row.clear) == (row.gain < 1 / 1.1, clear)
+    assert row.regressed == (factors[0] != 1.05)
+    assert ("interval holds 1" in row.note) == (clear is False)
+    assert not regressed(compared(slow, usual, 0.21))
+    assert not regressed(compared(usual, slow)), "faster is no regression"
 
 
-def test_a_lost_reference_regresses(tmp_path: Path) -> None:
-    first, second = pair_of_folders(tmp_path)
-    write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
-    write_run(first, "ns", [9, 4, 3.1], 20, [0.1, 0.2, 0.3], seed=1)
-    code, found = changes(first, "--against", second, "--regression", "99%")
-    assert code == 6
-    assert {key for key, row in found.items() if row["regressed"]} == {
-        ("ns", "iterations_speedup"),
-        ("ns", "total_speedup"),
-    }
+def test_a_lost_sampler_regresses() -> None:
+    without, with_ns = seeds(*IID), [*seeds(*IID), *seeds(*NS)]
+    note = "lost: no finished run; only in the second folder"
+    assert regressed(compared(without, with_ns)) == {("ns", ""): note}
+    found = compared(with_ns, without)
+    assert (regressed(found), found["ns", ""].note) == ({}, "only in the first folder")
+
+
+def test_a_lost_reference_regresses() -> None:
+    """Seed 1 ends above IID's loss, after all 200 iterations: at most 10 instead of 13.33."""
+    first = [*seeds(*IID), record(*NS, seed=0), record("ns", [9, 4, 3.1], 20, 0.3, seed=1)]
+    second = [*seeds(*IID), *seeds(*NS)]
+    found = compared(first, second, 0.99)
+    note = "lost: not reached (1 of 2 seeds)"
+    assert regressed(found) == {("ns", ratio): note for ratio in RATIOS}
     row = found["ns", "total_speedup"]
-    assert (row["own"], row["gain"], row["note"]) == (
-        None,
-        None,
-        "lost: not reached (1 of 2 seeds)",
-    )
-    assert row["other"] == pytest.approx(10 * 200 / 150)
-    # With the 200 iterations of which seed 1 made use: 10 instead of 13.33, and seed 0 as it was.
-    assert row["gain_at_most"] == pytest.approx((150 / 200) ** 0.5)
-    assert "at most 0.866" in " ".join(invoke(first, "--against", second).stdout.split())
-    code, found = changes(second, "--against", first)
-    assert (code, found["ns", "total_speedup"]["note"]) == (0, ""), (
-        "what the second did not reach was not lost"
-    )
-    assert found["ns", "total_speedup"]["seeds"] == 1
+    assert (row.own, row.gain) == (None, None)
+    assert row.other == pytest.approx(10 * 200 / 150)
+    assert row.gain_at_most == pytest.approx((150 / 200) ** 0.5), "seed 0 is as it was"
+    back = compared(second, first)["ns", "total_speedup"]
+    assert (back.regressed, back.seeds) == (False, 1), "what the second lacks is not lost"
 
 
-def test_a_diverged_seed_regresses(tmp_path: Path) -> None:
-    first, second = pair_of_folders(tmp_path)
-    write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
-    write_run(first, "ns", [9, 4], 20, [0.1, 0.2], seed=1, status="diverged")
-    code, found = changes(first, "--against", second)
-    assert code == 6
-    assert {key[1]: row["note"] for key, row in found.items() if row["regressed"]} == dict.fromkeys(
-        ("smallest_probe_loss", "test_recall_at_50", "iterations_speedup", "total_speedup"),
-        "lost: diverged (1 of 2 seeds)",
-    )
-    assert found["ns", "per_iteration_speedup"]["gain"] == pytest.approx(1)
-    assert changes(second, "--against", first)[0] == 0
+def test_a_diverged_seed_regresses() -> None:
+    lost = record("ns", [9, 4], 20, None, seed=1, status="diverged")
+    first, second = [*seeds(*IID), record(*NS, seed=0), lost], [*seeds(*IID), *seeds(*NS)]
+    found = compared(first, second)
+    assert regressed(found) == {
+        ("ns", name): "lost: diverged (1 of 2 seeds)"
+        for name in ("smallest_probe_loss", "test_recall_at_50", *RATIOS)
+    }
+    assert found["ns", "per_iteration_speedup"].gain == pytest.approx(1)
+    assert not regressed(compared(second, first))
 
 
-def test_other_things_to_lose(tmp_path: Path) -> None:
-    first, second = pair_of_folders(tmp_path, seeds=1)
-    write_run(first, "ns", [9, 4, 2], 20, key="two")
-    _, found = changes(first, "--against", second)
-    assert found["ns", "test_recall_at_50"]["note"] == "lost: no recall"
-    assert (
-        found["ns", "total_speedup"]["note"] == "lost: arm and baseline of different environments"
-    )
-    assert found["ns", "iterations_speedup"]["gain"] == pytest.approx(1), (
-        "iterations are the same on any machine"
-    )
-    baseline = next(path for path in first.iterdir() if "-iid-" in path.name)
-    shutil.rmtree(baseline)
-    _, found = changes(first, "--against", second)
-    assert found["ns", "iterations_speedup"]["note"] == "lost: no baseline of this seed"
-    assert found["iid", ""]["regressed"]
+def test_other_things_to_lose() -> None:
+    first = [record(*IID), record("ns", [9, 4, 2], 20, None, key="two")]
+    second = [record(*IID), record(*NS)]
+    found = compared(first, second)
+    assert found["ns", "test_recall_at_50"].note == "lost: no recall"
+    apart = "lost: arm and baseline of different environments"
+    assert found["ns", "total_speedup"].note == apart
+    gain = found["ns", "iterations_speedup"].gain
+    assert gain == pytest.approx(1), "iterations are the same on any machine"
+    found = compared(first[1:], second)
+    assert found["ns", "iterations_speedup"].note == "lost: no baseline of this seed"
+    assert found["iid", ""].regressed
 
 
-def test_seeds_not_run_are_named(tmp_path: Path) -> None:
-    first, second = pair_of_folders(tmp_path)
-    write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
-    code, found = changes(first, "--against", second)
-    assert (code, found["ns", "total_speedup"]["note"]) == (0, "1 of the second's 2 seeds")
+def test_seeds_not_run_are_named() -> None:
+    found = compared([*seeds(*IID), record(*NS, seed=0)], [*seeds(*IID), *seeds(*NS)])
+    assert not regressed(found)
+    assert found["ns", "total_speedup"].note == "1 of the second's 2 seeds"
+    apart = compared([record(*IID)], [record(*IID, seed=4)])
+    assert {one.note for one in apart.values()} == {"no seed in common"}
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "measure", "code"),
-    [
-        ([9, 0.5], [9, 0], "smallest_probe_loss", 6),
-        ([9, 0], [9, 0.5], "smallest_probe_loss", 0),
-        ([9, 0], [9, 0], "smallest_probe_loss", 0),
-    ],
+    ("own", "other", "worse"), [(0.5, 0.0, True), (0.0, 0.5, False), (0.0, 0.0, False)]
 )
-def test_a_loss_of_zero_is_compared(
-    tmp_path: Path, own: list[float], other: list[float], measure: str, code: int
-) -> None:
-    write_run(tmp_path / "a", "ns", own, 20)
-    write_run(tmp_path / "b", "ns", other, 20)
-    exit_code, found = changes(tmp_path / "a", "--against", tmp_path / "b")
-    assert (exit_code, found["ns", measure]["note"]) == (code, "a value is 0: no ratio")
+def test_zeros_are_compared(own: float, other: float, worse: bool) -> None:
+    """A loss of 0 is the best, a recall of 0 the worst."""
+    losses = ([record("ns", [9, loss], 20)] for loss in (own, other))
+    recalls = ([record("ns", [9, 4], 20, recall)] for recall in (other, own))
+    for row in (
+        compared(*losses)["ns", "smallest_probe_loss"],
+        compared(*recalls)["ns", "test_recall_at_50"],
+    ):
+        assert (row.regressed, row.note) == (worse, "a value is 0: no ratio")
 
 
-def test_a_recall_of_zero_regresses(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", "ns", [9, 4], 20, [0.1, 0.0])
-    write_run(tmp_path / "b", "ns", [9, 4], 20, [0.1, 0.2])
-    assert changes(tmp_path / "a", "--against", tmp_path / "b")[0] == 6
-
-
-def test_other_machines_are_not_divided(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3])
-    write_run(tmp_path / "b", "iid", [9, 5, 3], 100, [0.1, 0.2, 0.4], key="two")
-    code, found = changes(tmp_path / "a", "--against", tmp_path / "b")
-    assert code == 6
-    assert found["iid", "test_recall_at_50"]["regressed"], "recall does not depend on the machine"
+def test_other_machines_are_not_divided() -> None:
+    own, other = [record(*IID)], [record("iid", [9, 5, 3], 100, 0.4, key="two")]
+    found = compared(own, other)
+    assert regressed(found).keys() == {("iid", "test_recall_at_50")}, "recall is of any machine"
     row = found["iid", "full_iteration_seconds"]
-    assert (row["gain"], row["regressed"]) == (None, False)
-    assert row["note"].startswith("different environments")
-    _, mixed = changes(tmp_path / "a", "--against", tmp_path / "b", "--allow-mixed")
-    assert mixed["iid", "full_iteration_seconds"]["gain"] == pytest.approx(0.5)
-    write_run(tmp_path / "c", "iid", [9, 5, 3], 100, [0.1, 0.2, 0.4], seed=4)
-    _, found = changes(tmp_path / "a", "--against", tmp_path / "c")
-    assert {row["note"] for row in found.values()} == {"no seed in common"}
+    assert (row.gain, row.note[:22]) == (None, "different environments")
+    mixed = compared(own, other, allow_mixed=True)["iid", "full_iteration_seconds"]
+    assert mixed.gain == pytest.approx(0.5)

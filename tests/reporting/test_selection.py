@@ -6,21 +6,29 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import write_folder, write_profile, write_run
-from typer.testing import CliRunner, Result
+from invoked import check, invoke
+from typer.testing import Result
 
 import ncfbench
-from ncfbench.cli import app
 from ncfbench.errors import UsageError
 from ncfbench.reporting.selection import choose, parse_only, unique
 from ncfbench.reporting.table import Table, slug
 from ncfbench.storage import schemas, tables
 
 
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
+def report(*words: str | Path) -> Result:
+    return invoke("report", *words)
+
+
+def document(*words: str | Path) -> dict[str, Any]:
+    result = report(*words, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -34,44 +42,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def arms(result: Result) -> set[tuple[str, str, str, str]]:
-    assert result.exit_code == 0, result.output
-    return {
-        (row["encoder"], row["settings"], row["sampler"], row["variant"])
-        for row in json.loads(result.stdout)["speedup"]
-    }
+def arms(*words: str | Path) -> set[tuple[str, str, str, str]]:
+    rows = document(*words)["speedup"]
+    return {(row["encoder"], row["settings"], row["sampler"], row["variant"]) for row in rows}
 
 
 def test_only_keeps_runs_with_the_values(folder: Path) -> None:
-    found = arms(
-        invoke(
-            folder, "--json", "--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns"
-        )
-    )
-    settings = "batch_size=128"
-    assert found == {
-        ("cnn", settings, "iid", ""),
-        ("cnn", settings, "iid", "k=20"),
-        ("cnn", settings, "ns", ""),
-    }
-    rows = json.loads(invoke(folder, "--json", "--only", "seed=1").stdout)["speedup"]
+    cell = ("cnn", "batch_size=128")
+    found = arms(folder, "--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
+    assert found == {(*cell, "iid", ""), (*cell, "iid", "k=20"), (*cell, "ns", "")}
+    # N.S. has no k: it stays beside IID of one k, but not where no run has that k.
+    found = arms(folder, "--only", "k=20")
+    assert found == {(*cell, "iid", "k=20"), (*cell, "ns", "")}
+    rows = document(folder, "--only", "seed=1")["speedup"]
     assert {row["seeds"] for row in rows} == {1}
 
 
-def test_runs_that_do_not_use_a_setting_stay(folder: Path) -> None:
-    """N.S. has no k: it stays beside IID of one k, but not where no run has that k."""
-    cell = ("cnn", "batch_size=128")
-    found = arms(invoke(folder, "--json", "--only", "k=20"))
-    assert found == {(*cell, "iid", "k=20"), (*cell, "ns", "")}
-
-
 def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
-    assert invoke(folder, "--json").exit_code == 0
+    check(report(folder, "--json"), 0)
     before = (folder / "speedup.parquet").read_bytes()
-    result = invoke(folder, "--only", "sampler=iid")
-    assert "Written" not in result.output
+    assert "Written" not in report(folder, "--only", "sampler=iid").output
     assert (folder / "speedup.parquet").read_bytes() == before
-    assert invoke(folder, "--verify").exit_code == 0
+    check(report(folder, "--verify"), 0)
 
 
 @pytest.mark.parametrize(
@@ -93,25 +85,21 @@ def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_selected(folder: Path, words: list[str], code: int, message: str) -> None:
-    result = invoke(folder, *words)
-    assert result.exit_code == code, result.output
-    assert message in " ".join(result.output.split())
+    check(report(folder, *words), code, message)
 
 
 def test_tables_by_name(folder: Path) -> None:
-    listed = invoke(folder, "--table", "list").stdout
+    listed = report(folder, "--table", "list").stdout
     names = [line.split()[0] for line in listed.splitlines() if re.match("[a-z]+(-| )", line)]
-    tables = json.loads(invoke(folder, "--json").stdout)["tables"]
+    tables = document(folder)["tables"]
     assert {table["name"] for table in tables} <= set(names)
     assert len({table["name"] for table in tables}) == len(tables)
-    (chosen,) = json.loads(invoke(folder, "--json", "--table", "speedup-sg").stdout)["tables"]
-    assert (
-        chosen["title"]
-        == "Speedup over IID, SG loss: b=512, s=4, k=10 (CNN), k=5 (LSTM), seeds 0 to 2"
-    )
-    several = json.loads(invoke(folder, "--json", "--table", "speedup").stdout)["tables"]
+    (chosen,) = document(folder, "--table", "speedup-sg")["tables"]
+    settings = "b=512, s=4, k=10 (CNN), k=5 (LSTM), seeds 0 to 2"
+    assert chosen["title"] == f"Speedup over IID, SG loss: {settings}"
+    several = document(folder, "--table", "speedup")["tables"]
     assert [table["name"] for table in several] == ["speedup-sg-batch-size-128", "speedup-sg"]
-    csv = invoke(folder, "--format", "csv", "--table", "recall").stdout
+    csv = report(folder, "--format", "csv", "--table", "recall").stdout
     assert "encoder,sampler,citeulike: SG\n" in csv
 
 
@@ -136,53 +124,45 @@ def test_profiles_of_another_folder_take_the_place_of_those_beside_the_runs(
     ):
         words = ["--profiles", profiles] if profiles else []
         drawn = [
-            invoke(where, *words, "--figure", name, "--output", tmp_path / f"{name}.svg")
+            report(where, *words, "--figure", name, "--output", tmp_path / f"{name}.svg")
             for name in names
         ]
         assert tuple(each.exit_code for each in drawn) == expected
 
 
 def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:
-    result = invoke(
-        folder, "--format", "latex", "--full", "--paper", "--output", tmp_path / "paper"
-    )
-    assert result.exit_code == 0, result.output
-    names = [table["name"] for table in json.loads(invoke(folder, "--json").stdout)["tables"]]
-    files = {path.stem: path.read_text() for path in (tmp_path / "paper").glob("*.tex")}
-    assert set(files) == set(names)
+    latex, there = tmp_path / "paper", tmp_path / "there"
+    check(report(folder, "--format", "latex", "--full", "--paper", "--output", latex), 0)
+    files = {path.stem: path.read_text() for path in latex.glob("*.tex")}
+    assert set(files) == {table["name"] for table in document(folder)["tables"]}
     for name, text in files.items():
         assert text.count(r"\begin{table}") == text.count(rf"\label{{tab:{name}}}") == 1
         assert text.startswith(r"% Needs \usepackage{booktabs}.")
-    (tmp_path / "there").mkdir()
-    assert invoke(folder, "--format", "csv", "-o", tmp_path / "there").exit_code == 0
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["results.csv"]
-    refused = invoke(folder, "--format", "json", "--output", tmp_path / "there")
-    assert (refused.exit_code, "name a file" in refused.output) == (2, True)
+    there.mkdir()
+    check(report(folder, "--format", "csv", "-o", there), 0)
+    assert [path.name for path in there.iterdir()] == ["results.csv"]
+    check(report(folder, "--format", "json", "--output", there), 2, "name a file")
 
 
 def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    wanted = ("--only", "b=128", "--figures", tmp_path / "f", "--json")
-    assert (
-        invoke(folder, *wanted, "--figures-format", "pdf", "--figure", "convergence").exit_code == 0
-    )
-    names = [path.name for path in (tmp_path / "f").iterdir()]
-    assert names == ["convergence-citeulike-cnn-sg-ffffff-batch-size-128.pdf"]
-    assert (tmp_path / "f" / names[0]).read_bytes().startswith(b"%PDF")
-    file = tmp_path / "one.png"
-    result = invoke(folder, "--only", "b=128", "--figure", "targets", "--output", file)
+    figures, png, gif = tmp_path / "f", tmp_path / "one.png", tmp_path / "x.gif"
+    wanted = ("--only", "b=128", "--figures", figures, "--json", "--figures-format", "pdf")
+    check(report(folder, *wanted, "--figure", "convergence"), 0)
+    (drawn,) = figures.iterdir()
+    assert drawn.name == "convergence-citeulike-cnn-sg-ffffff-batch-size-128.pdf"
+    assert drawn.read_bytes().startswith(b"%PDF")
+    result = report(folder, "--only", "b=128", "--figure", "targets", "--output", png)
     assert (result.exit_code, result.stdout) == (0, ""), result.output
-    assert file.read_bytes().startswith(b"\x89PNG")
+    assert png.read_bytes().startswith(b"\x89PNG")
     for words, message in (
-        (["--figure", "convergence", "-o", tmp_path / "x.png"], "holds one figure, but"),
-        (["--figure", "targets-x", "-o", tmp_path / "x.png"], "--figure list"),
-        (["--figure", "targets", "-o", tmp_path / "x.gif"], "Unknown kind of figure 'gif'"),
+        (["--figure", "convergence", "-o", png], "holds one figure, but"),
+        (["--figure", "targets-x", "-o", png], "--figure list"),
+        (["--figure", "targets", "-o", gif], "Unknown kind of figure 'gif'"),
         (["--figures", tmp_path, "--figures-format", "pfd"], "did you mean 'pdf'"),
     ):
-        refused = invoke(folder, *words)
-        assert refused.exit_code == 2, refused.output
-        assert message in " ".join(refused.output.split())
-    listed = invoke(folder, "--only", "encoder=lstm", "--figure", "list").stdout
+        check(report(folder, *words), 2, message)
+    listed = report(folder, "--only", "encoder=lstm", "--figure", "list").stdout
     assert "convergence-citeulike-lstm-sg-ffffff" in listed
 
 
@@ -190,17 +170,17 @@ def test_lists_are_in_the_format(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """Also of figures, without drawing one."""
     monkeypatch.setattr("ncfbench.reporting.figures.drawing.new_figure", None)
     for what in ("--table", "--figure"):
-        found = json.loads(invoke(folder, what, "list", "--json").stdout)
+        found = json.loads(report(folder, what, "list", "--json").stdout)
         assert all(row["name"] for row in found)
-        assert invoke(folder, what, "list", "--format", "csv").stdout.startswith("name")
+        assert report(folder, what, "list", "--format", "csv").stdout.startswith("name")
 
 
 def test_a_part_of_a_report_writes_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 10)
     for words in (["--table", "recall"], ["--table", "list"], ["--figure", "list"]):
-        assert invoke(tmp_path, *words).exit_code == 0
+        check(report(tmp_path, *words), 0)
         assert not list(tmp_path.glob("*.parquet"))
-    assert invoke(tmp_path).exit_code == 0
+    check(report(tmp_path), 0)
     assert len(list(tmp_path.glob("*.parquet"))) == 2
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from folders import write_run
 
+from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read_all

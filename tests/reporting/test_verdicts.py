@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from folders import write_folder, write_run
+from literal_runs import record
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper import printed
+from ncfbench.paper.cells import (
+    CellVerdict,
+    data_differences,
+    judge,
+    judge_cells,
+    setting_differences,
+    summary_lines,
+)
 from ncfbench.paper.printed import PrintedCell
-from ncfbench.reporting import verdicts
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.verdicts import data_differences, judge, setting_differences
-from ncfbench.runs.folder import read_all
+from ncfbench.runs.folder import RunRecord
 
 
 def test_printed_figures_are_found_by_name() -> None:
@@ -95,13 +101,8 @@ def row(
         (row(RECALL, 0.476, seeds=1), RECALL, 0.47, "reproduced"),
         (row(RECALL, 0.49, seeds=1), RECALL, 0.47, "better"),
         (row(RECALL, 0.46, 0.45, 0.465), RECALL, 0.47, "worse"),
-        (row(RATIO, None, iterations_speedup_at_most=1.5, seeds_reached=1), RATIO, 2.0, "worse"),
-        (
-            row(RATIO, None, iterations_speedup_at_most=2.5, seeds_reached=1),
-            RATIO,
-            2.0,
-            "undecided",
-        ),
+        (row(RATIO, None, **{f"{RATIO}_at_most": 1.5}, seeds_reached=1), RATIO, 2.0, "worse"),
+        (row(RATIO, None, **{f"{RATIO}_at_most": 2.5}, seeds_reached=1), RATIO, 2.0, "undecided"),
     ],
 )
 def test_the_rule(found: Any, measure: Any, printed_value: float, verdict: str) -> None:
@@ -145,137 +146,127 @@ def test_a_wider_interval_never_reproduces_more() -> None:
         assert near or "reproduced" not in words
 
 
+def judged(
+    runs: Sequence[RunRecord], manifests: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[CellVerdict]:
+    comparisons = group(runs)
+    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
+    recalls = [recall_rows(each, locations={}) for each in comparisons]
+    return judge_cells(speedups, recalls, manifests or {})
+
+
 def test_undecided_cells_are_counted() -> None:
-    one = verdicts.Verdict(
-        dataset="citeulike",
-        printed_dataset="citeulike",
-        data_fingerprint="f",
-        encoder="cnn",
-        loss="sg",
-        sampler="ns",
-        measure="iterations_speedup",
-        settings="",
-        printed=2.0,
+    one = dataclasses.replace(
+        judged([])[0],
+        measure=RATIO,
         value=2.6,
         lower=1.9,
         upper=3.3,
-        seeds=3,
         verdict="undecided",
         figures_alone="undecided",
-        reason="",
     )
-    other = dataclasses.replace(one, sampler="strat", verdict="not comparable")
-    line = verdicts.summary_lines([one, other])[1]
-    assert line.endswith(
+    other = dataclasses.replace(one, sampler="another", verdict="not comparable")
+    assert summary_lines([one, other])[1].endswith(
         "2 printed cells: 1 undecided, 1 not comparable (by the figures alone 1 undecided)."
     )
 
 
-def test_differences_from_the_paper(tmp_path: Any) -> None:
-    (comparison,) = group(read_all(write_folder(tmp_path))[0])
-    options = {"text": ["title", "abstract"], "max_length": 300, "test_fraction": 0.2}
-    manifest = {
-        "fingerprint": "f" * 64,
-        "options": options,
-        "files": {"users.dat": {"verified": True}},
-    }
-    assert data_differences(comparison, manifest) == []
-    assert data_differences(comparison, None) == [
-        "text not known: the data set is not prepared here"
+OPTIONS = {"text": ["title", "abstract"], "max_length": 300, "test_fraction": 0.2}
+MANIFEST = {"fingerprint": "f", "options": OPTIONS, "files": {"users.dat": {"verified": True}}}
+UNKNOWN = ["text not known: the data set is not prepared here"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (MANIFEST, []),
+        (None, UNKNOWN),
+        (MANIFEST | {"fingerprint": "e"}, UNKNOWN),
+        (
+            MANIFEST | {"options": OPTIONS | {"text": ["title", "tags"]}},
+            ["other text (title,tags)"],
+        ),
+        (
+            MANIFEST | {"options": OPTIONS | {"max_length": 40}},
+            ["other text (cut at 40 words)"],
+        ),
+        (
+            MANIFEST | {"files": {"raw-data.csv": {"verified": False}}},
+            ["other data (not as published: raw-data.csv)"],
+        ),
+    ],
+)
+def test_data_that_differ_from_the_papers(manifest: Any, expected: list[str]) -> None:
+    assert data_differences("f", manifest) == expected
+
+
+def test_settings_that_differ_from_the_papers() -> None:
+    assert setting_differences("") == setting_differences("patience=3, user_l2=1e-05") == []
+    assert setting_differences("patience=3, epochs=2") == ["other settings (epochs=2)"]
+
+
+def test_every_printed_cell_has_a_verdict() -> None:
+    lengths = {"iid": 200, "ns": 20, "strat-ns": 10, "strat": 12}
+    runs = [
+        record(sampler, [9, 5, 3 - (sampler != "iid")], ms, seed=seed)
+        for seed in range(3)
+        for sampler, ms in lengths.items()
     ]
-    assert data_differences(comparison, manifest | {"fingerprint": "e" * 64}) == data_differences(
-        comparison, None
-    )
-    tags = manifest | {"options": options | {"text": ["title", "tags"]}}
-    assert data_differences(comparison, tags) == ["other text (title,tags)"]
-    short = manifest | {"options": options | {"max_length": 40}}
-    assert data_differences(comparison, short) == ["other text (cut at 40 words)"]
-    edited = manifest | {"files": {"raw-data.csv": {"verified": False}}}
-    assert data_differences(comparison, edited) == ["other data (not as published: raw-data.csv)"]
-    assert setting_differences(comparison) == []
-
-
-def test_every_printed_cell_has_a_verdict(tmp_path: Any) -> None:
-    comparisons = group(read_all(write_folder(tmp_path))[0])
-    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    recalls = [recall_rows(each, locations={}) for each in comparisons]
-    found = verdicts.judge_all(comparisons, speedups, recalls, {})
+    found = judged(runs)
     assert len(found) == len(printed.values())
     by_cell = {(one.dataset, one.encoder, one.loss, one.sampler, one.measure): one for one in found}
     ns = by_cell["citeulike", "cnn", "sg", "ns", "total_speedup"]
     assert (ns.printed, ns.seeds, ns.verdict) == (19.50, 3, "not comparable")
     assert "other hardware" in ns.reason
-    assert (
-        "other hardware" not in by_cell["citeulike", "cnn", "sg", "ns", "test_recall_at_50"].reason
-    )
-    assert by_cell["news", "cnn", "sg", "ns", "total_speedup"].verdict == "missing"
-    lines = verdicts.summary_lines(found)
-    assert lines[2].startswith(
-        "Speedup in total, 16 printed cells: 3 not comparable (by the figures alone"
-    )
-    assert lines[2].endswith("13 missing.")
-    assert by_cell["news", "cnn", "sg", "ns", "total_speedup"].reason == "no run"
+    assert "other hardware" not in by_cell["citeulike", "cnn", "sg", "ns", RECALL].reason
+    absent = by_cell["news", "cnn", "sg", "ns", "total_speedup"]
+    assert (absent.verdict, absent.reason) == ("missing", "no run")
+    line = summary_lines(found)[2]
+    beginning = "Speedup in total, 16 printed cells: 3 not comparable (by the figures alone"
+    assert line.startswith(beginning)
+    assert line.endswith("13 missing.")
 
 
-def judged(runs_dir: Path, manifests: Any) -> list[verdicts.Verdict]:
-    comparisons = group(read_all(runs_dir)[0])
-    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    return verdicts.judge_all(
-        comparisons, speedups, [recall_rows(each, locations={}) for each in comparisons], manifests
-    )
-
-
-def test_a_printed_cell_counts_once(tmp_path: Path) -> None:
+def test_a_printed_cell_counts_once() -> None:
+    """Ours is 2.33 without other settings (printed: 2.31); with them the reference is never
+    reached.
+    """
+    runs = []
     for more in ({"epochs": 2}, {}, {"epochs": 4}):
-        write_run(tmp_path, "iid", [9, 5, 3], 200, **more)
-        write_run(tmp_path, "ns", [9, 4, 3.5] if more else [9, 2, 1], 20, **more)
-    found = judged(tmp_path, {})
-    own = [
-        one
-        for one in found
-        if (one.sampler, one.encoder, one.measure) == ("ns", "cnn", "iterations_speedup")
+        losses = [9, 4, 3.5] if more else [9, 2, 1]
+        runs += [record("iid", [9, 5, 3], 200, **more), record("ns", losses, 20, **more)]
+    found = judged(runs)
+    cell = ("citeulike", "cnn", "ns", RATIO)
+    own = [one for one in found if (one.dataset, one.encoder, one.sampler, one.measure) == cell]
+    assert [(one.settings, one.figures_alone) for one in own] == [
+        ("epochs=2", "worse"),
+        ("", "reproduced"),
+        ("epochs=4", "worse"),
     ]
-    assert [one.settings for one in own if one.dataset == "citeulike"] == [
-        "epochs=2",
-        "",
-        "epochs=4",
-    ]
-    line = verdicts.summary_lines(found)[1]
-    assert line.startswith("Speedup in number of iterations, 16 printed cells: 1 not comparable")
-    assert (
-        "4 are of several comparisons: one counts, one without other settings before the others."
-        in line
+    lines = summary_lines(found)
+    assert lines[1].startswith(
+        "Speedup in number of iterations, 16 printed cells: 1 not comparable"
     )
-    # Ours is 2.33 without other settings (printed: 2.31); with them the reference is never reached.
-    assert [one.figures_alone for one in own if one.dataset == "citeulike"] == [
-        "worse",
-        "reproduced",
-        "worse",
-    ]
-    assert "(by the figures alone 1 reproduced), 15 missing." in line
-    assert [
-        line.partition(" printed")[0].rpartition(" ")[2] for line in verdicts.summary_lines(found)
-    ] == ["16"] * 3 + ["64"]
+    assert "(by the figures alone 1 reproduced), 15 missing." in lines[1]
+    once = "4 are of several comparisons: one counts, one without other settings before the others."
+    assert once in lines[1]
+    counted = [line.partition(" printed")[0].rpartition(" ")[2] for line in lines]
+    assert counted == ["16"] * 3 + ["64"]
 
 
-def test_data_of_unknown_source_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="my-texts")
+def test_data_of_unknown_source_is_named() -> None:
+    runs = [record("iid", [9, 5, 3], 200, dataset="my-texts")]
     by_cell = {
-        (one.dataset, one.encoder, one.sampler, one.measure): one
-        for one in judged(tmp_path, {})
-        if one.loss == "sg"
+        (one.dataset, one.encoder, one.sampler): one
+        for one in judged(runs)
+        if (one.loss, one.measure) == ("sg", "total_speedup")
     }
-    own = by_cell["citeulike", "cnn", "ns", "total_speedup"]
+    own = by_cell["citeulike", "cnn", "ns"]
     assert own.verdict == "missing"
     assert own.reason.startswith("no run, unless runs of my-texts are")
-    assert by_cell["citeulike", "lstm", "ns", "total_speedup"].reason == "no run"
+    assert by_cell["citeulike", "lstm", "ns"].reason == "no run"
     manifest = {"fingerprint": "f" * 64, "source": "citeulike", "options": {}, "statistics": {}}
-    known = [one for one in judged(tmp_path, {"f" * 64: manifest}) if one.dataset == "my-texts"]
+    known = [one for one in judged(runs, {"f" * 64: manifest}) if one.dataset == "my-texts"]
     assert {one.printed_dataset for one in known} == {"citeulike"}
-    assert {one.sampler for one in known if one.measure == "test_recall_at_50"} == {
-        "iid",
-        "neg",
-        "strat",
-        "ns",
-        "strat-ns",
-    }
+    samplers = {one.sampler for one in known if one.measure == RECALL}
+    assert samplers == {"iid", "neg", "strat", "ns", "strat-ns"}

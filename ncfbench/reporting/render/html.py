@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
-from ncfbench.reporting import verdicts
+from ncfbench.paper.cells import summary_lines
 from ncfbench.reporting.results import SWEEPS, Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table, is_command
@@ -77,7 +77,7 @@ def page(
             names=sorted({comparison.config.dataset for comparison in results.comparisons}),
             labels=labels,
             runs=len(_finished(results)),
-            verdict_lines=verdicts.summary_lines(results.verdicts) if results.has_verdicts else [],
+            verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
             answers=[table for table in tables if table.name in answers],
             tables=[table for table in tables if table.name in main],

@@ -12,37 +12,34 @@ from ncfbench.reporting.verify.verification import Verification
 
 def verification_tables(found: Verification) -> list[Table]:
     """Return the table of values that do not come out again; none where all do."""
-    rows = []
-    for one in found.mismatches:
-        cells = (
-            (one.note, "", "")
-            if one.note
-            else (one.column, _text(one.written), _text(one.recomputed))
-        )
-        rows.append([one.table, one.cell, *cells])
+    rows = [
+        [
+            one.table,
+            one.cell,
+            one.note or one.column,
+            "" if one.note else _text(one.written),
+            "" if one.note else _text(one.recomputed),
+        ]
+        for one in found.mismatches
+    ]
     header: Header = ["table", "cell", text_column("column"), "written", "recomputed"]
     return [Table("What does not match", header, rows, labels=2)] if rows else []
 
 
-def changes_table(found: Sequence[Change], own: str, other: str, limit: float) -> Table:
+def changes_table(changes: Sequence[Change], own: str, other: str, limit: float) -> Table:
     """Return both folders side by side, and what has regressed."""
     rows = []
-    for one in found:
-        sampler = " ".join(filter(None, (one.sampler, one.variant)))
+    for one in changes:
         gain = "-" if one.gain is None else f"{one.gain:.3f}"
         if one.lower is not None and one.upper is not None:
             gain += f" [{one.lower:.3f}, {one.upper:.3f}]"
         if one.gain_at_most is not None:
             gain = f"at most {one.gain_at_most:.3f}"
-        note = " ".join(filter(None, ("REGRESSED" * one.regressed, one.note)))
+        arm = (one.dataset, one.encoder, one.loss, f"{one.sampler} {one.variant}".strip())
         values = (_text(one.own), _text(one.other), gain, str(one.seeds or "-"))
-        rows.append(
-            [
-                *map(Cell, (one.dataset, one.encoder, one.loss, sampler, one.settings)),
-                *map(Cell, (one.measure, *values)),
-                Cell(note, "bad" if one.regressed else "muted"),
-            ]
-        )
+        note = f"{'REGRESSED ' * one.regressed}{one.note}".strip()
+        texts = (*arm, one.settings, one.measure, *values)
+        rows.append([*map(Cell, texts), Cell(note, "bad" if one.regressed else "muted")])
     note = (
         "Gain above 1: the first folder is better; in brackets its 95 % interval over common"
         " seeds, where there are several. Regressed: the second is better by more than"

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_loss
-from ncfbench.reporting import claims, verdicts
-from ncfbench.reporting.claims import Judged
+from ncfbench.paper import cells
+from ncfbench.paper.cells import CellVerdict
+from ncfbench.paper.claims import ClaimVerdict
+from ncfbench.paper.measures import NOT_REPRODUCED
+from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
 from ncfbench.reporting.table import Cell, Header, Style, Table, slug, text_column
-from ncfbench.reporting.verdicts import KEY, NOT_COMPARABLE, RECALL, Verdict, key_of
 from ncfbench.reporting.views.layout import (
     Column,
     Row,
@@ -35,93 +37,97 @@ CLAIMS_NOTE = (
 )
 HARDWARE_NOTE = "Every per-iteration and total ratio depends on hardware, which is not the paper's."
 RULE_NOTE = (
-    f"Reproduced: ours is within {100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or"
-    f" {100 * verdicts.RECALL_TOLERANCE:.0f} % (recall) of the printed value and, with several"
+    f"Reproduced: ours is within {100 * cells.RATIO_TOLERANCE:.0f} % (ratios) or"
+    f" {100 * cells.RECALL_TOLERANCE:.0f} % (recall) of the printed value and, with several"
     " seeds, that lies in our 95 % interval. Undecided: it lies in the interval, and ours is not"
     " that near (too wide to tell), or a bound leaves it open. Not comparable: text, data, settings"
     " or hardware differ; in brackets what the two figures alone would say."
 )
 STYLES: dict[str, Style] = {
-    verdicts.REPRODUCED: "good",
-    verdicts.BETTER: "good",
-    verdicts.WORSE: "bad",
-    verdicts.UNDECIDED: "open",
+    cells.REPRODUCED: "good",
+    cells.BETTER: "good",
+    cells.WORSE: "bad",
+    NOT_REPRODUCED: "bad",
+    cells.UNDECIDED: "open",
 }
-CLAIM_STYLES: dict[str, Style] = {
-    verdicts.REPRODUCED: "good",
-    claims.NOT_REPRODUCED: "bad",
-    verdicts.UNDECIDED: "open",
-}
+"""Styles of verdicts; one that says nothing of our figure is muted."""
 
 
 def beside_tables(
     comparisons: Sequence[Comparison],
     speedups: Sequence[Sequence[Row]],
     recalls: Sequence[Sequence[Row]],
-    found: Sequence[Verdict],
+    verdicts: Sequence[CellVerdict],
 ) -> list[Table]:
     """Return speedups and recalls beside the printed ones, as far as the paper printed any."""
-    by_key = {key_of(verdict): verdict for verdict in found}
-
-    def printed(rows: Sequence[Sequence[Row]]) -> tuple[list[Comparison], list[list[Row]]]:
-        """Return the comparisons with a printed cell, and their rows without variants."""
-        kept = [
-            (comparison, [row for row in member if not row["variant"]])
-            for comparison, member in zip(comparisons, rows, strict=True)
-            if any(
-                key[:4] == (*data_of(comparison), comparison.config.encoder, comparison.config.loss)
-                for key in by_key
-            )
-        ]
-        return [comparison for comparison, _ in kept], [member for _, member in kept]
-
+    by_cell = {verdict.key: verdict for verdict in verdicts}
+    printed = {(one.dataset, one.data_fingerprint, one.encoder, one.loss) for one in verdicts}
+    members = [
+        (comparison, [[row for row in rows if not row["variant"]] for rows in both])
+        for comparison, *both in zip(comparisons, speedups, recalls, strict=True)
+        if (*data_of(comparison), comparison.config.encoder, comparison.config.loss) in printed
+    ]
+    chosen = [comparison for comparison, _ in members]
     tables = []
-    for (loss, settings), members in by_table(*printed(speedups)).items():
-        if not any(one.measure == "iterations_speedup" and one.loss == loss for one in found):
+    for (loss, settings), own in by_table(chosen, [rows for _, (rows, _) in members]).items():
+        if loss != SPEEDUP_LOSS:
             continue
-        times, mark = marks([row for _, member in members for row in member])
-        columns = [
-            Column(
-                heading,
-                loss,
-                partial(_beside, by_key, measure, mark if timed else no_mark),
-                measure,
-            )
-            for heading, measure, timed in SPEEDUPS
-        ]
-        title = f"Speedup beside the paper's, {find_loss(loss).title} loss: {label_of(members)}"
+        times, mark = marks([row for _, rows in own for row in rows])
+        columns = []
+        for heading, measure, is_timed in SPEEDUPS:
+            render = partial(_beside, by_cell, measure, mark if is_timed else no_mark)
+            columns.append(Column(heading, loss, render, measure))
+        title = f"Speedup beside the paper's, {find_loss(loss).title} loss: {label_of(own)}"
         notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
         name = slug("paper-speedup", loss, settings)
-        tables.append(arrange(title, members, columns, notes, name=name))
-    for settings, members in by_settings(*printed(recalls)).items():
-        columns = [
-            Column(find_loss(name).title, name, partial(_beside, by_key, RECALL, no_mark), RECALL)
-            for name in losses(members)
-        ]
-        title = f"Recall@50 beside the paper's: {label_of(members)}"
+        tables.append(arrange(title, own, columns, notes, name=name))
+    for settings, own in by_settings(chosen, [rows for _, (_, rows) in members]).items():
+        render = partial(_beside, by_cell, RECALL, no_mark)
+        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
+        title = f"Recall@50 beside the paper's: {label_of(own)}"
         name = slug("paper-recall", settings)
-        tables.append(arrange(title, members, columns, [BRACKETS_NOTE], name=name))
+        tables.append(arrange(title, own, columns, [BRACKETS_NOTE], name=name))
     return tables
 
 
-def claims_table(found: Sequence[Judged]) -> Table:
+def _beside(
+    by_cell: Mapping[tuple[str, ...], CellVerdict], measure: str, mark: Mark, row: Row, best: bool
+) -> Cell:
+    """Return our value, the printed one and the verdict."""
+    verdict = by_cell.get((*(row[name] for name in cells.KEY), measure))
+    value, bound = row.get(measure), row.get(f"{measure}_at_most")
+    digits = 4 if measure == RECALL else 2
+    if value is not None:
+        ours = Cell(f"{value:.{digits}f}", "best" if best else "plain")
+    elif bound is not None and verdict is not None:
+        ours = Cell(f"< {bound:.{digits}f}", "best" if best else "plain")
+    else:
+        ours, mark = without_value(row), no_mark
+    text = ours.text
+    if verdict is not None:
+        is_comparable = verdict.verdict != cells.NOT_COMPARABLE
+        word = f", {verdict.verdict}" if is_comparable else ""
+        text += f" ({verdict.printed:.{digits}f}{word})"
+    return Cell(text + mark(row), ours.style)
+
+
+def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     """Return the verdicts on the paper's claims, with settings where some are unusual."""
     labels = ["data set", "encoder", "loss"]
-    if any(each.settings for each in found):
+    if any(one.settings for one in verdicts):
         labels.append("settings")
     rows = [
         [
-            *map(Cell, (each.dataset, each.encoder, each.loss, each.settings)[: len(labels)]),
-            Cell(each.says),
-            Cell(each.verdict, CLAIM_STYLES[each.verdict]),
-            Cell(each.evidence + _interval(each)),
+            *map(Cell, (one.dataset, one.encoder, one.loss, one.settings)[: len(labels)]),
+            Cell(one.says),
+            Cell(one.verdict, STYLES[one.verdict]),
+            Cell(one.evidence + _interval(one, ".3g")),
         ]
-        for each in found
+        for one in verdicts
     ]
-    texts = (text_column("claim"), text_column("verdict"), text_column("evidence"))
     return Table(
         "The paper's claims, by these runs",
-        [*labels, *texts],
+        [*labels, *map(text_column, ("claim", "verdict", "evidence"))],
         rows,
         [CLAIMS_NOTE],
         labels=len(labels),
@@ -130,54 +136,28 @@ def claims_table(found: Sequence[Judged]) -> Table:
     )
 
 
-def _interval(one: Judged) -> str:
-    if one.lower is None or one.upper is None:
-        return ""
-    return f" [{one.lower:.3g}, {one.upper:.3g}]"
-
-
-def verdict_table(found: Sequence[Verdict]) -> Table:
+def verdict_table(verdicts: Sequence[CellVerdict]) -> Table:
     """Return every verdict on a cell that has a run, with its reason."""
     measures = {measure: heading for heading, measure, _ in SPEEDUPS} | {RECALL: "recall@50"}
     rows = []
-    for one in found:
-        if one.verdict == verdicts.MISSING:
+    for one in verdicts:
+        if one.verdict == cells.MISSING:
             continue
-        value = "none" if one.value is None else f"{one.value:.4g}"
-        if one.lower is not None and one.upper is not None:
-            value += f" [{one.lower:.4g}, {one.upper:.4g}]"
+        value = "none" if one.value is None else f"{one.value:.4g}{_interval(one, '.4g')}"
         word = one.verdict
         if one.figures_alone and one.figures_alone != one.verdict:
             word += f" ({one.figures_alone})"
         names = (one.dataset, one.encoder, one.loss, one.sampler, measures[one.measure])
-        rows.append(
-            [
-                *map(Cell, (*names, value, f"{one.printed:g}", str(one.seeds))),
-                Cell(word, STYLES.get(one.verdict, "muted")),
-                Cell(one.reason),
-            ]
-        )
-    texts = (text_column("verdict"), text_column("why"))
+        texts = (*names, value, f"{one.printed:g}", str(one.seeds))
+        style = STYLES.get(one.verdict, "muted")
+        rows.append([*map(Cell, texts), Cell(word, style), Cell(one.reason)])
     labels = ["data set", "encoder", "loss", "sampler", "measure"]
-    header: Header = [*labels, "ours", "printed", "seeds", *texts]
+    texts_after = map(text_column, ("verdict", "why"))
+    header: Header = [*labels, "ours", "printed", "seeds", *texts_after]
     return Table("Verdicts", header, rows, [RULE_NOTE], labels=len(labels), name="verdicts")
 
 
-def _beside(
-    by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: Mark, row: Row, best: bool
-) -> Cell:
-    """Return our value, the printed one and the verdict."""
-    verdict = by_key.get((*(row[name] for name in KEY), measure))
-    value, bound = row.get(measure), row.get(f"{measure}_at_most")
-    digits = 4 if measure == RECALL else 2
-    end = "" if value is None and bound is None else mark(row)
-    style: Style = "best" if best else "plain"
-    if verdict is None:
-        return without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", style)
-    word = "" if verdict.verdict == NOT_COMPARABLE else f", {verdict.verdict}"
-    if value is not None:
-        ours = f"{value:.{digits}f}"
-    else:
-        ours = without_value(row).text if bound is None else f"< {bound:.{digits}f}"
-    text = f"{ours} ({verdict.printed:.{digits}f}{word}){end}"
-    return Cell(text, "muted" if value is None and bound is None else style)
+def _interval(one: ClaimVerdict | CellVerdict, form: str) -> str:
+    if one.lower is None or one.upper is None:
+        return ""
+    return f" [{one.lower:{form}}, {one.upper:{form}}]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ncfbench.paper.cells import KEY, CellVerdict
 from ncfbench.paper.printed import MEASURES
 from ncfbench.reporting.table import Table
-from ncfbench.reporting.verdicts import KEY, Verdict, key_of
 from ncfbench.storage import schemas
 
 ARM = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
@@ -29,7 +29,7 @@ def records_table(title: str, names: Sequence[str], rows: Iterable[Mapping[str, 
 def results_table(
     speedup: Sequence[Mapping[str, Any]],
     recall: Sequence[Mapping[str, Any]],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CellVerdict],
 ) -> Table:
     """Return one row for each arm: speedups, recalls, and the verdicts on its printed cells."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -37,7 +37,7 @@ def results_table(
         for row in rows:
             own = {_own_name(kind, name): value for name, value in row.items()}
             merged.setdefault(tuple(row[name] for name in ARM), {}).update(own)
-    by_key = {key_of(verdict): verdict for verdict in verdicts}
+    by_key = {verdict.key: verdict for verdict in verdicts}
     for row in merged.values():
         for measure in MEASURES:
             verdict = by_key.get((*(row[name] for name in KEY), measure))

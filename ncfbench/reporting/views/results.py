@@ -8,12 +8,12 @@ from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.table import Cell, Table, sentence, slug
-from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.layout import (
     Column,
     Member,
@@ -235,7 +235,7 @@ def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
         text += f" [{lower:.2f}, {upper:.2f}]"
     text += "" if row.get("same_environment", True) else " mixed"
     marked = mark(row)
-    return Cell(text + marked, "best" if best and BUSY not in marked else "plain")
+    return Cell(text + marked, "best" if best and BUSY.sign not in marked else "plain")
 
 
 def _seeds(row: Row, best: bool) -> Cell:

@@ -1,0 +1,101 @@
+"""Evidence on the paper's claims, from the compared runs and the profiles beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ncfbench.paper.measures import STRATA, Evidence, Row
+from ncfbench.paper.printed import RECALL
+from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.marks import is_busy
+from ncfbench.reporting.profiled_speedups import ProfiledComparison, by_profile
+from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
+from ncfbench.runs.arms import shared_settings
+from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
+
+
+def find_evidence(
+    comparisons: Sequence[Comparison],
+    speedups: Sequence[Sequence[Row]],
+    beside: Mapping[str, Sequence[Row]],
+    profiled: Sequence[ProfiledComparison],
+) -> list[Evidence]:
+    """Return the evidence of each comparison, and of profiles that have enough rounds for an
+    interval: by themselves, and for the times of comparisons.
+
+    Args:
+        speedups: rows of the speedup table, by comparison.
+        beside: tables beside the runs, by name.
+    """
+    arms = [arm_rows(*pair) for pair in zip(comparisons, speedups, strict=True)]
+    found = [Evidence(own, comparisons=arms, audits=beside.get("audit", ())) for own in arms]
+    for profile in by_profile(beside.get("costmodel", ())):
+        strata = profile.get(STRATA)
+        if strata and strata["baseline"] in profile and strata["rounds"] >= ROUNDS_OF_INTERVALS:
+            rows = [_profile_row(row) for row in profile.values()]
+            found.append(Evidence(rows, ["shorter-iterations"], by_profile=True))
+    for each in profiled:
+        if each.rounds >= ROUNDS_OF_INTERVALS:
+            settings = ", ".join(filter(None, (each.comparison.title(), each.computation)))
+            lengths = {
+                (one.speedup["sampler"], one.speedup["variant"]): one.per_iteration
+                for one in each.speedups
+            }
+            rows = [
+                row
+                | {"settings": settings, "length": lengths.get((row["sampler"], row["variant"]))}
+                for row in arms[comparisons.index(each.comparison)]
+            ]
+            found.append(Evidence(rows, ["soonest"], by_profile=True))
+    return found
+
+
+def _profile_row(row: Row) -> dict[str, Any]:
+    """Return a row of the cost model with the names of the speedup table."""
+    return {
+        **row,
+        "variant": "",
+        "settings": row["unusual_settings"] or "",
+        "per_iteration_speedup": row["measured_full_speedup"],
+        "per_iteration_speedup_lower": row["lower_full_speedup"],
+        "per_iteration_speedup_upper": row["upper_full_speedup"],
+        "seeds": row["rounds"],
+        "item_slots": row["distinct_items"],
+        "is_busy": False,
+    }
+
+
+def arm_rows(comparison: Comparison, speedups: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the speedup table's row of each arm that has runs, with what claims need of these.
+
+    ``curves``, ``recalls`` and ``slots`` (items of a batch) are by seed, as are the logarithms
+    ``iterations_speedup_logs`` and ``total_speedup_logs``; ``recall_difference`` is over the
+    baseline.
+    """
+    config = comparison.config
+    by_arm = {(row["sampler"], row["variant"]): row for row in speedups}
+    main = {arm.sampler: arm for arm in comparison.arms if not arm.note(config.encoder)}
+    base = main.get(comparison.baseline_sampler)
+    common = {
+        "coupling": config.coupling,
+        "coupling_weight": config.coupling_weight,
+        "other_settings": {
+            name: str(value)
+            for name, value in shared_settings(config).items()
+            if name not in ("coupling", "coupling_weight")
+        },
+    }
+    rows = []
+    for arm, runs in comparison.arms.items():
+        row = dict(by_arm[arm.sampler, arm.note(config.encoder)]) | common
+        for measure in RATIOS:
+            row[f"{measure}_logs"] = log_ratios(comparison, arm, measure)
+        row["arm"], row["is_busy"] = arm, is_busy(row)
+        row["curves"] = {seed: arm_of(run) for seed, run in runs.items()}
+        row["slots"] = {seed: run.summary["item_slots"] or 0.0 for seed, run in runs.items()}
+        row["recalls"] = {seed: run.summary[RECALL] for seed, run in runs.items()}
+        if base is not None and not row["variant"]:
+            row["recall_difference"] = recall_difference(comparison, arm, base)
+        rows.append(row)
+    return rows
