@@ -1,12 +1,19 @@
 """Table: what every room prints or publishes, for renderers of each format.
 
-A room makes rows of text and one :class:`Table`; :mod:`ncfbench.reporting.render` turns it into
+A room declares the columns of its rows once; :mod:`ncfbench.reporting.render` turns the table into
 text for a terminal, Markdown, LaTeX, CSV, JSON or HTML::
 
-    Table(
+    Table.of(
         "Speedup over IID",
-        ["sampler", Column("per it.", group="citeulike"), Column("total", group="citeulike")],
-        [["N.S.", "1.91", Cell("7.59", "best")]],
+        [
+            Col("sampler", lambda row: find_sampler(row["sampler"]).title),
+            *under(
+                "citeulike",
+                Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
+                Col("total", ("total", "total_lower", "total_upper"), estimate(".2f")),
+            ),
+        ],
+        rows,
         ["Above 1 is faster."],
     )
 """
@@ -16,9 +23,12 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from ncfbench.reporting.formats import Format
+from ncfbench.reporting.formats import three_digits as three_digits
 
 Align = Literal["left", "right", "center"]
 Style = Literal["plain", "best", "muted", "good", "bad", "open"]
@@ -49,6 +59,74 @@ class Column:
     group: str = ""
     wraps: bool = False
     verbatim: bool = False
+
+
+Key: TypeAlias = "str | int | tuple[str, ...] | Callable[[Any], Any]"
+"""Name or index of a row's value, several names, or a function of the row."""
+
+
+@dataclass(frozen=True)
+class Col:
+    """A declared column: its heading, the value it shows of each row, and how.
+
+    Attributes:
+        key: name of a value in a mapping, or of an attribute; index in a sequence; a tuple of names
+            for a tuple of values; or a function of the row. A :class:`Cell` is shown as it is.
+        format: Python's format specification, such as ``,.2f``, or a function of
+            :mod:`ncfbench.reporting.formats`.
+        scale: factor before formatting, such as 1e3 for milliseconds and 100 for per cent.
+        absent: text where the value, or the first of several, is None.
+        style: of all cells, or a function of the row.
+        align: by default left for labels and for text that wraps, right elsewhere.
+        group: heading above this and the neighbouring columns of the same group.
+        wraps: text that may be folded where a terminal is narrow; numbers never are.
+        verbatim: commands and the like, which no format may fold.
+    """
+
+    heading: str
+    key: Key
+    format: str | Format = ""
+    scale: float | None = None
+    absent: str = "-"
+    style: Style | Callable[[Any], Style] = "plain"
+    align: Align | None = None
+    group: str = ""
+    wraps: bool = False
+    verbatim: bool = False
+
+    def cell(self, row: Any) -> Cell:
+        """Return the cell of a row."""
+        value = _value(row, self.key)
+        if isinstance(value, Cell):
+            return value
+        style = self.style(row) if callable(self.style) else self.style
+        if value is None or (isinstance(value, tuple) and value[0] is None):
+            return Cell(self.absent, style)
+        if self.scale is not None:
+            value = _scaled(value, self.scale)
+        return Cell(
+            self.format(value) if callable(self.format) else f"{value:{self.format}}", style
+        )
+
+
+def under(group: str, *cols: Col) -> list[Col]:
+    """Return columns below the heading of their group."""
+    return [replace(col, group=group) for col in cols]
+
+
+def _value(row: Any, key: Key) -> Any:
+    if callable(key):
+        return key(row)
+    if isinstance(key, tuple):
+        return tuple(_value(row, name) for name in key)
+    is_item = isinstance(key, int) or isinstance(row, Mapping)
+    return row[key] if is_item else getattr(row, key)
+
+
+def _scaled(value: Any, scale: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_scaled(part, scale) for part in value)
+    return None if value is None else scale * value
 
 
 Header: TypeAlias = Sequence[Column | str]
@@ -108,6 +186,35 @@ class Table:
         if widths:
             raise ValueError(f"{title}: rows of {widths} cells under {len(self.header)} columns")
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        cols: Sequence[Col],
+        rows: Iterable[Any],
+        notes: Iterable[str] = (),
+        *,
+        lead: str = "",
+        labels: int = 1,
+        grouped: int = 0,
+        name: str = "",
+    ) -> Table:
+        """Return the table of rows by their declared columns; arguments as for the class."""
+        header = [
+            Column(
+                col.heading,
+                col.align or ("left" if index < labels or col.wraps or col.verbatim else "right"),
+                col.group,
+                col.wraps,
+                col.verbatim,
+            )
+            for index, col in enumerate(cols)
+        ]
+        cells = [[col.cell(row) for col in cols] for row in rows]
+        return cls(
+            title, header, cells, notes, lead=lead, labels=labels, grouped=grouped, name=name
+        )
+
     def renamed(self, name: str) -> Table:
         """Return the same table under another name."""
         other = copy.copy(self)
@@ -161,11 +268,6 @@ def slug(*parts: str) -> str:
 def is_command(note: str) -> bool:
     """Return whether a note is a command line, which no format folds, so that it can be copied."""
     return note.startswith("ncfbench ")
-
-
-def three_digits(value: float) -> str:
-    """Return a number with three significant digits, and never with an exponent from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def sentence(text: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import write_tables
@@ -15,10 +16,20 @@ from hypothesis import strategies as st
 from invoked import invoke
 from rich.console import Console
 
+from ncfbench.reporting.formats import estimate, interval
 from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render.json import render
 from ncfbench.reporting.render.terminal import show
-from ncfbench.reporting.table import Cell, Column, Table, columns_of, sentence, text_column
+from ncfbench.reporting.table import (
+    Cell,
+    Col,
+    Column,
+    Table,
+    columns_of,
+    sentence,
+    text_column,
+    under,
+)
 
 NUMBERS = st.floats(-1e9, 1e9).map(lambda value: f"{value:,.2f} [{value:,.2f}, {value:,.2f}]")
 
@@ -43,6 +54,32 @@ def test_no_width_cuts_a_number(values: list[str], width: int, grouped: bool) ->
     assert max(map(len, text.splitlines())) <= width
     rows = [line for line in text.splitlines() if line.startswith("strat-ns")]
     assert sum(line.startswith("sampler") for line in text.splitlines()) == len(rows)
+
+
+def test_columns_are_declared_once() -> None:
+    """Keys are names, indices, attributes, several of them, or functions; None is a dash."""
+    rows: list[dict[str, Any]] = [
+        {"arm": "iid", "seconds": 1.2345, "low": 0.5, "high": 0.75, "links": 12345},
+        {"arm": "strat-ns", "seconds": None, "low": None, "high": None, "links": None},
+    ]
+    cols = [
+        Col("arm", "arm", style=lambda row: "plain" if row["seconds"] else "best"),
+        *under("a batch", Col("ms", "seconds", ",.2f", scale=1e3), Col("links", "links", ",")),
+        Col("bias %", ("low", "high"), interval(".1f"), scale=100),
+        Col("ratio", lambda row: row["links"] and (2.0, row["low"], None), estimate(".2f")),
+        Col("why", lambda row: Cell("no", "muted"), wraps=True),
+    ]
+    table = Table.of("T", cols, rows, ["N."])
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["iid", "1,234.50", "12,345", "50.0..75.0", "2.00", "no"],
+        ["strat-ns", "-", "-", "-", "-", "no"],
+    ]
+    assert [row[0].style for row in table.rows] == ["plain", "best"]
+    assert [column.align for column in table.header] == ["left", *["right"] * 4, "left"]
+    assert table.headings == ("arm", "a batch: ms", "links", "bias %", "ratio", "why")
+    assert Col("", 1, absent="").cell(("a", None)) == Cell("")
+    assert Col("", ("real", "imag"), interval("g")).cell(3) == Cell("3..0")
+    assert estimate(".1f")((2.0, 1.5, 2.5)) == "2.0 [1.5, 2.5]"
 
 
 def test_repeated_labels_are_shown_once() -> None:

@@ -1,0 +1,36 @@
+"""Formats of values in tables, beside Python's own format specifications such as ``.2f``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Format: TypeAlias = Callable[[Any], str]
+"""Returns the text of a value that is not None."""
+
+
+def three_digits(value: float) -> str:
+    """Return a number with three significant digits, and never with an exponent from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def interval(spec: str) -> Format:
+    """Return a format of two ends: ``1.80..2.02``."""
+    return lambda ends: f"{ends[0]:{spec}}..{ends[1]:{spec}}"
+
+
+def estimate(spec: str) -> Format:
+    """Return a format of a value with its interval: ``1.91 [1.80, 2.02]``.
+
+    The value is a triple, or has ``value``, ``lower`` and ``upper``, such as
+    :class:`ncfbench.timing.seed_statistics.Estimate`. Ends that are None, or alike, are left out.
+    """
+
+    def text(found: Any) -> str:
+        triple = found if isinstance(found, tuple) else (found.value, found.lower, found.upper)
+        value, lower, upper = triple
+        if lower is None or upper is None or lower == upper:
+            return f"{value:{spec}}"
+        return f"{value:{spec}} [{lower:{spec}}, {upper:{spec}}]"
+
+    return text
