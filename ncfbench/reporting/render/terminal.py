@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from rich.cells import cell_len
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from ncfbench.reporting.render import columns
-from ncfbench.reporting.render.columns import GAP, Block, folded
-from ncfbench.reporting.table import Align, Style, Table, is_command
+from ncfbench.reporting.render.columns import GAP, Widths, blocks, spans, total_width
+from ncfbench.reporting.table import Style, Table, is_command
 
 STYLES: dict[Style, str] = {
     "plain": "",
@@ -25,6 +25,8 @@ STYLES: dict[Style, str] = {
 }
 ASCII = str.maketrans({"±": "+-", "†": "+", "‡": "++"} | dict.fromkeys("▏▎▍▌▋▊▉█", "#"))
 """Stand-ins where the terminal's encoding has ASCII only."""
+RULED_ASCII = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+"""Rich's ``SIMPLE_HEAD`` in ASCII: a rule below the headings."""
 
 
 class _Console(Console):
@@ -62,22 +64,49 @@ class TableView:
         if table.title:
             yield Text(table.title, style="bold")
         if table.lead:
-            yield Text(table.lead)
-            yield Text("")
-        for number, block in enumerate(columns.blocks(table, options.max_width)):
+            yield Text(f"{table.lead}\n")
+        for number, widths in enumerate(blocks(table, options.max_width)):
             if number:
                 yield Text("")
-            yield from _lines(table, block, ascii_only=options.ascii_only)
+            for part in _block(table, widths, RULED_ASCII if options.ascii_only else SIMPLE_HEAD):
+                wide = options.update_width(sum(widths.values()) + GAP * len(widths))
+                for segments in console.render_lines(part, wide, pad=False):
+                    line = Text(no_wrap=True, overflow="ignore")
+                    for segment in segments:
+                        line.append(segment.text, segment.style)
+                    line.rstrip()
+                    yield line
         for index, column in enumerate(table.header):
             if column.verbatim:
                 for row in table.rows:
-                    yield Text(f"  {row[index].text}", no_wrap=True, overflow="ignore")
+                    yield _command(row[index].text)
         for note in table.notes:
-            if is_command(note):
-                yield Text(f"  {note}", no_wrap=True, overflow="ignore")
-            else:
-                yield Text(note, style="dim")
+            yield _command(note) if is_command(note) else Text(note, style="dim")
         yield Text("")
+
+
+def _block(table: Table, widths: Widths, box: Box) -> Iterator[RichTable]:
+    """Yield the headings of groups, if there are any, and the columns below them."""
+    columns = [table.header[index] for index in widths]
+    draw = partial(RichTable, box=box, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    if any(column.group for column in columns):
+        groups = draw(show_header=False)
+        for _, own in spans(table, widths):
+            groups.add_column(width=total_width(widths, own), justify="center", overflow="fold")
+        groups.add_row(*(Text(group) for group, _ in spans(table, widths)))
+        yield groups
+    body = draw(header_style="bold", show_header=any(column.heading for column in columns))
+    for column, width in zip(columns, widths.values(), strict=True):
+        body.add_column(Text(column.heading), width=width, justify=column.align, overflow="fold")
+    for number, row in enumerate(table.shown_rows()):
+        if table.starts_group(number):
+            body.add_section()
+        body.add_row(*(Text(row[index].text, STYLES[row[index].style]) for index in widths))
+    yield body
+
+
+def _command(text: str) -> Text:
+    return Text(f"  {text}", no_wrap=True, overflow="ignore")
 
 
 def _printable(table: Table, *, ascii_only: bool) -> Table:
@@ -90,7 +119,7 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
 
     return Table(
         plain(table.title),
-        [replace(each, heading=plain(each.heading)) for each in table.header],
+        [replace(column, heading=plain(column.heading)) for column in table.header],
         [[replace(cell, text=plain(cell.text)) for cell in row] for row in table.rows],
         map(plain, table.notes),
         lead=plain(table.lead),
@@ -98,54 +127,3 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
         grouped=table.grouped,
         name=table.name,
     )
-
-
-def _lines(table: Table, block: Block, *, ascii_only: bool) -> Iterator[Text]:
-    """Yield the lines of a block: headings of groups, headings, a rule, and the rows."""
-    widths = {each.index: each.width for each in block}
-    headers = [table.header[index] for index in widths]
-    if any(header.group for header in headers):
-        groups: list[tuple[str, int, Align, str]] = [
-            (group, sum(widths[index] for index in own) + GAP * (len(own) - 1), "center", "")
-            for group, own in columns.spans(table, list(widths))
-        ]
-        yield from _row(groups)
-    if any(header.heading for header in headers):
-        texts = zip(headers, widths.values(), strict=True)
-        yield from _row(
-            [(header.heading, width, header.align, "bold") for header, width in texts], bottom=True
-        )
-        total = sum(widths.values()) + GAP * (len(widths) - 1)
-        yield Text(("-" if ascii_only else "─") * total, no_wrap=True, overflow="ignore")
-    for number, row in enumerate(table.shown_rows()):
-        if table.starts_group(number):
-            yield Text("")
-        yield from _row(
-            [
-                (row[index].text, width, table.header[index].align, STYLES[row[index].style])
-                for index, width in widths.items()
-            ]
-        )
-
-
-def _row(cells: Sequence[tuple[str, int, Align, str]], *, bottom: bool = False) -> Iterator[Text]:
-    """Yield the lines of cells side by side: text, width, alignment and style of each.
-
-    Args:
-        bottom: short cells stand at the bottom.
-    """
-    parts = [folded(text, width) for text, width, _, _ in cells]
-    height = max(map(len, parts))
-    for number in range(height):
-        line = Text(no_wrap=True, overflow="ignore")
-        for position, (own, (_, width, align, style)) in enumerate(zip(parts, cells, strict=True)):
-            line_of_own = number - (height - len(own)) if bottom else number
-            text = own[line_of_own] if 0 <= line_of_own < len(own) else ""
-            left = {"left": 0, "right": 1, "center": 0.5}[align]
-            spare = max(width - cell_len(text), 0)
-            before = int(spare * left)
-            line.append(" " * (before + GAP * (position > 0)))
-            line.append(text, style)
-            line.append(" " * (spare - before))
-        line.rstrip()
-        yield line

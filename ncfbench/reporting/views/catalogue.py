@@ -18,7 +18,7 @@ from ncfbench.catalog import (
 from ncfbench.data.sources import SOURCES, how_to_prepare
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
-from ncfbench.reporting.table import Column, Header, Table, text_column
+from ncfbench.reporting.table import Col, Table
 from ncfbench.settings import Kind
 
 NOISES = {
@@ -53,37 +53,35 @@ def entries(data_dir: Path) -> dict[str, Any]:
 
 def catalogue_tables(found: dict[str, Any]) -> list[Table]:
     """Return a table for each kind."""
-    samplers = [
-        [name, entry["title"], entry["summary"], *(_goes_with(entry, loss) for loss in LOSSES)]
-        for name, entry in found["samplers"].items()
-    ]
+
+    def column(heading: str, key: str, *, wraps: bool = False) -> Col:
+        return Col(heading, lambda item: item[1][key], align="left", wraps=wraps)
+
+    name, is_ = Col("name", 0), column("what it is", "summary", wraps=True)
+    titled = [name, column("in tables", "title")]
     losses = [
-        [name, entry["title"], entry["summary"], entry["family"]]
-        for name, entry in found["losses"].items()
+        Col(loss, lambda item, loss=loss: _goes_with(item[1], loss), align="left")
+        for loss in LOSSES
     ]
-    encoders, user_towers, interactions = (
-        [[name, entry["title"], entry["summary"]] for name, entry in found[kind].items()]
-        for kind in ("encoders", "user_towers", "interactions")
-    )
-    datasets = [[name, entry["summary"]] for name, entry in found["datasets"].items()]
-    does, is_ = text_column("what it does"), text_column("what it is")
-    titled: Header = ["name", Column("in tables", "left")]
+    kinds = {kind: entries.items() for kind, entries in found.items()}
     return [
-        Table(
+        Table.of(
             "Samplers (--sampler)",
-            [*titled, does, *(Column(loss, "left") for loss in LOSSES)],
-            samplers,
+            [*titled, column("what it does", "summary", wraps=True), *losses],
+            kinds["samplers"],
             ["by user: with --strata user. A plug-in's losses go by family."],
         ),
-        Table("Losses (--loss)", [*titled, is_, Column("family", "left")], losses),
-        Table("Encoders (--encoder), for every sampler and loss", [*titled, is_], encoders),
-        Table("User towers (--user-tower)", [*titled, is_], user_towers),
-        Table("Interactions (--interaction)", [*titled, is_], interactions),
-        Table("Data sets (--dataset)", ["name", is_], datasets),
-        Table(
+        Table.of("Losses (--loss)", [*titled, is_, column("family", "family")], kinds["losses"]),
+        Table.of(
+            "Encoders (--encoder), for every sampler and loss", [*titled, is_], kinds["encoders"]
+        ),
+        Table.of("User towers (--user-tower)", [*titled, is_], kinds["user_towers"]),
+        Table.of("Interactions (--interaction)", [*titled, is_], kinds["interactions"]),
+        Table.of("Data sets (--dataset)", [name, is_], kinds["datasets"]),
+        Table.of(
             "Noise distributions (--noise), for every sampler and loss",
-            ["name", is_],
-            found["noise"].items(),
+            [name, Col("what it is", 1, wraps=True)],
+            kinds["noise"],
             ["Name a plug-in as package.module:Class."],
         ),
     ]
@@ -91,15 +89,12 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
 
 def _unloaded(kind: Kind) -> dict[str, Any]:
     """Return the choices of a kind by what built-in ones declare and where plug-ins are."""
-    built_in = {
-        name: {"title": found.title, "summary": found.summary}
-        for name in BUILT_IN[kind]
-        for found in [find(kind, name)]
-    }
-    plugins = {
+    infos = {name: find(kind, name) for name in BUILT_IN[kind]}
+    return {
+        name: {"title": info.title, "summary": info.summary} for name, info in infos.items()
+    } | {
         name: {"title": "", "summary": f"plug-in {path}"} for name, path in registered(kind).items()
     }
-    return built_in | plugins
 
 
 def _goes_with(entry: dict[str, Any], loss: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.catalog import find_sampler
-from ncfbench.reporting.table import Column, Header, Table, facts_table, sentence, text_column
+from ncfbench.reporting.table import Col, Table, facts_table, sentence
 from ncfbench.reporting.views.run import statistics_table
 
 Row = Mapping[str, Any]
@@ -19,22 +20,20 @@ MISSING = {
     "users_without_training_links": "users without training links",
     "users_without_test_items": "users without test items",
 }
-
 FITTED = {"users": "users with training links", "items": "training items"}
 """Rows over which dense features are standardised."""
 
 
 def description_tables(found: Row) -> list[Table]:
     """Return the tables of what :func:`ncfbench.reporting.contents.describe` found."""
-    user_links, item_links, words = (
-        found[name] for name in ("links_of_a_user", "links_of_an_item", "words_of_an_item")
-    )
     return [
         statistics_table(found["name"], found["statistics"], {}),
         facts_table("Origin", _origin(found)),
-        _chart("Training links of a user", user_links, "users", "links"),
-        _chart("Training links of an item", item_links, "items", "links"),
-        _chart("Words of an item, held-out items included", words, "items", "words"),
+        _chart("Training links of a user", found["links_of_a_user"], "users", "links"),
+        _chart("Training links of an item", found["links_of_an_item"], "items", "links"),
+        _chart(
+            "Words of an item, held-out items included", found["words_of_an_item"], "items", "words"
+        ),
         _most_linked(found),
         _batches(found),
     ]
@@ -60,21 +59,19 @@ def _origin(found: Row) -> list[tuple[str, str]]:
             for name, file in found["files"].items()
         ]
         facts.append(("files", ", ".join(names)))
+    for kind, features in found["features"].items():
+        columns, constant = features["columns"], features["constant"]
+        text = (
+            f"{columns:,} columns, standardised over the {FITTED[kind]}; constant, so set to 0:"
+            f" {constant:,}"
+        )
+        facts.append((f"features of {kind}", text))
     removed = [
         f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()
     ]
     missing = [f"{count:,} {MISSING[name]}" for name, count in found["missing"].items() if count]
-    features = [
-        (
-            f"features of {kind}",
-            f"{each['columns']:,} columns, standardised over the {FITTED[kind]};"
-            f" constant, so set to 0: {each['constant']:,}",
-        )
-        for kind, each in found["features"].items()
-    ]
     return [
         *facts,
-        *features,
         ("left out of it", ", ".join(removed) or "nothing"),
         ("missing", ", ".join(missing) or "nothing: items have text, users links and test items"),
         *(("caution", caution) for caution in found["cautions"]),
@@ -83,49 +80,53 @@ def _origin(found: Row) -> list[tuple[str, str]]:
 
 
 def _chart(title: str, distribution: Row | None, nodes: str, things: str) -> Table:
-    header: Header = [Column(things), Column("", "left"), nodes, f"% of {nodes}", f"% of {things}"]
-    if distribution is None:
-        return Table(title, header, [], [f"There are no {nodes} to count."])
-    each = distribution
-    notes = [
-        f"{each['nodes']:,} {nodes}, {each['total']:,} {things}: min {each['smallest']:,}, median"
-        f" {each['median']:,g}, mean {each['mean']:,.1f}, max {each['largest']:,}."
+    bins: Sequence[Row] = distribution["bins"] if distribution else ()
+    most = max((bin_["nodes"] for bin_ in bins), default=0)
+    all_nodes, total = (distribution["nodes"], distribution["total"]) if distribution else (0, 0)
+    cols = [
+        Col(things, _range, align="right"),
+        Col("", lambda bin_: bar(bin_["nodes"] / most), align="left"),
+        Col(nodes, "nodes", ","),
+        Col(f"% of {nodes}", lambda bin_: 100 * bin_["nodes"] / all_nodes, ".1f"),
+        Col(f"% of {things}", lambda bin_: 100 * bin_["total"] / total if total else None, ".1f"),
     ]
-    if each["gini"] is not None:
+    if distribution is None:
+        return Table.of(title, cols, [], [f"There are no {nodes} to count."])
+    notes = [
+        f"{all_nodes:,} {nodes}, {total:,} {things}: min {distribution['smallest']:,}, median"
+        f" {distribution['median']:,g}, mean {distribution['mean']:,.1f}, max"
+        f" {distribution['largest']:,}."
+    ]
+    if distribution["gini"] is not None:
+        top_1, top_10 = (100 * distribution[f"top_{share}_percent"] for share in (1, 10))
         notes.append(
-            f"The top 1 % of the {nodes} have {100 * each['top_1_percent']:.1f} % of the {things},"
-            f" the top 10 % {100 * each['top_10_percent']:.1f} %; Gini {each['gini']:.2f}."
+            f"The top 1 % of the {nodes} have {top_1:.1f} % of the {things}, the top 10 %"
+            f" {top_10:.1f} %; Gini {distribution['gini']:.2f}."
         )
-    most = max(bin_["nodes"] for bin_ in each["bins"])
-    rows = []
-    for bin_ in each["bins"]:
-        low, high = bin_["low"], bin_["high"]
-        rows.append(
-            [
-                f"{low:,}" if low == high else f"{low:,} to {high:,}",
-                bar(bin_["nodes"] / most),
-                f"{bin_['nodes']:,}",
-                f"{100 * bin_['nodes'] / each['nodes']:.1f}",
-                f"{100 * bin_['total'] / each['total']:.1f}" if each["total"] else "-",
-            ]
-        )
-    return Table(title, header, rows, notes)
+    return Table.of(title, cols, bins, notes)
+
+
+def _range(bin_: Row) -> str:
+    low, high = bin_["low"], bin_["high"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _most_linked(found: Row) -> Table:
-    users, items = found["most_linked_users"], found["most_linked_items"]
-    rows = [
-        [*_node(users[rank : rank + 1]), *_node(items[rank : rank + 1])]
-        for rank in range(max(len(users), len(items)))
+    nobody: Row = {"number": "", "id": None, "links": None}
+    pairs = itertools.zip_longest(
+        found["most_linked_users"], found["most_linked_items"], fillvalue=nobody
+    )
+    cols = [
+        Col("user", lambda pair: _name(pair[0]), wraps=True),
+        Col("links", lambda pair: pair[0]["links"], ",", absent=""),
+        Col("item", lambda pair: _name(pair[1]), wraps=True),
+        Col("links", lambda pair: pair[1]["links"], ",", absent=""),
     ]
-    header = [text_column("user"), Column("links"), text_column("item"), Column("links")]
-    return Table("The most training links", header, rows)
+    return Table.of("The most training links", cols, pairs)
 
 
-def _node(rows: Sequence[Row]) -> tuple[str, str]:
-    for row in rows:
-        return str(row["number"] if row["id"] is None else row["id"]), f"{row['links']:,}"
-    return "", ""
+def _name(node: Row) -> Any:
+    return node["number"] if node["id"] is None else node["id"]
 
 
 def _batches(found: Row) -> Table:
@@ -135,26 +136,28 @@ def _batches(found: Row) -> Table:
         f"Distinct nodes in a batch (b={settings['batch_size']}, k={settings['negatives']},"
         f" s={settings['stratum_size']}, P_n {settings['noise']}{strata})"
     )
+    cols = [
+        Col("sampler", _sampler),
+        Col("items", "distinct_items", ",.1f"),
+        Col("items of IID over its own", "fewer_items", ",.2f"),
+        Col("users", "distinct_users", ",.1f"),
+    ]
     drawn = [row for row in rows if row["reason"] is None]
-    columns = (("distinct_items", 1), ("fewer_items", 2), ("distinct_users", 1))
-    cells = [
-        [
-            find_sampler(row["sampler"]).title,
-            *("-" if row[name] is None else f"{row[name]:,.{digits}f}" for name, digits in columns),
-        ]
-        for row in drawn
-    ]
-    notes = [
-        f"Means of {found['measured_batches']} batches. Items of IID over its own: above 1 is less"
-        " work for the item encoder."
-    ]
+    notes = []
+    if drawn:
+        notes.append(
+            f"Means of {found['measured_batches']} batches. Items of IID over its own: above 1 is"
+            " less work for the item encoder."
+        )
     refused: dict[str, list[str]] = {}
     for row in rows:
         if row["reason"] is not None:
-            refused.setdefault(row["reason"], []).append(find_sampler(row["sampler"]).title)
-    why = []
+            refused.setdefault(row["reason"], []).append(_sampler(row))
     for reason, names in refused.items():
         whose = "" if len(names) == len(rows) else f" of {', '.join(names)}"
-        why.append(sentence(f"No batches{whose}: {reason}"))
-    header = ["sampler", "items", "items of IID over its own", "users"]
-    return Table(title, header, cells, [*(notes if drawn else []), *why])
+        notes.append(sentence(f"No batches{whose}: {reason}"))
+    return Table.of(title, cols, drawn, notes)
+
+
+def _sampler(row: Row) -> str:
+    return find_sampler(row["sampler"]).title
