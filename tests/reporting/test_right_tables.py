@@ -5,17 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from folders import change, write_run
 from invoked import invoke
 
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.verify.recomputed import figures_of
-from ncfbench.runs import evaluations
-from ncfbench.runs import folder as runs
-from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch
 from ncfbench.storage import schemas, tables
 
 
@@ -55,33 +49,6 @@ def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
     tables.write_rows(run / "summary.parquet", [summary], schemas.SUMMARY)
     assert invoke("report", tmp_path).exit_code == 0
     assert verification.verify(tmp_path).mismatches == []
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_reported_epoch_comes_out_again(tmp_path: Path, seed: int) -> None:
-    """Runs with ties, few or many users, and any patience."""
-    rng = np.random.default_rng(seed)
-    users, patience = int(rng.choice([1, 40, 2000])), int(rng.integers(1, 5))
-    run = write_run(tmp_path, "iid", range(9, 1, -1), 200, [0.1] * 8, patience=patience)
-    curve = tables.read_rows(run / "curve.parquet", schemas.CURVE)
-    found = {}
-    for row in curve[1:]:
-        values = np.round(rng.choice([0.2, 0.3, 0.4]) + rng.normal(0, 0.1, users), 2)
-        row["validation_recall_at_50"] = 0.1 * round(10 * float(values.mean()))
-        found[row["iteration"], "validation"] = Evaluation(
-            {}, values.astype(np.float32), (values / users).astype(np.float32)
-        )
-    evaluations.write(run, found)
-    tables.write_rows(run / "curve.parquet", curve, schemas.CURVE)
-    validation = {iteration: one for (iteration, _), one in found.items()}
-    chosen = choose_epoch(curve, patience, validation)
-    assert chosen.row is not None
-    change(
-        run / "summary.parquet",
-        schemas.SUMMARY,
-        lambda rows: rows[0].update(reported_by=chosen.by, reported_epoch=chosen.row["epoch"]),
-    )
-    assert figures_of(runs.read(run)).reported["reported_epoch"] == chosen.row["epoch"]
 
 
 def test_every_kind_of_row_verifies(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from folders import Rows, change, write_folder, write_run
 from invoked import invoke
+from test_profiled_speedups import profile
 
+from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.verify import verification
-from ncfbench.storage import schemas
+from ncfbench.reporting.views.answers import as_rows
+from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +31,15 @@ def folder(reported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(reported, tmp_path / "runs"))
 
 
+def answers_of(folder: Path) -> Rows:
+    """The answers as ``report --json`` prints them."""
+    return as_rows(collect(folder, folder).answers, {})
+
+
 def test_written_tables_verify(folder: Path) -> None:
-    found = verification.verify(folder)
+    found = verification.verify(folder, answers_of(folder))
     assert found.mismatches == []
-    assert found.numbers > 13 * 9 + 5 * 20
+    assert found.numbers > 13 * 9 + 5 * 20 + 5 * 14
     result = invoke("report", folder, "--verify")
     assert result.exit_code == 0, result.output
     assert "0 do not match" in result.stdout
@@ -75,6 +83,87 @@ def test_every_number_is_checked(folder: Path) -> None:
     assert all(column in result.stdout for _, _, column in expected)
 
 
+ANSWERED = {
+    "item_slots": 1.001,
+    "full_iteration_seconds": 1.001,
+    "iterations_to_target": 1.001,
+    "seconds_to_target": 1.001,
+    "times_sooner": 1.001,
+    "times_sooner_lower": 1.001,
+    "times_sooner_upper": 1.001,
+    "seeds": 2,
+    "sampler": 2,
+    "status": 2,
+}
+
+
+def test_every_value_of_an_answer_is_checked(folder: Path) -> None:
+    """Numbers of an arm, the recall at its end, its bound, the target, the best; and no other."""
+    (answer,) = answers_of(folder)
+    arms = {arm["sampler"]: arm for arm in answer["arms"]}
+    for column, factor in ANSWERED.items():
+        arms["ns"][column] *= factor
+    (end,) = (found for found in arms["ns"]["quality"] if "end" in found["moments"])
+    end["values"]["recall_at_50"] *= 1.001
+    arms["strat"]["times_sooner_at_most"] *= 1.01
+    answer["target"] += 0.001
+    answer["best"] = "IID"
+    found = verification.verify(folder, [answer]).mismatches
+    assert {one.table for one in found} == {"answer"}
+    name = "citeulike/cnn/sg"
+    assert sorted((one.cell, one.column) for one in found) == sorted(
+        [
+            *((f"{name}/N.S.", column) for column in (*ANSWERED, "recall_at_50")),
+            (f"{name}/Stratified", "times_sooner_at_most"),
+            *((name, column) for column in ("target", "best")),
+        ]
+    )
+
+
+def test_arms_of_an_answer_have_their_runs(folder: Path) -> None:
+    (answer,) = answers_of(folder)
+    first, second = answer["arms"][:2]
+    first["runs"], second["runs"] = second["runs"], [*first["runs"][:-1]]
+    found = verification.verify(folder, [answer]).mismatches
+    assert any("no arm has just these runs" in one.note for one in found)
+    assert any("its name lacks" in one.note for one in found)
+    gone = verification.verify(folder, []).mismatches
+    assert {one.note for one in gone} == {"no answer has this run"}
+
+
+@pytest.mark.parametrize("key", ["one", "other"])
+def test_answers_with_a_profile_s_times_verify(tmp_path: Path, key: str) -> None:
+    """Runs of two machines have the profile's times; those of one that took turns their own."""
+    turns = {"interleaved": ["a"]} if key == "one" else {}
+    for seed in (0, 1):
+        write_run(tmp_path, "iid", [9, 5, 3], 400, seed=seed, **turns)
+        write_run(tmp_path, "ns", [9, 4 - seed, 2], 4000, seed=seed, key=key, **turns)
+        write_run(tmp_path, "strat", [9, 4, 1], 1, seed=seed, **turns)
+    rows = [row | {"rounds": 7} for row in profile(("iid", 40), ("ns", 10))]
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
+    assert invoke("report", tmp_path).exit_code == 0
+    (answer,) = answers_of(tmp_path)
+    assert answer["profile_rounds"] == (None if key == "one" else 7)
+    assert verification.verify(tmp_path, [answer]).mismatches == []
+    answer["arms"][0]["times_sooner_upper"] *= 1.001
+    (wrong,) = verification.verify(tmp_path, [answer]).mismatches
+    assert wrong.column == "times_sooner_upper"
+
+
+def test_a_changed_summary_changes_the_answer(folder: Path) -> None:
+    """The answer's times are those of the summaries, the second computation's of raw samples."""
+
+    def faster(rows: Rows) -> None:
+        rows[0]["full_iteration_seconds"] /= 2
+
+    run = next(path for path in folder.iterdir() if "-sg-ns-seed0" in path.name)
+    change(run / "summary.parquet", schemas.SUMMARY, faster)
+    result = invoke("report", folder, "--verify")
+    assert result.exit_code == 6
+    assert "citeulike/cnn/sg/N.S." in result.stdout
+    assert "times_sooner_lower" in result.stdout
+
+
 def test_invented_and_deleted_values_are_found(folder: Path) -> None:
     def edit(rows: Rows) -> None:
         by_sampler = {row["sampler"]: row for row in rows}
@@ -111,7 +200,7 @@ def test_deleted_and_new_runs_are_named(folder: Path) -> None:
     shutil.rmtree(gone)
     write_run(folder, "neg", [9, 5, 3], 200)
     notes = [one.note for one in verification.verify(folder).mismatches]
-    assert f"run {gone.name} is not there" in notes
+    assert f"run {gone.name} does not belong in runs, or is not there" in notes
     assert any(
         "neg-seed0" in note and "is not in runs: run `ncfbench report` again" in note
         for note in notes

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.reporting.render.columns import blocks, folded
+from ncfbench.reporting.render.columns import blocks
 from ncfbench.reporting.render.terminal import show
 from ncfbench.reporting.table import Column, Table, text_column
 
@@ -95,14 +95,26 @@ def test_every_number_of_a_record_is_whole(folder: Path, width: int) -> None:
 def test_blocks_repeat_labels_and_hold_every_column() -> None:
     header = ["name", *(Column("value", group=f"g{index // 3}") for index in range(9))]
     table = Table("T", header, [["arm", *(["1234.56 [7, 8]"] * 9)]])
-    found = blocks(table, 80)
-    assert [block[0].index for block in found] == [0] * len(found)
-    assert [each.index for block in found for each in block[1:]] == list(range(1, 10))
-    assert len(found) == 3, "a group stays together"
+    assert [list(block) for block in blocks(table, 80)] == [
+        [0, *range(first, first + 3)] for first in (1, 4, 7)
+    ], "a group stays together"
     assert [len(block) for block in blocks(table, 400)] == [10]
 
 
-def test_texts_fold_at_spaces() -> None:
-    assert folded("not reached < 1.00", 11) == ["not reached", "< 1.00"]
-    assert folded("abcdefgh ij", 5) == ["abcde", "fgh", "ij"]
-    assert folded("", 5) == [""]
+def test_texts_fold_at_spaces_and_headings_first() -> None:
+    header: list[Column | str] = ["name", "value of a thing", text_column("why it is so")]
+    table = Table("T", header, [["an arm", "12.5", "some words and then some more"]])
+    assert lines_of(table, 40) == [
+        "T",
+        "        value",
+        "         of a",
+        "name    thing  why it is so",
+        "────────────────────────────────────────",
+        "an arm   12.5  some words and then some",
+        "               more",
+        "",
+    ]
+    assert lines_of(table, 60)[1:3] == [
+        "name    value of a thing  why it is so",
+        "───────────────────────────────────────────────────────",
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ncfbench.reporting.regression import Change
 from ncfbench.reporting.table import Cell, Header, Table, text_column
-from ncfbench.reporting.verify.recomputed import Value
+from ncfbench.reporting.verify.check import Value
 from ncfbench.reporting.verify.verification import Verification
 
 

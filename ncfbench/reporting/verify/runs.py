@@ -1,0 +1,130 @@
+"""A run's figures from its raw records: the second computation's own, without the summary."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ncfbench.runs import evaluations
+from ncfbench.runs.arms import Variant, shared_settings
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.reported import choose_epoch, find_candidate
+from ncfbench.storage import schemas
+
+Row = Mapping[str, Any]
+
+
+class Run:
+    """A run. Its summary only says how it ended, and by which rule it reports an epoch.
+
+    Attributes:
+        full, step: median seconds of an iteration; NaN without times.
+        spread: interquartile range of the blocks' times over their median.
+        lowest: smallest probe loss.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record, self.config, self.environment = record, record.config, record.environment
+        self.name, self.seed = record.name, record.config.seed
+        self.variant = Variant.of(record.config)
+        self.has_diverged: bool = record.summary["status"] == "diverged"
+        self.is_over = self.has_diverged or record.summary["status"] == "finished"
+        self.full, self.spread = self._block_times("full")
+        self.step, _ = self._block_times("step")
+        blocks = [row for row in record.timing if row["kind"] == "full" and row["item_slots"]]
+        slots = [(row["item_slots"], row["iterations"]) for row in blocks]
+        self.item_slots = float(np.average(*np.array(slots).T)) if slots else math.nan
+        self.points = [(row["iteration"], row["probe_loss"]) for row in record.curve]
+        self.lowest: float = min((loss for _, loss in self.points), default=math.nan)
+        evaluated = [row for row in record.curve if row["test_recall_at_50"] is not None]
+        self.at_end: Row = evaluated[-1] if evaluated else {}
+
+    def _block_times(self, kind: str) -> tuple[float, float]:
+        kinds = (kind, self.environment["key"])
+        blocks = [
+            row for row in self.record.timing if (row["kind"], row["environment_key"]) == kinds
+        ]
+        blocks = [row for row in blocks if not row["resumed"]] or blocks
+        half = max((row["iterations"] for row in blocks), default=0) / 2
+        times = [row["seconds"] / row["iterations"] for row in blocks if row["iterations"] >= half]
+        if not times:
+            return math.nan, 0.0
+        low, middle, high = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
+        return middle, (high - low) / middle
+
+    def compared_by(self, *tried: str) -> str:
+        """Return the data and settings that it shares with those that it is compared with.
+
+        Args:
+            tried: settings that may differ too.
+        """
+        shared = shared_settings(self.config).items()
+        common = {name: value for name, value in shared if name not in tried}
+        return json.dumps([self.record.data_fingerprint, common], sort_keys=True)
+
+    def timed(self, seconds: float) -> Run:
+        """Return it with the length of an iteration that a profile measured."""
+        run = copy.copy(self)
+        run.full = seconds
+        return run
+
+    def iterations_to(self, level: float) -> float:
+        """Return where the line through the probes first falls to a level; NaN if nowhere."""
+        if self.points[0][1] <= level:
+            return self.points[0][0]
+        for (x, y), (x_next, y_next) in itertools.pairwise(self.points):
+            if y > level >= y_next:
+                return x + (x_next - x) * (y - level) / (y - y_next)
+        return math.nan
+
+    @property
+    def summary(self) -> Row:
+        """Numbers that its summary must have."""
+        return {
+            "full_iteration_seconds": self.full,
+            "step_iteration_seconds": self.step,
+            "item_slots": self.item_slots,
+            "smallest_probe_loss": self.lowest,
+            **self.reported,
+        }
+
+    @cached_property
+    def reported(self) -> Row:
+        """Epoch and quality of the row that is reported; of older runs that of the best
+        validation.
+        """
+        curve, patience = self.record.curve, self.config.patience
+        if self.record.summary["reported_by"] is None:
+            row = find_candidate(curve, patience) or self.at_end
+        else:
+            kept = evaluations.read(self.record.folder)
+            validation = {at: found for (at, split), found in kept.items() if split == "validation"}
+            row = choose_epoch(curve, patience, validation).row or {}
+        values = {f"test_{name}": row.get(f"test_{name}") for name in schemas.QUALITY}
+        return {"reported_epoch": row.get("epoch"), **values}
+
+    @property
+    def has_trained(self) -> bool:
+        """True if recall is above chance at the end, the loss was best after the first two probes,
+        and the last quarter made less than a tenth of its fall since the first probe.
+        """
+        if self.at_end.get("test_recall_at_50_error") is not None:
+            recall, chance, *errors = (
+                self.at_end[f"test_recall_at_50{end}"] or 0.0
+                for end in ("", "_chance", "_error", "_item_error")
+            )
+            if chance < 1 and recall - chance <= 2 * math.hypot(*errors):
+                return False
+        losses = [loss for _, loss in self.points]
+        if len(losses) < 5:
+            return True
+        early = min(loss for at, loss in self.points if 4 * at <= 3 * self.points[-1][0])
+        is_late = self.lowest not in losses[:3]
+        return is_late and early - self.lowest < 0.1 * (losses[1] - self.lowest)
