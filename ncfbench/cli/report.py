@@ -357,10 +357,13 @@ def _race(folder: Path, format_: str) -> dict[str, Any] | None:
 def _verify(where: Locations, kind: str) -> None:
     import dataclasses
 
+    from ncfbench.reporting.collecting import collect
     from ncfbench.reporting.verify.verification import verify
+    from ncfbench.reporting.views.answers import as_rows
     from ncfbench.reporting.views.checks import verification_tables
 
-    found = verify(where.runs_dir)
+    answers = as_rows(collect(where.runs_dir, where.data_dir).answers, {})
+    found = verify(where.runs_dir, answers)
     if kind == "json":
         print_json(dataclasses.asdict(found))
     else:

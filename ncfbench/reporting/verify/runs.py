@@ -39,8 +39,9 @@ class Run:
         self.full, self.spread = self._block_times("full")
         self.step, _ = self._block_times("step")
         blocks = [row for row in record.timing if row["kind"] == "full" and row["item_slots"]]
-        slots = [(row["item_slots"], row["iterations"]) for row in blocks]
-        self.item_slots = float(np.average(*np.array(slots).T)) if slots else math.nan
+        iterations = [row["iterations"] for row in blocks]
+        slots = [row["item_slots"] for row in blocks]
+        self.item_slots = float(np.average(slots, weights=iterations)) if blocks else math.nan
         self.points = [(row["iteration"], row["probe_loss"]) for row in record.curve]
         self.lowest: float = min((loss for _, loss in self.points), default=math.nan)
         evaluated = [row for row in record.curve if row["test_recall_at_50"] is not None]
