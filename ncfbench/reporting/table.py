@@ -119,8 +119,9 @@ def _value(row: Any, key: Key) -> Any:
         return key(row)
     if isinstance(key, tuple):
         return tuple(_value(row, name) for name in key)
-    is_item = isinstance(key, int) or isinstance(row, Mapping)
-    return row[key] if is_item else getattr(row, key)
+    if isinstance(key, int) or isinstance(row, Mapping):
+        return row[key]
+    return getattr(row, key)
 
 
 def _scaled(value: Any, scale: float) -> Any:

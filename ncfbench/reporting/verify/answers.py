@@ -83,8 +83,10 @@ def _checks(
         if arm is baseline:
             target = mean(run.lowest for run in arm.values())
             expected |= {"baseline": row["arm"], "target": target}
-        end = next((found["values"] for found in row["quality"] if "end" in found["moments"]), {})
-        recall = {name: end.get(name) for name in ("recall_at_50", "recall_at_50_error")}
+        recall: Values = dict.fromkeys(("recall_at_50", "recall_at_50_error"))
+        for quality in row["quality"]:
+            if "end" in quality["moments"]:
+                recall = {name: quality["values"][name] for name in recall}
         notes = [f"its name lacks {word}" for word in _words(arm) if word not in row["arm"]]
         yield Check("answer", f"{cell}/{row['arm']}", {**row, **recall}, values, notes)
     for row in written.values():
@@ -111,15 +113,12 @@ def _arms(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
         common = {
             name: value for name, value in run.config.to_dict().items() if name not in left_out
         }
-        if profile is None:
-            timed = run if run.environment["key"] == last else None
-        else:
-            row = profile.get(_timed_by(run))
-            timed = row and run.timed(row["measured_full_iteration_seconds"])
-        if timed is not None:
+        row = None if profile is None else profile.get(_timed_by(run))
+        if row or (profile is None and run.environment["key"] == last):
             own = arms.setdefault((run.variant, json.dumps(common)), {})
             if run.seed not in own or run.config.epochs > own[run.seed].config.epochs:
-                own[run.seed] = timed
+                seconds = row["measured_full_iteration_seconds"] if row else run.full
+                own[run.seed] = run.timed(seconds)
     return [dict(sorted(own.items())) for own in arms.values()]
 
 

@@ -42,7 +42,9 @@ class Run:
         iterations = [row["iterations"] for row in blocks]
         slots = [row["item_slots"] for row in blocks]
         self.item_slots = float(np.average(slots, weights=iterations)) if blocks else math.nan
-        self.points = [(row["iteration"], row["probe_loss"]) for row in record.curve]
+        self.points: list[tuple[float, float]] = [
+            (row["iteration"], row["probe_loss"]) for row in record.curve
+        ]
         self.lowest: float = min((loss for _, loss in self.points), default=math.nan)
         evaluated = [row for row in record.curve if row["test_recall_at_50"] is not None]
         self.at_end: Row = evaluated[-1] if evaluated else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,7 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
 
     name, is_ = Col("name", 0), column("what it is", "summary", wraps=True)
     titled = [name, column("in tables", "title")]
-    losses = [
-        Col(loss, lambda item, loss=loss: _goes_with(item[1], loss), align="left")
-        for loss in LOSSES
-    ]
+    losses = [Col(loss, partial(_goes_with, loss), align="left") for loss in LOSSES]
     kinds = {kind: entries.items() for kind, entries in found.items()}
     return [
         Table.of(
@@ -97,7 +95,8 @@ def _unloaded(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _goes_with(entry: dict[str, Any], loss: str) -> str:
+def _goes_with(loss: str, item: tuple[str, dict[str, Any]]) -> str:
+    entry = item[1]
     if loss in entry["losses"]:
         return "yes"
     return "by user" if loss in entry["losses_with_strata_by_user"] else "-"
