@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ncfbench.profiling import calibration, cost_rows, roofline, rounds
+from ncfbench.profiling import calibration, roofline, rounds
 from ncfbench.training import pilot
 
 
@@ -15,6 +15,5 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pilot, "BLOCK_SECONDS", 0.01)
     # A step is compiled for each size: only those of the samplers' batches.
     patch.setattr(calibration, "SPACING", 1000.0)
-    for module in (rounds, cost_rows):
-        patch.setattr(module, "PRODUCT_SIZES", (8, 16))
+    patch.setattr(calibration, "PRODUCT_SIZES", (8, 16))
     patch.setattr(roofline, "measure_peaks", lambda precision: roofline.Peaks(1e11, 1e10))

@@ -21,8 +21,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import load
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import rounds
-from ncfbench.profiling.calibration import StepTimer
-from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling.calibration import BatchMaker
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.rng import Streams
@@ -46,23 +45,25 @@ def timed(data_dir: Path, names: list[str]) -> dict[str, rounds.Timed]:
     config = complete({"dataset": "long", "encoder": "cnn", "sampler": "strat-ns"})
     trainer, state = Trainer.create(config, dataset)
     content, maker = DeviceContent.of(dataset), BatchMaker.of(dataset, config)
-    timer, parts = StepTimer(state, content), Parts(*Trainer.create(config, dataset), content)
+    steps = rounds.Steps(state, content)
+    parts = Parts(*Trainer.create(config, dataset), content)
     found = {}
     for name in names:
         if name == "g":
-            found[name] = rounds.timed_part(name, ITEMS, parts.item(maker.items(ITEMS)))
+            found[name] = rounds.timed(name, ITEMS, parts.item(maker.items(ITEMS)))
         elif name == "strat-ns":
             batch = next(batches(dataset.graph, config, Streams(0)))
-            found[name] = rounds.timed_step(timer, trainer, [batch], name, len(batch.items))
+            call = steps.call(trainer, [batch])
+            found[name] = rounds.timed("step", len(batch.items), call)
         else:
             for counts in OTHERS:
-                made = [maker.batch(counts)]
-                found[str(counts)] = rounds.timed_step(timer, trainer, made, "step", counts.items)
+                call = steps.call(trainer, [maker.batch(counts)])
+                found[str(counts)] = rounds.timed("step", counts.items, call)
             for items in (100, 1000):
                 call = parts.item(maker.items(items))
-                found[f"g of {items}"] = rounds.timed_part("g", items, call)
-            found["matrix"] = rounds.timed_part("matrix", 512, products(config, 512)[0])
-            found["optimiser"] = rounds.timed_part("optimiser", 1, parts.optimiser())
+                found[f"g of {items}"] = rounds.timed("g", items, call)
+            found["matrix"] = rounds.timed("matrix", 512, products(config, 512)[0])
+            found["optimiser"] = rounds.timed("optimiser", 1, parts.optimiser())
     return found
 
 
@@ -72,8 +73,8 @@ def main() -> None:
     print("ready", flush=True)
     for _ in sys.stdin:
         seconds = {}
-        for name, each in programs.items():
-            ((calls, taken),) = each.block(0, lambda: False).values()
+        for name, program in programs.items():
+            ((calls, taken),) = program.block(lambda: False).values()
             seconds[name] = taken / calls
         print(json.dumps(seconds), flush=True)
 

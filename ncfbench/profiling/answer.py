@@ -26,22 +26,12 @@ WORDS = {
     "sampling": "sampling",
 }
 """Parts of an iteration, as sentences name them and in their order."""
-MEASURES = ("step", "full", "speedup")
-
-
-@dataclass(frozen=True)
-class Error:
-    """The distance of a prediction from the measurement."""
-
-    sampler: str
-    measure: str
-    """One of :data:`MEASURES`; the speedup is that of the full account."""
-    error: float
-    """Predicted over measured, less 1."""
-    due_to: str
-    """The cause, where the prediction is off by more than
-    :data:`ncfbench.profiling.cost_model.RESIDUAL_TOLERANCE`; else empty.
-    """
+MEASURES = {
+    "step": "step_iteration_seconds",
+    "full": "full_iteration_seconds",
+    "speedup": "full_speedup",
+}
+"""What is predicted and measured, and its columns without ``predicted_`` and ``measured_``."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,10 @@ class Answer:
     """Predicted seconds that this part saves."""
     shares: dict[str, dict[str, float]]
     """Parts of the predicted iteration, as shares, of the baseline and the best."""
-    errors: list[Error]
+    errors: Sequence[Row]
+    """``sampler``, ``measure``, ``error`` (predicted over measured, less 1), and ``due_to``: the
+    cause of an error that is larger than :data:`ncfbench.profiling.cost_model.RESIDUAL_TOLERANCE`.
+    """
     noise: list[str]
     """Signs of a noisy machine."""
     sentences: list[str]
@@ -77,14 +70,18 @@ def answer(rows: Sequence[Row], units: Sequence[Row]) -> Answer:
     baseline = next(row for row in rows if row["sampler"] == row["baseline"])
     best = min(rows, key=lambda row: row["measured_full_iteration_seconds"])
     both = {row["sampler"]: row for row in (baseline, best)}
-    parts = {name: full_parts(row) for name, row in both.items()}
-    saved = {
-        part: seconds - parts[best["sampler"]][part]
-        for part, seconds in parts[baseline["sampler"]].items()
-    }
-    by = max(saved, key=lambda part: saved[part]) if len(both) > 1 else None
-    errors = [error for row in rows for error in errors_of(row)]
-    shaky = noise(rows, units)
+    parts = {name: _full_parts(row) for name, row in both.items()}
+    before, after = parts[baseline["sampler"]], parts[best["sampler"]]
+    saved = {part: before[part] - after[part] for part in WORDS}
+    by = max(WORDS, key=lambda part: saved[part]) if len(both) > 1 else None
+    missed = [
+        {"sampler": row["sampler"], "measure": measure, "error": error, "due_to": due_to}
+        for row in rows
+        for measure, error in errors(row).items()
+        for due_to in [row["responsible"] if abs(error) > RESIDUAL_TOLERANCE else ""]
+        if measure != "speedup" or row["sampler"] != row["baseline"]
+    ]
+    signs = noise(rows, units)
     return Answer(
         baseline=baseline["sampler"],
         best=best["sampler"],
@@ -94,16 +91,16 @@ def answer(rows: Sequence[Row], units: Sequence[Row]) -> Answer:
         saved_by=by,
         saved_seconds=saved[by] if by else 0.0,
         shares={
-            name: {part: seconds / sum(own.values()) for part, seconds in own.items()}
-            for name, own in parts.items()
+            name: {part: value / sum(seconds.values()) for part, value in seconds.items()}
+            for name, seconds in parts.items()
         },
-        errors=errors,
-        noise=shaky,
+        errors=missed,
+        noise=signs,
         sentences=[
             _comparison(baseline, best, by, saved),
             *(_composition(title(row), parts[name]) for name, row in both.items()),
-            _precision(rows, errors),
-            *([f"The machine was noisy: {', '.join(shaky)}."] if shaky else []),
+            _precision(rows, missed),
+            *([f"The machine was noisy: {', '.join(signs)}."] if signs else []),
         ],
     )
 
@@ -113,28 +110,12 @@ def title(row: Row) -> str:
     return find_sampler(row["sampler"]).with_strata(row["strata"]).title
 
 
-def predicted_parts(row: Row) -> dict[str, float]:
-    """Return the predicted seconds of a step by :data:`ncfbench.profiling.cost_model.PARTS`."""
-    return {part: row[f"predicted_{part}_seconds"] for part in PARTS}
-
-
-def full_parts(row: Row) -> dict[str, float]:
-    """Return the predicted seconds of an iteration by the keys of :data:`WORDS`."""
-    step = predicted_parts(row)
-    sampling = row["predicted_full_iteration_seconds"] - row["predicted_step_iteration_seconds"]
-    return {part: step.get(part, sampling) for part in WORDS}
-
-
-def errors_of(row: Row) -> list[Error]:
-    """Return the error of each of :data:`MEASURES` of a sampler; a baseline has no speedup."""
-    found = []
-    for measure in MEASURES:
-        name = "full_speedup" if measure == "speedup" else f"{measure}_iteration_seconds"
-        error = row[f"predicted_{name}"] / row[f"measured_{name}"] - 1
-        due_to = row["responsible"] if abs(error) > RESIDUAL_TOLERANCE else ""
-        if measure != "speedup" or row["sampler"] != row["baseline"]:
-            found.append(Error(row["sampler"], measure, error, due_to))
-    return found
+def errors(row: Row) -> dict[str, float]:
+    """Return predicted over measured, less 1, of each of :data:`MEASURES` of a sampler."""
+    return {
+        measure: row[f"predicted_{column}"] / row[f"measured_{column}"] - 1
+        for measure, column in MEASURES.items()
+    }
 
 
 def noise(rows: Sequence[Row], units: Sequence[Row]) -> list[str]:
@@ -152,19 +133,25 @@ def noise(rows: Sequence[Row], units: Sequence[Row]) -> list[str]:
     return drifted + spread
 
 
+def _full_parts(row: Row) -> dict[str, float]:
+    """Return the predicted seconds of an iteration by the keys of :data:`WORDS`."""
+    seconds = {part: row[f"predicted_{part}_seconds"] for part in PARTS}
+    full, step = (row[f"predicted_{name}_iteration_seconds"] for name in ("full", "step"))
+    seconds["sampling"] = full - step
+    return {part: seconds[part] for part in WORDS}
+
+
 def _comparison(baseline: Row, best: Row, by: str | None, saved: Mapping[str, float]) -> str:
     takes = f"takes {_ms(best['measured_full_iteration_seconds'])} ms an iteration"
     if by is None:
         return f"{title(best)} {takes}, and no other sampler here takes less."
     less = f"{best['measured_full_speedup']:.1f} times less than {title(baseline)}"
     before = _ms(baseline["measured_full_iteration_seconds"])
-    why = f"{WORDS[by]} take" if by in ("items", "interactions", "users") else f"{WORDS[by]} takes"
     if by in ("items", "users"):
-        counts = (row[f"{by[:-1]}_slots"] for row in (best, baseline))
-        own, theirs = (f"{count:,}" for count in counts)
-        why = f"it embeds {own} {by} instead of {theirs}, which saves"
+        count, of_baseline = (f"{row[f'{by[:-1]}_slots']:,}" for row in (best, baseline))
+        why = f"it embeds {count} {by} instead of {of_baseline}, which saves"
     else:
-        why = f"{why} less, by"
+        why = f"{WORDS[by]} {'take' if by == 'interactions' else 'takes'} less, by"
     return f"{title(best)} {takes}, {less} ({before} ms): {why} {_ms(saved[by])} ms."
 
 
@@ -174,20 +161,20 @@ def _composition(name: str, parts: Mapping[str, float]) -> str:
     return f"An iteration of {name} by its costs: {', '.join(listed)}."
 
 
-def _precision(rows: Sequence[Row], errors: Sequence[Error]) -> str:
+def _precision(rows: Sequence[Row], found: Sequence[Row]) -> str:
     titles = {row["sampler"]: title(row) for row in rows}
-    missed = [each for each in errors if each.due_to]
-    near = [abs(each.error) for each in errors if not each.due_to]
+    near = [abs(row["error"]) for row in found if not row["due_to"]]
     within = f"within {100 * max(near, default=0):.0f} % of the measurement"
-    if not missed:
-        return f"Predictions of steps, iterations and speedups are {within} for every sampler."
-    named = [
-        f"{each.measure} of {titles[each.sampler]} by {100 * each.error:+.0f} % (due to"
-        f" {each.due_to})"
-        for each in missed
+    far = [
+        f"{row['measure']} of {titles[row['sampler']]} by {100 * row['error']:+.0f} % (due to"
+        f" {row['due_to']})"
+        for row in found
+        if row["due_to"]
     ]
+    if not far:
+        return f"Predictions of steps, iterations and speedups are {within} for every sampler."
     others = f" All others are {within}." if near else ""
-    return f"Predictions are off: {', '.join(named)}.{others}"
+    return f"Predictions are off: {', '.join(far)}.{others}"
 
 
 def _ms(seconds: float) -> str:

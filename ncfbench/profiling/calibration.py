@@ -1,37 +1,41 @@
-"""Calibration: the training step itself on constructed batches, one count changed at a time.
+"""Calibration: the counts at which the step is timed, and constructed batches that have them.
 
 From a base (b users, the fewest item slots of the samplers, k listed negatives) users, item slots
 and listed interactions grow alone. A matrix of interactions has b rows, so it grows with the item
 slots, whose cost is known by then; and so does the sum over all users, where a sampler has it.
+
+A sampler's counts go together; in a constructed batch one of them changes while the others stay.
+With b = 2 positive links, U = 3 user slots, V = 3 item slots and k = 2 listed negatives each::
+
+    users = [7 9 8]         pos_user = [0 1]
+    items = [30 31 40]      pos_item = [2 0]
+    negatives = Listed(user=[[2 2] [2 2]], item=[[1 2] [0 1]], weight=[[1/4 1/4] [1/4 1/4]])
+
+Links name every slot at least once where there are as many links. A slot that no link names is
+embedded all the same, forward and backward: slots are data, which the compiler does not know.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from typing import TypeAlias
 
-import jax
+import numpy as np
 
 from ncfbench.config import RunConfig
-from ncfbench.models.towers import DeviceContent
+from ncfbench.data import Dataset
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.distributed.shards import cut
 from ncfbench.profiling.cost_model import Counts
-from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.training.loop import InFlight
-from ncfbench.training.state import TrainState
-from ncfbench.training.step import Trainer
+from ncfbench.sampling.base import Int32
+from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared, rounded_up
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""
-BATCHES = 4
-"""Batches of a size, which take turns."""
-WARM_UP = 4
-"""A block of this many dispatches begins with one more, off the clock, as other programs ran before
-it. It would cost a shorter block too much.
-"""
+PRODUCT_SIZES = (32, 64, 128, 256, 512)
+"""Rows and columns of the scores of :func:`ncfbench.profiling.parts.products`."""
 
 Points: TypeAlias = dict[str, list[Counts]]
 """Counts of the steps on each of :data:`ncfbench.profiling.cost_model.AXES`, ascending. The base is
@@ -46,12 +50,12 @@ def spaced_sizes(counts: Collection[int], multiple: int = 1) -> list[int]:
         multiple: all sizes are rounded up to multiples of it.
     """
     smallest, *larger = sorted(set(counts))
-    found = [float(smallest)]
+    sizes = [float(smallest)]
     for size in larger:
-        before = found[-1]
+        before = sizes[-1]
         pieces = math.ceil(math.log(size / before) / math.log(SPACING))
-        found += [before * (size / before) ** (piece / pieces) for piece in range(1, pieces + 1)]
-    return sorted({rounded_up(round(size), multiple) for size in found})
+        sizes += [before * (size / before) ** (piece / pieces) for piece in range(1, pieces + 1)]
+    return sorted({rounded_up(round(size), multiple) for size in sizes})
 
 
 def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Points:
@@ -66,74 +70,133 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
     def halved(counts: Collection[int]) -> set[int]:
         return {*counts, max(min(counts) // 2, 1)}
 
-    users = {b, *(each.users for each in samplers)}
-    users = users if len(users) > 1 else halved(users)
-    slots = {each.items for each in samplers}
-    columns = {each.items for each in samplers if each.kind == "matrix"} or {min(slots)}
+    users = {b, *(counts.users for counts in samplers)}
+    slots = {counts.items for counts in samplers}
+    columns = {counts.items for counts in samplers if counts.kind == "matrix"} or {min(slots)}
     base = Counts(b, rounded_up(min(slots), n), b * (1 + k), "vectors")
-    matrix = [
-        Counts(b, size, b * (1 + size // parts), "matrix")
-        for size in spaced_sizes(halved(columns), n)
-    ]
     points = {
-        "users": [replace(base, users=size) for size in spaced_sizes(users, n)],
+        "users": [
+            replace(base, users=size)
+            for size in spaced_sizes(users if len(users) > 1 else halved(users), n)
+        ],
         "items": [replace(base, items=size) for size in spaced_sizes(halved(slots), n)],
         "vectors": [
             replace(base, interactions=b * (1 + size))
             for size in sorted({max(k // 4, 1), k, 2 * k})
         ],
-        "matrix": matrix,
+        "matrix": [
+            Counts(b, size, b * (1 + size // parts), "matrix")
+            for size in spaced_sizes(halved(columns), n)
+        ],
     }
-    meeting = [each for each in samplers if each.kind == "all_users"]
+    meeting = [counts for counts in samplers if counts.kind == "all_users"]
     if meeting:
         met = (meeting[0].interactions - b) // meeting[0].items
         points["all_users"] = [
             Counts(meeting[0].users, size, b + met * size, "all_users")
-            for size in spaced_sizes(halved({each.items for each in meeting}), n)
+            for size in spaced_sizes(halved({counts.items for counts in meeting}), n)
         ]
     return points
 
 
 def labels(points: Points) -> dict[Counts, tuple[str, int]]:
     """Return the part and the size that name each step in the raw samples."""
-    found: dict[Counts, tuple[str, int]] = {}
+    names: dict[Counts, tuple[str, int]] = {}
     for axis in ("items", "users", "vectors", "matrix", "all_users"):
         for counts in points.get(axis, ()):
-            found.setdefault(counts, (f"step by {axis}", counts.on(axis)))
-    return found
+            names.setdefault(counts, (f"step by {axis}", counts.on(axis)))
+    return names
 
 
-@dataclass
-class StepTimer:
-    """Times training steps on given batches.
-
-    One state goes from call to call, as in training: a step takes over the state's memory.
+@dataclass(frozen=True)
+class BatchMaker:
+    """Makes batches of any counts, of random users and items.
 
     Args:
-        content: the texts, on all devices.
+        rows: b, the positive links of a batch.
+        n_shards: devices that a batch is cut for.
+        is_local: shards share negatives within themselves only.
     """
 
-    state: TrainState
-    content: DeviceContent
+    graph: BipartiteGraph
+    rng: np.random.Generator
+    rows: int
+    n_shards: int = 1
+    is_local: bool = False
 
-    def block(self, trainer: Trainer, batches: Sequence[Batch], dispatches: int) -> float:
-        """Return the seconds of some dispatches, which cycle through batches on the devices.
+    @classmethod
+    def of(cls, dataset: Dataset, config: RunConfig) -> BatchMaker:
+        """Return a maker of the batches that the settings ask for."""
+        rng, n = np.random.default_rng(0), config.devices
+        return cls(dataset.graph, rng, config.batch_size, n, config.shares_locally)
 
-        Args:
-            trainer: any one whose states have the same shapes, but for a memory.
+    def users(self, count: int) -> Int32:
+        """Return int32[count]: users as often as they have training links."""
+        links = self.rng.integers(self.graph.n_links, size=count)
+        return self.graph.link_user[links].astype(np.int32)
+
+    def items(self, count: int) -> Int32:
+        """Return int32[count]: distinct items in use; all of them over again where they are few."""
+        order = self.rng.permutation(self.graph.items_in_use)
+        return np.resize(order, count).astype(np.int32)
+
+    def batch(self, counts: Counts) -> Batch:
+        """Return a batch with these counts; b (1 + k) interactions of vectors have k negatives.
+
+        The arrays hold the shards one after the other, as :mod:`ncfbench.distributed.shards` cuts
+        them. All counts are multiples of the number of shards.
         """
-        self.state = self.state._replace(carry=trainer.carry.initial())
-        in_flight, source, count = InFlight(trainer), cycle(batches), trainer.per_dispatch
+        if counts.kind == "all_users":
+            return self._all_users(counts)
+        shards = [self._links(counts) for _ in range(self.n_shards)]
+        pos_user, pos_item, *negatives = map(np.concatenate, zip(*shards, strict=True))
+        return Batch(
+            users=self.users(counts.users),
+            items=self.items(counts.items),
+            pos_user=pos_user,
+            pos_item=pos_item,
+            negatives=Listed(*negatives) if counts.kind == "vectors" else Shared(*negatives),
+            n_items=np.int32(counts.items),
+        )
 
-        def dispatch(times: int) -> None:
-            for _ in range(times):
-                part = tuple(islice(source, count)) if count > 1 else next(source)
-                self.state, loss = trainer.step(self.state, part, self.content)
-                in_flight.add(loss)
-            jax.block_until_ready(self.state)
+    def with_random_items(self, batch: Batch) -> Batch:
+        """Return a batch with other items in the same slots."""
+        return batch._replace(items=self.items(len(batch.items)))
 
-        if dispatches >= WARM_UP:
-            dispatch(1)
-        begin = time.perf_counter()
-        dispatch(dispatches)
-        return time.perf_counter() - begin
+    def _all_users(self, counts: Counts) -> Batch:
+        """Return a batch whose items meet all users, or as many drawn ones as there are slots."""
+        graph, b = self.graph, self.rows
+        met, items = (counts.interactions - b) // counts.items, self.items(counts.items)
+        is_every, linked = met == graph.n_users, self.users(b)
+        users = np.arange(met, dtype=np.int32) if is_every else self.users(met)
+        named, position = np.unique(items, return_index=True)
+        user, item = graph.linked_block(users, named)
+        batch = Batch(
+            users=users if is_every else np.concatenate([users, linked]),
+            items=items,
+            pos_user=linked if is_every else np.arange(met, met + b, dtype=np.int32),
+            pos_item=np.resize(self.rng.permutation(len(items)), b).astype(np.int32),
+            negatives=(EveryUser if is_every else MetUsers)(
+                np.full(met, 1 / met, np.float32),
+                np.full(len(items), 1 / len(items), np.float32),
+                user.astype(np.int32),
+                position[item].astype(np.int32),
+            ),
+            n_items=np.int32(len(items)),
+        )
+        return batch if self.n_shards == 1 else cut(batch, self.n_shards)
+
+    def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
+        """Return one shard's arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""
+        rows, users = self.rows // self.n_shards, counts.users // self.n_shards
+        items = counts.items // self.n_shards if self.is_local else counts.items
+        pos_user = (np.arange(rows) % users).astype(np.int32)
+        k = counts.interactions // self.rows - 1 if counts.kind == "vectors" else 0
+        slots = np.resize(self.rng.permutation(items), rows * (1 + k)).astype(np.int32)
+        if counts.kind == "matrix":
+            return pos_user, slots, np.full((rows, items), 1 / (self.rows * items), np.float32)
+        # The negatives' users are those of no positive link, if there are any.
+        others = rows + np.arange(rows * k, dtype=np.int32) % max(users - rows, 1)
+        user = others if users > rows else np.repeat(pos_user, k)
+        weight = np.full((rows, k), 1 / (self.rows * k), np.float32)
+        return pos_user, slots[:rows], user.reshape(rows, k), slots[rows:].reshape(rows, k), weight

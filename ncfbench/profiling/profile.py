@@ -22,25 +22,27 @@ from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import roofline
+from ncfbench.profiling import calibration, roofline
 from ncfbench.profiling.answer import Answer, answer
-from ncfbench.profiling.calibration import StepTimer, calibration_points
-from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
 from ncfbench.profiling.cost_rows import (
+    SENT,
     Row,
     at_usual_pace,
-    compare,
     cost_row,
     per_call,
+    sent_columns,
+    speedup_columns,
     unit_costs,
 )
-from ncfbench.profiling.parts import Parts
+from ncfbench.profiling.parts import Parts, collectives
 from ncfbench.profiling.rounds import (
+    Steps,
     Timed,
     measure_round,
     plan_round,
-    timed_collectives,
+    timed,
     timed_parts,
     timed_sampler,
     timed_steps,
@@ -78,7 +80,7 @@ class Record:
     @property
     def tables(self) -> dict[str, list[Row]]:
         """Rows by their names in :data:`ncfbench.storage.schemas.PROFILE_TABLES`."""
-        return {"profile": self.profile, "unitcost": self.unitcost, "costmodel": self.costmodel}
+        return dict(vars(self))
 
     @property
     def answer(self) -> Answer:
@@ -140,81 +142,63 @@ def _profile(
     example = next(iter(configs.values()))
     require(example.precision)
     others = OtherPrograms()
-    content = DeviceContent.of(dataset)
-    layout = make_layout(example)
+    content, layout = DeviceContent.of(dataset), make_layout(example)
+    is_several = layout.size > 1
     described = environment.describe(layout.describe())
-    samplers = {
-        name: make_sampler(dataset.graph, config, Streams(config.seed))
-        for name, config in configs.items()
-    }
-    batches = {
-        name: next(sampler.batches(0, plan_capacity(dataset.graph, configs[name])))
-        for name, sampler in samplers.items()
-    }
     progress.say("Measuring the machine's peaks: a large matrix product, and a large copy.")
     peaks = roofline.peaks(cache_dir(), described["key"], example.precision)
     progress.say(f"Compiling the steps of {len(configs)} samplers, and their parts.")
-    alone = {name: config.on_one_device() for name, config in configs.items()}
-    demands = {
-        name: roofline.demand(config, dataset, content, batches[name])
-        for name, config in alone.items()
-    }
-    counts = {
-        name: Counts.of(batches[name], config.devices if config.shares_locally else 1)
-        for name, config in configs.items()
-    }
+    samplers, batches, demands, counts = {}, {}, {}, {}
+    for name, config in configs.items():
+        samplers[name] = make_sampler(dataset.graph, config, Streams(config.seed))
+        batches[name] = next(samplers[name].batches(0, plan_capacity(dataset.graph, config)))
+        shards = config.devices if config.shares_locally else 1
+        counts[name] = Counts.of(batches[name], shards)
+        alone = config.on_one_device()
+        demands[name] = roofline.demand(alone, dataset, content, batches[name])
     points = calibration_points(list(counts.values()), example)
+    sent: dict[str, Mapping[str, Mapping[str, float]]] = {}
     with timed_loops(dataset, content, configs) as loops:
         trainer, state = Trainer.create(example, dataset, layout)
-        for name, loop in loops.items() if layout.size == 1 else ():
+        for name, loop in loops.items() if not is_several else ():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        timer = StepTimer(state, layout.replicate(content))
-        maker = BatchMaker.of(dataset, example)
-        timed = timed_steps(points, maker, timer, trainer)
+        steps, maker = Steps(state, layout.replicate(content)), BatchMaker.of(dataset, example)
+        programs = timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
-            timed += timed_sampler(name, loop, samplers[name], maker, timer)
+            programs += timed_sampler(name, loop, samplers[name], maker, steps)
         # Steps take over their state's memory, so the parts need one that stays.
-        parts = Parts(*Trainer.create(next(iter(alone.values())), dataset), content)
-        timed += timed_parts(parts, points, BatchMaker.of(dataset, parts.trainer.config))
-        sent: dict[str, Mapping[str, Mapping[str, float]]] = {}
-        for name, loop in loops.items() if layout.size > 1 else ():
-            timed.append(timed_collectives(name, loop.trainer, batches[name]))
+        parts = Parts(*Trainer.create(example.on_one_device(), dataset), content)
+        programs += timed_parts(parts, points, BatchMaker.of(dataset, parts.config))
+        for name, loop in loops.items() if is_several else ():
+            programs.append(timed("collectives", *collectives(loop.trainer, batches[name]), name))
+            slots = counts[name].items
             sent[name] = {
-                way: loop.trainer.sent_bytes(samplers[name], counts[name].items, dataset, way)
-                for way in ("global", "local", "texts")
+                way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way) for way in SENT
             }
         others.warn(progress.say)
-        passes, round_seconds = plan_round(timed)
+        passes, round_seconds = plan_round(programs)
         progress.say(f"{rounds} rounds of about {format_duration(round_seconds)} each.")
-        samples = _measure(timed, rounds, passes, progress)
+        samples = _measure(programs, rounds, passes, progress)
         others.warn(progress.say, is_over=True)
     paced = at_usual_pace(samples)
-    costs, unit_rows = unit_costs(paced, points)
-    rows = [
-        cost_row(
-            dataset,
-            name,
-            configs,
-            counts[name],
-            paced,
-            costs,
-            described,
-            demands[name],
-            peaks,
-            sent.get(name),
-        )
-        for name in configs
-    ]
+    costs, unit_rows = unit_costs(paced, points, calibration.PRODUCT_SIZES)
+    on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
+    rows: list[Row] = []
+    for name, config in configs.items():
+        row = cost_row(dataset, config, counts[name], paced, costs, on_accelerator=on_accelerator)
+        row |= sent_columns(sent.get(name), config, paced, is_simulated=not on_accelerator)
+        row |= roofline.limit_columns(demands[name], peaks, row["measured_step_iteration_seconds"])
+        rows.append(row)
     for row in rows:
-        compare(row, rows[0], paced)
+        row |= speedup_columns(row, rows[0], paced)
         row["drift"] = drift(per_call(samples, "full", row["sampler"]))
         row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
     for row in rows:
         row["residuals"] = [
             {"part": name, "share": share} for name, share in row["residuals"].items()
         ]
-    effective = identity_of(example)
-    common = {name: effective[name] for name in ("dataset", "encoder", "loss", "batch_size")}
+    identity = identity_of(example)
+    common = {name: identity[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {
         "settings": settings_digest(example),
         "unusual_settings": unusual_words(example),
@@ -229,7 +213,7 @@ def _profile(
     )
 
 
-def _measure(timed: Sequence[Timed], rounds: int, passes: int, progress: Progress) -> list[Row]:
+def _measure(programs: Sequence[Timed], rounds: int, passes: int, progress: Progress) -> list[Row]:
     """Return the rows of whole rounds."""
     samples: list[Row] = []
     done = 0
@@ -238,7 +222,7 @@ def _measure(timed: Sequence[Timed], rounds: int, passes: int, progress: Progres
     ) as stop:
         while done < rounds:
             begin = time.perf_counter()
-            rows = measure_round(done, timed, passes, stop)
+            rows = measure_round(done, programs, passes, stop)
             if stop():
                 break
             samples += rows

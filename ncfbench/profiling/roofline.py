@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,25 @@ class Demand:
     flops: float
     bytes: float
 
-    def seconds(self, peaks: Peaks) -> float:
-        """Return the limit: no step takes less."""
-        return max(self.flops / peaks.flops_per_second, self.bytes / peaks.bytes_per_second)
-
-    def bound(self, peaks: Peaks) -> str:
-        """Return ``arithmetic`` or ``memory``, whichever takes longer."""
+    def limit(self, peaks: Peaks) -> tuple[float, str]:
+        """Return the seconds that no step takes less than, and what takes them: ``arithmetic`` or
+        ``memory``.
+        """
         arithmetic = self.flops / peaks.flops_per_second
-        return "arithmetic" if arithmetic > self.bytes / peaks.bytes_per_second else "memory"
+        memory = self.bytes / peaks.bytes_per_second
+        return (arithmetic, "arithmetic") if arithmetic > memory else (memory, "memory")
+
+
+def limit_columns(demand: Demand | None, peaks: Peaks, step_seconds: float) -> dict[str, Any]:
+    """Return a step's work and limit, columns of :data:`ncfbench.storage.schemas.COSTMODEL`; null
+    where they are not counted.
+    """
+    names = ("step_flops", "step_bytes", "limit_seconds", "limit_share", "bound")
+    if demand is None:
+        return dict.fromkeys(names)
+    seconds, bound = demand.limit(peaks)
+    values = demand.flops, demand.bytes, seconds, seconds / step_seconds, bound
+    return dict(zip(names, values, strict=True))
 
 
 def demand(
@@ -68,11 +79,14 @@ def demand(
     None where the backend does not count them, and where the step repeats something in a loop: XLA
     counts a loop as if it went round once.
     """
-    traced = _traced_step(config, dataset, content, batch)
+    # A trainer of its own: the one that is timed must not be compiled again.
+    trainer, state = Trainer.create(config, dataset)
+    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
+    traced = trainer.trace(state, on_device, trainer.layout.replicate(content))
     if has_loops(traced.jaxpr.jaxpr):
         return None
-    found = traced.lower().compile().cost_analysis()
-    counts = found[0] if isinstance(found, list) and found else found
+    counted = traced.lower().compile().cost_analysis()
+    counts = counted[0] if isinstance(counted, list) and counted else counted
     if not counts or "flops" not in counts or "bytes accessed" not in counts:
         return None
     return Demand(float(counts["flops"]), float(counts["bytes accessed"]))
@@ -90,18 +104,6 @@ def has_loops(jaxpr: Any) -> bool:
     return False
 
 
-def compiled_step(config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch) -> Any:
-    """Compile the training step for a batch's shapes, to be inspected."""
-    return _traced_step(config, dataset, content, batch).lower().compile()
-
-
-def _traced_step(config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch) -> Any:
-    # A trainer of its own: the one that is timed must not be compiled again.
-    trainer, state = Trainer.create(config, dataset)
-    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
-    return trainer.trace(state, on_device, trainer.layout.replicate(content))
-
-
 def _is_program(value: Any) -> bool:
     return hasattr(value, "eqns")
 
@@ -114,41 +116,40 @@ def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peak
     """
     suffix = "" if precision == "float32" else f"-{precision}"
     path = cache / "peaks" / f"{environment_key}{suffix}.json"
-    found = measure_peaks(precision)
-    try:
-        before = Peaks(**tables.read_json(path))
-    except (DataError, TypeError):
-        before = found
-    best = Peaks(*(max(pair) for pair in zip(astuple(found), astuple(before), strict=True)))
+    best = asdict(measure_peaks(precision))
+    with contextlib.suppress(DataError, TypeError):
+        before = asdict(Peaks(**tables.read_json(path)))
+        best = {name: max(rate, before[name]) for name, rate in best.items()}
     # A cache that cannot be written costs a measurement, no more.
     with contextlib.suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        tables.write_json(path, asdict(best))
-    return best
+        tables.write_json(path, best)
+    return Peaks(**best)
 
 
 def measure_peaks(precision: str = "float32") -> Peaks:
     """Measure both rates; the best of several repetitions."""
-    a = jnp.ones((MATRIX_SIZE, MATRIX_SIZE), jnp.float32)
-    product = jax.jit(at(precision, lambda a: a @ a))
+    matrix = jnp.ones((MATRIX_SIZE, MATRIX_SIZE), jnp.float32)
+    product = jax.jit(at(precision, lambda matrix: matrix @ matrix))
     # In place: new memory would have to be handed out by the system first.
-    array, copy = (
-        jnp.zeros(COPY_BYTES // 4, jnp.float32),
-        jax.jit(lambda array: array + 1, donate_argnums=0),
-    )
-    product_seconds, copy_seconds = [], []
-    for _ in range(REPEATS):
-        product_seconds.append(_seconds(lambda: product(a)))
-        begin = time.perf_counter()
-        array = jax.block_until_ready(copy(array))
-        copy_seconds.append(time.perf_counter() - begin)
+    copy = jax.jit(lambda array: array + 1, donate_argnums=0)
+    array = jnp.zeros(COPY_BYTES // 4, jnp.float32)
+
+    def in_place() -> Any:
+        nonlocal array
+        array = copy(array)
+        return array
+
     return Peaks(
-        flops_per_second=2 * MATRIX_SIZE**3 / min(product_seconds),
-        bytes_per_second=2 * COPY_BYTES / min(copy_seconds),
+        flops_per_second=2 * MATRIX_SIZE**3 / _fewest_seconds(lambda: product(matrix)),
+        bytes_per_second=2 * COPY_BYTES / _fewest_seconds(in_place),
     )
 
 
-def _seconds(call: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    jax.block_until_ready(call())
-    return time.perf_counter() - begin
+def _fewest_seconds(call: Callable[[], Any]) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)

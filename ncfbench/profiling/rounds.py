@@ -10,27 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, TypeAlias
+from itertools import count, cycle, islice
+from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
-from ncfbench.profiling.calibration import BATCHES, Points, StepTimer, labels
-from ncfbench.profiling.constructed import BatchMaker
-from ncfbench.profiling.cost_rows import PRODUCT_SIZES, RANDOM_ITEMS, Row
+from ncfbench.models.towers import DeviceContent
+from ncfbench.profiling import calibration
+from ncfbench.profiling.calibration import BatchMaker, Points, labels
+from ncfbench.profiling.cost_rows import PRODUCTS, RANDOM_ITEMS, Row
 from ncfbench.profiling.parts import Call, Parts, products
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training import pilot
-from ncfbench.training.loop import TimedLoop
-from ncfbench.training.state import Parameters
+from ncfbench.training.loop import InFlight, TimedLoop
+from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05
@@ -45,11 +42,17 @@ MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
 ROUND_SECONDS = 60.0
 """A round has fewer passes, one at least, where more would take longer than this."""
-
-Block: TypeAlias = Callable[[int, Callable[[], bool]], Mapping[str, tuple[int, float]]]
-"""Takes the round's number, and a function that says when to stop early. Returns calls and seconds,
-by part.
+BATCHES = 4
+"""Batches of a size, which take turns."""
+WARM_UP = 4
+"""A block of this many steps begins with one more, off the clock, as other programs ran before it.
+It would cost a shorter block too much.
 """
+
+Stop: TypeAlias = Callable[[], bool]
+"""Says when to stop early."""
+Block: TypeAlias = Callable[[Stop], Mapping[str, tuple[int, float]]]
+"""Returns calls and seconds, by part."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,40 @@ class Timed:
     in_every_pass: bool = False
 
 
-def plan_round(timed: Sequence[Timed]) -> tuple[int, float]:
+@dataclass
+class Steps:
+    """Training steps on given batches, of any trainers whose states have the same shapes.
+
+    One state goes from call to call, as in training: a step takes over the state's memory.
+
+    Args:
+        content: the texts, on all devices.
+    """
+
+    state: TrainState
+    content: DeviceContent
+
+    def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
+        """Return a dispatch of a trainer's step on batches on the devices, which take turns."""
+        carry, in_flight = trainer.carry.initial(), InFlight(trainer)
+        source, per_dispatch = cycle(batches), trainer.per_dispatch
+
+        def call() -> TrainState:
+            nonlocal carry
+            part = tuple(islice(source, per_dispatch)) if per_dispatch > 1 else next(source)
+            state = self.state._replace(carry=carry)
+            self.state, losses = trainer.step(state, part, self.content)
+            carry = self.state.carry
+            in_flight.add(losses)
+            return self.state
+
+        return call
+
+
+def plan_round(programs: Sequence[Timed]) -> tuple[int, float]:
     """Return how many passes a round has, and the seconds that it takes, about."""
     every, once = (
-        sum(each.seconds for each in timed if each.in_every_pass == often)
+        sum(program.seconds for program in programs if program.in_every_pass == often)
         for often in (True, False)
     )
     fitting = (ROUND_SECONDS - once) / max(every, 1e-9)
@@ -80,71 +113,61 @@ def plan_round(timed: Sequence[Timed]) -> tuple[int, float]:
     return passes, passes * every + once
 
 
-def measure_round(
-    number: int, timed: Sequence[Timed], passes: int, stop: Callable[[], bool]
-) -> list[Row]:
+def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Stop) -> list[Row]:
     """Return one row for each block; nothing once ``stop()`` is true."""
     rng = np.random.default_rng(number)
-    own_pass = rng.integers(passes, size=len(timed))
+    only_pass = rng.integers(passes, size=len(programs))
     rows: list[Row] = []
     for turn in range(passes):
-        for index in rng.permutation(len(timed)):
-            each = timed[index]
-            if not (each.in_every_pass or own_pass[index] == turn):
+        for index in rng.permutation(len(programs)):
+            program = programs[index]
+            if not (program.in_every_pass or only_pass[index] == turn):
                 continue
-            for part, (calls, seconds) in each.block(number, stop).items():
-                row: Row = {"round": number, "sampler": each.sampler, "part": part}
-                rows.append(row | {"size": each.size, "calls": calls, "seconds": seconds})
+            for part, (calls, seconds) in program.block(stop).items():
+                row: Row = {"round": number, "sampler": program.sampler, "part": part}
+                rows.append(row | {"size": program.size, "calls": calls, "seconds": seconds})
             if stop():
                 return []
     return rows
 
 
-def timed_part(part: str, size: int, call: Call, sampler: str | None = None) -> Timed:
-    """Compile a function that is called over and over; choose how many calls fill a block."""
+def timed(
+    part: str, size: int, call: Call, sampler: str | None = None, *, iterations: int = 1
+) -> Timed:
+    """Compile a function that is called over and over; choose how many calls fill a block.
 
-    def block(count: int) -> float:
+    Args:
+        part: its name; a step is in every pass of a round.
+        iterations: of a call.
+    """
+    is_step = part.startswith("step")
+
+    def block(calls: int) -> float:
+        if is_step and calls >= WARM_UP:
+            jax.block_until_ready(call())
         begin = time.perf_counter()
-        for _ in range(count):
+        for _ in range(calls):
             result = call()
         jax.block_until_ready(result)
         return time.perf_counter() - begin
 
     block(1)
     once = block(1)
-    calls = _calls(once)
-    return Timed(size, sampler, lambda number, stop: {part: (calls, block(calls))}, calls * once)
+    calls = int(np.clip(BLOCK_SECONDS / max(once, 1e-6), 1, MOST_CALLS))
+
+    def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
+        return {part: (calls * iterations, block(calls))}
+
+    return Timed(size, sampler, measure, calls * once, in_every_pass=is_step)
 
 
-def timed_step(
-    timer: StepTimer,
-    trainer: Trainer,
-    batches: Sequence[Batch],
-    part: str,
-    size: int,
-    sampler: str | None = None,
-) -> Timed:
-    """Compile a trainer's step for batches on the devices; choose how many fill a block."""
-    timer.block(trainer, batches, 1)
-    once = timer.block(trainer, batches, 1)
-    dispatches = _calls(once)
-    iterations = dispatches * trainer.per_dispatch
-
-    def block(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
-        return {part: (iterations, timer.block(trainer, batches, dispatches))}
-
-    return Timed(size, sampler, block, dispatches * once, in_every_pass=True)
-
-
-def timed_steps(
-    points: Points, maker: BatchMaker, timer: StepTimer, trainer: Trainer
-) -> list[Timed]:
+def timed_steps(points: Points, maker: BatchMaker, steps: Steps, trainer: Trainer) -> list[Timed]:
     """Compile the step for constructed batches of each of the calibration's counts."""
-    layout = trainer.layout
-    found = []
+    layout, found = trainer.layout, []
     for counts, (part, size) in labels(points).items():
         batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
-        found.append(timed_step(timer, trainer, batches, part, size))
+        call = steps.call(trainer, batches)
+        found.append(timed(part, size, call, iterations=trainer.per_dispatch))
     return found
 
 
@@ -155,70 +178,27 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
         maker: of batches for one device.
     """
     found = [
-        timed_part("optimiser", 1, parts.optimiser()),
-        timed_part("dispatch", 1, parts.dispatch(maker.batch(points["items"][0]))),
+        timed("optimiser", 1, parts.optimiser()),
+        timed("dispatch", 1, parts.dispatch(maker.batch(points["items"][0]))),
     ]
-    for each in points["users"]:
-        found.append(timed_part("users", each.users, parts.user(maker.users(each.users))))
-    for each in points["items"]:
-        found.append(timed_part("items", each.items, parts.item(maker.items(each.items))))
-    for each in (*points["vectors"], *points["matrix"], *points.get("all_users", ())):
+    for counts in points["users"]:
+        found.append(timed("users", counts.users, parts.user(maker.users(counts.users))))
+    for counts in points["items"]:
+        found.append(timed("items", counts.items, parts.item(maker.items(counts.items))))
+    for counts in (*points["vectors"], *points["matrix"], *points.get("all_users", ())):
         # Shards that share within themselves have scores with their own items only.
-        is_matrix = each.kind == "matrix"
-        columns = each.interactions // maker.rows - 1 if is_matrix else each.items
-        call = parts.interaction(maker.batch(replace(each, items=columns)))
-        found.append(timed_part(each.kind, each.interactions, call))
-    for size in PRODUCT_SIZES:
-        matrix, pairs = products(parts.trainer.config, size)
-        found.append(timed_part("matrix product", size, matrix))
-        found.append(timed_part("element-wise product", size, pairs))
+        is_matrix = counts.kind == "matrix"
+        columns = counts.interactions // maker.rows - 1 if is_matrix else counts.items
+        call = parts.interaction(maker.batch(replace(counts, items=columns)))
+        found.append(timed(counts.kind, counts.interactions, call))
+    for size in calibration.PRODUCT_SIZES:
+        both = zip(PRODUCTS, products(parts.config, size), strict=True)
+        found += [timed(part, size, call) for part, call in both]
     return found
 
 
-def timed_collectives(sampler: str, trainer: Trainer, batch: Batch) -> Timed:
-    """Compile what several devices send each other in a step of a sampler."""
-    slots = rounded_up(len(batch.items), trainer.layout.size)
-    shapes, share = trainer.shapes.parameters, trainer.config.share
-    sent = trainer.layout.sent_bytes(shapes, 0, slots, 0, share)
-    size = round(sum(sent.values()))
-    return timed_part("collectives", size, _collective(trainer, slots), sampler)
-
-
-def _collective(trainer: Trainer, item_slots: int) -> Call:
-    """Return a function that sends what a step without ``shard_tables`` sends, and computes nothing
-    else.
-    """
-    layout, config = trainer.layout, trainer.config
-
-    def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:
-        if not config.shares_locally:
-            vectors = reduce_scatter(gather(vectors))
-        return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
-
-    specs = Spec(AXIS), Spec()
-    mapped = jax.shard_map(
-        on_device, mesh=layout.mesh, in_specs=specs, out_specs=specs, check_vma=False
-    )
-    compiled = jax.jit(mapped, donate_argnums=(0, 1))
-    vectors = jnp.zeros((item_slots, config.dimension), jnp.float32)
-    gradient = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), trainer.shapes.parameters
-    )
-    sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
-    held = sharded, layout.replicate(gradient)
-
-    def call() -> Any:
-        nonlocal held
-        held = compiled(*held)
-        # On a CPU devices wait for each other in threads of one pool, which must not be full of
-        # later calls.
-        return jax.block_until_ready(held) if layout.is_simulated else held
-
-    return call
-
-
 def timed_sampler(
-    name: str, loop: TimedLoop, sampler: Sampler, maker: BatchMaker, timer: StepTimer
+    name: str, loop: TimedLoop, sampler: Sampler, maker: BatchMaker, steps: Steps
 ) -> list[Timed]:
     """Compile a sampler's loop.
 
@@ -231,30 +211,36 @@ def timed_sampler(
     """
     layout = loop.trainer.layout
     iterations, seconds = choose_iterations(loop)
-    source, count = layout.shard(sampler), min(32, iterations)
-    slots = loop.item_slots
+    source, slots, n_alone = layout.shard(sampler), loop.item_slots, min(32, iterations)
+    starts = count(0, n_alone)
 
-    def full(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+    def full(stop: Stop) -> Mapping[str, tuple[int, float]]:
         loop.full_block(iterations, stop=stop)
         return _accounts(loop)
 
-    def step(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+    def step(stop: Stop) -> Mapping[str, tuple[int, float]]:
         loop.step_block(iterations // 2)
         return _accounts(loop)
 
-    def alone(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
-        seconds = sampling_seconds(source, slots, number * count, count, layout.put)
-        return {part: (count, value) for part, value in seconds.items()}
+    def alone(stop: Stop) -> Mapping[str, tuple[int, float]]:
+        seconds = sampling_seconds(source, slots, next(starts), n_alone, layout.put)
+        return {part: (n_alone, value) for part, value in seconds.items()}
 
-    own = islice(source.batches(0, slots), STEP_BATCHES)
-    placed = [layout.put(maker.with_random_items(batch)) for batch in own]
+    batches = islice(source.batches(0, slots), STEP_BATCHES)
+    placed = [layout.put(maker.with_random_items(batch)) for batch in batches]
     # The loop has compiled its step for so many slots; a later batch may need more.
     alike = layout.keep([batch for batch in placed if len(batch.items) == slots])
     return [
         Timed(slots, name, full, iterations * seconds, in_every_pass=True),
         Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),
         Timed(slots, name, alone, 0),
-        timed_step(timer, loop.trainer, alike[:BATCHES], RANDOM_ITEMS, slots, name),
+        timed(
+            RANDOM_ITEMS,
+            slots,
+            steps.call(loop.trainer, alike[:BATCHES]),
+            name,
+            iterations=loop.trainer.per_dispatch,
+        ),
     ]
 
 
@@ -264,17 +250,17 @@ def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
     if seconds < pilot.LONG_SECONDS:
         loop.step_block(2)
     loop.take_samples()
-    count = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
+    iterations = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
     # Whole dispatches, also in half a block.
-    return rounded_up(count, 2 * loop.trainer.per_dispatch), seconds
+    return rounded_up(iterations, 2 * loop.trainer.per_dispatch), seconds
 
 
 def sampling_seconds(
-    source: BatchSource, slots: int, start: int, count: int, put: Callable[[Batch], Batch]
+    source: BatchSource, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
 ) -> dict[str, float]:
-    """Time drawing, assembling and transferring some batches, with nothing beside it."""
+    """Time drawing, assembling and transferring n batches, with nothing beside it."""
     times = [time.perf_counter()]
-    draws = list(source.draws(start, start + count))
+    draws = list(source.draws(start, start + n))
     times.append(time.perf_counter())
     batches = [source.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())
@@ -285,10 +271,5 @@ def sampling_seconds(
 
 
 def _accounts(loop: TimedLoop) -> dict[str, tuple[int, float]]:
-    samples = [each for each in loop.take_samples() if each.kind in ("full", "step")]
-    return {each.kind: (each.iterations, each.seconds) for each in samples}
-
-
-def _calls(seconds: float) -> int:
-    """Return how many calls of so many seconds fill a block."""
-    return int(np.clip(BLOCK_SECONDS / max(seconds, 1e-6), 1, MOST_CALLS))
+    samples = [sample for sample in loop.take_samples() if sample.kind in ("full", "step")]
+    return {sample.kind: (sample.iterations, sample.seconds) for sample in samples}

@@ -7,27 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.profiling.answer import noise, predicted_parts, title
-from ncfbench.profiling.cost_model import (
-    AXES,
-    LINEAR_TOLERANCE,
-    PARTS,
-    RESIDUAL_TOLERANCE,
-)
-from ncfbench.reporting.table import Column, Header, Table, columns_of
+from ncfbench.profiling.answer import errors, noise, title
+from ncfbench.profiling.cost_model import AXES, LINEAR_TOLERANCE, PARTS, RESIDUAL_TOLERANCE
+from ncfbench.reporting.formats import interval
+from ncfbench.reporting.table import Col, Table, under
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 SETTINGS = (
-    "dataset",
-    "encoder",
-    "loss",
-    "batch_size",
-    "settings",
-    "data_fingerprint",
-    "environment_key",
+    *("dataset", "encoder", "loss", "batch_size", "settings"),
+    *("data_fingerprint", "environment_key"),
 )
 """Columns that name a profile: a newer one with the same values replaces it."""
 UNIT_TITLES = {
@@ -40,6 +31,7 @@ UNIT_TITLES = {
     "optimiser": "- optimiser",
     "dispatch": "- dispatch",
 }
+SAMPLER = Col("sampler", title)
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
@@ -54,8 +46,8 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
     for name, rows in found.items():
         path, schema = runs_dir / f"{name}.parquet", PROFILE_TABLES[name]
         kept = tables.read_rows(path, schema) if path.exists() else []
-        own = {_settings(row) for row in rows}
-        merged[name] = [*(row for row in kept if _settings(row) not in own), *rows]
+        written = {_settings(row) for row in rows}
+        merged[name] = [*(row for row in kept if _settings(row) not in written), *rows]
     for name, rows in merged.items():
         tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
@@ -64,28 +56,28 @@ def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = Fa
     """Return each profile's unit costs, counts, predictions, accounts, and bytes sent."""
     shown = []
     profiles = split_profiles(found.get("costmodel", ()))
-    for what, rows in zip(titles_of(profiles), profiles, strict=True):
-        own = _settings(rows[0])
-        units = [row for row in found.get("unitcost", ()) if _settings(row) == own]
+    for name, rows in zip(_titles(profiles), profiles, strict=True):
+        settings = _settings(rows[0])
+        units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
         shown += [
-            _unit_costs(units, what),
-            _counts(rows, what),
-            _predictions(rows, units, what),
-            _accounts(rows, what, paper_clock=paper_clock),
+            _unit_costs(units, name),
+            _counts(rows, name),
+            _predictions(rows, units, name),
+            _accounts(rows, name, paper_clock=paper_clock),
         ]
-        shown += [sent_table(rows, what)] if rows[0]["devices"] else []
+        shown += [_bytes_sent(rows, name)] if rows[0]["devices"] else []
     return shown
 
 
 def split_profiles(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the rows of each profile."""
-    found: dict[tuple[Any, ...], list[Row]] = {}
+    profiles: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault(_settings(row), []).append(row)
-    return list(found.values())
+        profiles.setdefault(_settings(row), []).append(row)
+    return list(profiles.values())
 
 
-def titles_of(profiles: Sequence[Sequence[Row]]) -> list[str]:
+def _titles(profiles: Sequence[Sequence[Row]]) -> list[str]:
     """Return a name for each profile: data set, encoder, loss and settings.
 
     Profiles that agree in these are told apart by data, environment and the settings' digest.
@@ -112,255 +104,239 @@ def _settings(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in SETTINGS)
 
 
-def _unit_costs(rows: Sequence[Row], what: str) -> Table:
-    heading = f"Unit costs, forward and backward: {what}"
-    header: Header = [
-        "part",
-        *columns_of("microseconds each", "in the step", "interval", "alone"),
-        "difference %",
-        "cost",
-    ]
-    if not rows:
-        return Table(
-            heading,
-            header,
-            [],
-            ["Unit costs are not found: unitcost.parquet has no rows of this profile."],
-            name="unit-costs",
-        )
-    by_part = {row["part"]: row for row in rows}
-    cells = []
-    for part, label in UNIT_TITLES.items():
-        if part not in by_part:
-            continue
-        row = by_part[part]
-        own, alone = row["unit_seconds"], row["alone_unit_seconds"]
-        interval = (
-            "-" if own is None else f"{_micro(row['unit_lower'])}..{_micro(row['unit_upper'])}"
-        )
-        difference = f"{100 * (alone / own - 1):+.0f}" if own else "-"
-        shape = "line" if row["is_linear"] else "curve"
-        has_shape = part in AXES
-        cells.append(
-            [label, _micro(own), interval, _micro(alone), difference, shape if has_shape else ""]
-        )
-    vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
-    products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
-    ratios = ", ".join(f"{size} x {size}: {other / own:.1f}" for size, own, other in products)
-    notes = [
-        "In the step: what one more adds to a training step, on average between the smallest and"
-        " the largest count; fixed is what no count changes. Alone: the same part compiled and"
-        " timed by itself, a check that predicts nothing; difference: how much longer it takes.",
-        f"Curve: with a straight line some step is off by more than {100 * LINEAR_TOLERANCE:.0f} %."
-        f" Vector products over one matrix product, {ratios}.",
-    ]
-    return Table(heading, header, cells, notes, name="unit-costs")
+def _unit_costs(units: Sequence[Row], name: str) -> Table:
+    def ends(row: Row) -> Any:
+        return None if row["unit_seconds"] is None else (row["unit_lower"], row["unit_upper"])
 
+    def longer(row: Row) -> float | None:
+        return row["alone_unit_seconds"] / row["unit_seconds"] - 1 if row["unit_seconds"] else None
 
-def _counts(rows: Sequence[Row], what: str) -> Table:
-    cells = []
-    for row in rows:
-        symbols = find_sampler(row["sampler"]).with_strata(row["strata"]).symbols
-        negatives, users, items, interactions, _ = symbols
-        cells.append(
-            [
-                title(row),
-                negatives,
-                _integer(row["nominal_negatives"]),
-                users,
-                _integer(row["nominal_users"]),
-                f"{row['distinct_users']:,.0f}",
-                _integer(row["user_slots"]),
-                items,
-                _integer(row["nominal_items"]),
-                f"{row['distinct_items']:,.0f}",
-                _integer(row["item_slots"]),
-                interactions,
-                _integer(row["interactions"]),
-                row["interaction_kind"],
-            ]
-        )
-    first = rows[0]
-    letters = {"b": [first["batch_size"]]}
-    letters |= {
-        letter: [row[name] for row in rows if row[name]]
-        for letter, name in (("k", "negatives"), ("s", "stratum_size"))
-    }
-    settings = ", ".join(f"{letter}={values[0]}" for letter, values in letters.items() if values)
-    heading = f"What an iteration does, the paper's counts and this data's: {what}"
-    header: Header = [
-        "sampler",
-        *columns_of("negatives", "paper", "count"),
-        *columns_of("user nodes", "paper", "count", "distinct", "slots"),
-        *columns_of("item nodes", "paper", "count", "distinct", "slots"),
-        *columns_of("interactions", "paper", "count"),
-        Column("kind", "left"),
-    ]
-    note = f"{settings}. Slots are what is embedded, padding included."
-    return Table(heading, header, cells, [note], name="counts")
+    def shape(row: Row) -> str:
+        return ("line" if row["is_linear"] else "curve") if row["part"] in AXES else ""
 
-
-def _predictions(rows: Sequence[Row], units: Sequence[Row], what: str) -> Table:
-    enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
-    cells = []
-    for row in rows:
-        own = [f"{1e3 * seconds:.2f}" for seconds in predicted_parts(row).values()]
-        for account in ("step", "full"):
-            predicted, measured = (
-                row[f"{way}_{account}_iteration_seconds"] for way in ("predicted", "measured")
-            )
-            own += [f"{1e3 * predicted:.2f}", f"{1e3 * measured:.2f}", _off(predicted, measured)]
-        interval = f"{row['lower_full_speedup']:.2f}..{row['upper_full_speedup']:.2f}"
-        off = [
-            row[f"predicted_{name}"] / row[f"measured_{name}"] - 1
-            for name in ("step_iteration_seconds", "full_iteration_seconds", "full_speedup")
+    by_part = {row["part"]: row for row in units}
+    notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
+    if units:
+        vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
+        products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
+        ratios = [f"{size} x {size}: {other / one:.1f}" for size, one, other in products]
+        notes = [
+            "In the step: what one more adds to a training step, on average between the smallest"
+            " and the largest count; fixed is what no count changes. Alone: the same part compiled"
+            " and timed by itself, a check that predicts nothing; difference: how much longer it"
+            " takes.",
+            f"Curve: with a straight line some step is off by more than"
+            f" {100 * LINEAR_TOLERANCE:.0f} %. Vector products over one matrix product,"
+            f" {', '.join(ratios)}.",
         ]
-        is_off = max(map(abs, off)) > RESIDUAL_TOLERANCE
-        cells.append(
-            [
-                title(row),
-                *own,
-                f"{row['predicted_full_speedup']:.2f}",
-                f"{row['measured_full_speedup']:.2f}",
-                interval if enough else "-",
-                _off(row["predicted_full_speedup"], row["measured_full_speedup"]),
-                row["responsible"] if is_off else "",
-            ]
-        )
-    header: Header = [
-        "sampler",
-        *columns_of("parts", *PARTS),
-        *columns_of("step", "predicted", "measured", "off %"),
-        *columns_of("full", "predicted", "measured", "off %"),
-        *columns_of("speedup", "predicted", "measured", "interval", "off %"),
-        Column("most due to", "left"),
-    ]
-    baseline = find_sampler(rows[0]["baseline"]).title
-    heading = (
-        f"Milliseconds of an iteration, predicted and measured; speedups over {baseline}: {what}"
+    return Table.of(
+        f"Unit costs, forward and backward: {name}",
+        [
+            Col("part", lambda row: UNIT_TITLES[row["part"]]),
+            *under(
+                "microseconds each",
+                Col("in the step", "unit_seconds", ",.4g", scale=1e6),
+                Col("interval", ends, interval(",.4g"), scale=1e6),
+                Col("alone", "alone_unit_seconds", ",.4g", scale=1e6),
+            ),
+            Col("difference %", longer, "+.0f", scale=100),
+            Col("cost", shape),
+        ],
+        [by_part[part] for part in UNIT_TITLES if part in by_part],
+        notes,
+        name="unit-costs",
     )
-    notes = _prediction_notes(rows, units, enough=enough)
-    return Table(heading, header, cells, notes, name="predictions")
 
 
-def _prediction_notes(rows: Sequence[Row], units: Sequence[Row], *, enough: bool) -> list[str]:
+def _counts(rows: Sequence[Row], name: str) -> Table:
+    def paper(index: int) -> Col:
+        return Col(
+            "paper",
+            lambda row: find_sampler(row["sampler"]).with_strata(row["strata"]).symbols[index],
+        )
+
+    def nodes(kind: str, index: int) -> list[Col]:
+        return under(
+            f"{kind} nodes",
+            paper(index),
+            Col("count", f"nominal_{kind}s", ","),
+            Col("distinct", f"distinct_{kind}s", ",.0f"),
+            Col("slots", f"{kind}_slots", ","),
+        )
+
+    letters = [f"b={rows[0]['batch_size']}"]
+    for letter, column in (("k", "negatives"), ("s", "stratum_size")):
+        letters += [f"{letter}={row[column]}" for row in rows if row[column]][:1]
+    return Table.of(
+        f"What an iteration does, the paper's counts and this data's: {name}",
+        [
+            SAMPLER,
+            *under("negatives", paper(0), Col("count", "nominal_negatives", ",")),
+            *nodes("user", 1),
+            *nodes("item", 2),
+            *under("interactions", paper(3), Col("count", "interactions", ",")),
+            Col("kind", "interaction_kind", align="left"),
+        ],
+        rows,
+        [f"{', '.join(letters)}. Slots are what is embedded, padding included."],
+        name="counts",
+    )
+
+
+def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
+    enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
+
+    def off(measure: str) -> Col:
+        return Col("off %", lambda row: errors(row)[measure], "+.1f", scale=100)
+
+    def account(name: str) -> list[Col]:
+        return under(
+            name,
+            Col("predicted", f"predicted_{name}_iteration_seconds", ".2f", scale=1e3),
+            Col("measured", f"measured_{name}_iteration_seconds", ".2f", scale=1e3),
+            off(name),
+        )
+
+    def due_to(row: Row) -> Any:
+        is_off = max(map(abs, errors(row).values())) > RESIDUAL_TOLERANCE
+        return row["responsible"] if is_off else ""
+
+    def ends(row: Row) -> Any:
+        return (row["lower_full_speedup"], row["upper_full_speedup"]) if enough else None
+
     source = "Speedups: ratios of the medians of interleaved blocks"
-    notes = [
-        f"Most due to, where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %:"
-        " items, the sampler's own take longer or shorter than random ones; composition, the costs"
-        " do not add up for this batch; sampling, beside the step.",
-        f"{source}, with 95 % intervals."
-        if enough
-        else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
-    ]
-    noisy = noise(rows, units)
-    if noisy:
-        notes.append(f"NOISY MACHINE: {', '.join(noisy)}.")
-    return notes
+    signs = noise(rows, units)
+    return Table.of(
+        "Milliseconds of an iteration, predicted and measured; speedups over"
+        f" {find_sampler(rows[0]['baseline']).title}: {name}",
+        [
+            SAMPLER,
+            *under(
+                "parts",
+                *(Col(part, f"predicted_{part}_seconds", ".2f", scale=1e3) for part in PARTS),
+            ),
+            *account("step"),
+            *account("full"),
+            *under(
+                "speedup",
+                Col("predicted", "predicted_full_speedup", ".2f"),
+                Col("measured", "measured_full_speedup", ".2f"),
+                Col("interval", ends, interval(".2f")),
+                off("speedup"),
+            ),
+            Col("most due to", due_to, align="left"),
+        ],
+        rows,
+        [
+            "Most due to, where a prediction is off by more than"
+            f" {100 * RESIDUAL_TOLERANCE:.0f} %: items, the sampler's own take longer or shorter"
+            " than random ones; composition, the costs do not add up for this batch; sampling,"
+            " beside the step.",
+            f"{source}, with 95 % intervals."
+            if enough
+            else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
+            *([f"NOISY MACHINE: {', '.join(signs)}."] if signs else []),
+        ],
+        name="predictions",
+    )
 
 
-def _accounts(rows: Sequence[Row], what: str, *, paper_clock: bool) -> Table:
-    clocks = {"full": "measured_full_{}", "step": "measured_step_{}"}
-    if paper_clock:
-        clocks |= {"in series": "serial_{}", "paper's clock": "paper_{}"}
-    cells = []
-    for row in rows:
-        own = []
-        for name in clocks.values():
-            own.append(f"{1e3 * row[name.format('iteration_seconds')]:.2f}")
-            own.append(f"{row[name.format('speedup')]:.2f}")
-        if paper_clock:
-            own.append(f"{100 * (row['paper_speedup'] / row['serial_speedup'] - 1):+.1f}")
-        own += [f"{1e3 * row[f'{part}_seconds']:.3f}" for part in ("draw", "assemble", "transfer")]
-        if row["limit_seconds"] is None:
-            own += ["-"] * 5
-        else:
-            own += [
-                f"{row['step_flops'] / 1e9:.2f}",
-                f"{row['step_bytes'] / 1e6:.0f}",
-                f"{1e3 * row['limit_seconds']:.2f}",
-                f"{100 * row['limit_share']:.0f}",
-                row["bound"],
-            ]
-        cells.append([title(row), *own])
-    header: Header = [
-        "sampler",
-        *(column for clock in clocks for column in columns_of(clock, "ms", "speedup")),
-        *([Column("accounting %")] if paper_clock else []),
-        *columns_of("alone", "draw ms", "assemble ms", "transfer ms"),
-        *columns_of("work of a step", "GFLOP", "MB"),
-        *columns_of("limit", "ms", "reached %"),
-        Column("bound by", "left", group="limit"),
-    ]
+def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
+    clocks = {"full": "measured_full", "step": "measured_step"}
     notes = [
         "Draw, assemble, transfer: alone, on one core. Limit: XLA's count of operations and bytes"
         " at this machine's measured peaks; caches can beat its share of bytes."
     ]
     if any(row["limit_seconds"] is None for row in rows):
         notes.append("-: not counted. XLA counts a loop as if it went round once.")
+    accounting = []
     if paper_clock:
+        clocks |= {"in series": "serial", "paper's clock": "paper"}
+        accounting = [
+            Col(
+                "accounting %",
+                lambda row: row["paper_speedup"] / row["serial_speedup"] - 1,
+                "+.1f",
+                scale=100,
+            )
+        ]
         notes.append(
             "In series: step, drawing, assembling, transfer one after another. Paper's clock: the"
             " same without what the authors' program did before its timer started: shuffling, and"
             " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
             " that charges all samplers alike."
         )
-    heading = f"Accounts, what the sampler costs, and the machine's limit: {what}"
-    return Table(heading, header, cells, notes, name="accounts")
+    cols = [SAMPLER]
+    for heading, clock in clocks.items():
+        cols += under(
+            heading,
+            Col("ms", f"{clock}_iteration_seconds", ".2f", scale=1e3),
+            Col("speedup", f"{clock}_speedup", ".2f"),
+        )
+    alone = ("draw", "assemble", "transfer")
+    return Table.of(
+        f"Accounts, what the sampler costs, and the machine's limit: {name}",
+        [
+            *cols,
+            *accounting,
+            *under(
+                "alone", *(Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3) for part in alone)
+            ),
+            *under(
+                "work of a step",
+                Col("GFLOP", lambda row: row["step_flops"] and row["step_flops"] / 1e9, ".2f"),
+                Col("MB", lambda row: row["step_bytes"] and row["step_bytes"] / 1e6, ".0f"),
+            ),
+            *under(
+                "limit",
+                Col("ms", "limit_seconds", ".2f", scale=1e3),
+                Col("reached %", "limit_share", ".0f", scale=100),
+                Col("bound by", "bound", align="left"),
+            ),
+        ],
+        rows,
+        notes,
+        name="accounts",
+    )
 
 
-def sent_table(rows: Sequence[Row], what: str) -> Table:
+def _bytes_sent(rows: Sequence[Row], name: str) -> Table:
     """Return what devices send each other in an iteration, with the seconds it takes."""
-    first = rows[0]
-    cells = []
-    for row in rows:
-        gradient, shared, local, texts = (
-            f"{row[f'{way}_sent_bytes'] / 1e3:,.1f}"
-            for way in ("gradient", "global", "local", "texts")
-        )
-        cells.append(
-            [
-                title(row),
-                f"{row['item_slots']:,}",
-                gradient,
-                shared,
-                local if find_sampler(row["sampler"]).shares_items else "-",
-                texts,
-                f"{1e3 * row['measured_collectives_seconds']:.2f}",
-                f"{1e3 * row['measured_step_iteration_seconds']:.2f}",
-            ]
-        )
-    header: Header = [
-        "sampler",
-        "item slots",
-        *columns_of("sent kB", "gradients", "global", "local", "by texts"),
-        "collectives ms",
-        "step ms",
-    ]
+
+    def kilobytes(heading: str, way: str) -> Col:
+        def sent(row: Row) -> Any:
+            has_way = way != "local" or find_sampler(row["sampler"]).shares_items
+            return row[f"{way}_sent_bytes"] / 1e3 if has_way else None
+
+        return Col(heading, sent, ",.1f")
+
     notes = [
         "By ring algorithms, gradients included in each way. Global: vectors of all item slots are"
         " gathered, and their gradients summed and scattered. By texts: every device would get all"
         " texts, and make all vectors itself."
     ]
-    if first["simulated"]:
+    if rows[0]["simulated"]:
         notes.append(
             "SIMULATED devices on the cores of one CPU: the bytes are those of real ones, the"
             " seconds are not, and no speed follows from them."
         )
-    heading = (
-        f"What each of {first['devices']} devices sends in an iteration, and how long that takes"
-        f" ({first['share']} sharing): {what}"
+    return Table.of(
+        f"What each of {rows[0]['devices']} devices sends in an iteration, and how long that takes"
+        f" ({rows[0]['share']} sharing): {name}",
+        [
+            SAMPLER,
+            Col("item slots", "item_slots", ","),
+            *under(
+                "sent kB",
+                kilobytes("gradients", "gradient"),
+                kilobytes("global", "global"),
+                kilobytes("local", "local"),
+                kilobytes("by texts", "texts"),
+            ),
+            Col("collectives ms", "measured_collectives_seconds", ".2f", scale=1e3),
+            Col("step ms", "measured_step_iteration_seconds", ".2f", scale=1e3),
+        ],
+        rows,
+        notes,
+        name="bytes-sent",
     )
-    return Table(heading, header, cells, notes, name="bytes-sent")
-
-
-def _micro(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e6 * seconds:,.4g}"
-
-
-def _off(predicted: float, measured: float) -> str:
-    return f"{100 * (predicted / measured - 1):+.1f}"
-
-
-def _integer(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"

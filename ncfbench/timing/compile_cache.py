@@ -36,7 +36,10 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
         or not jax.config.values["jax_enable_compilation_cache"]
     ):
         return None
-    folder = cache_dir() / FOLDER / _machine()
+    # Machines that share a home folder must not share machine code.
+    machine = f"{platform.system()} {platform.machine()} {processor().features}"
+    digest = hashlib.sha256(machine.encode()).hexdigest()[:12]
+    folder = cache_dir() / FOLDER / digest
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -52,11 +55,3 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
         # JAX's default of one second leaves out all of the many small programs of a start.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return folder
-
-
-def _machine() -> str:
-    """Return twelve hexadecimal digits of the processor's instruction set: machines that share a
-    home folder must not share machine code.
-    """
-    text = f"{platform.system()} {platform.machine()} {processor().features}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -12,10 +12,10 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import make_layout
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import roofline
-from ncfbench.profiling.calibration import StepTimer, calibration_points, labels, spaced_sizes
-from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling import roofline, rounds
+from ncfbench.profiling.calibration import BatchMaker, calibration_points, labels, spaced_sizes
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
+from ncfbench.profiling.rounds import Steps, timed
 from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
 from ncfbench.training.state import copy_state
 from ncfbench.training.step import Trainer
@@ -151,14 +151,24 @@ def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) ->
         assert np.isfinite(float(loss))
 
 
-def test_a_timer_trains_with_one_state(tiny: Dataset) -> None:
-    """Each dispatch goes on from the state before; a long block has one more to warm up."""
+def test_steps_train_with_one_state(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call goes on from the state before, also one of another trainer; a long block has one
+    more to warm up.
+    """
     config = complete(SMALL | {"sampler": "ns"})
-    trainer, state = Trainer.create(config, tiny)
-    maker = BatchMaker.of(tiny, config)
-    timer = StepTimer(state, DeviceContent.of(tiny))
+    (trainer, state), (other, _) = (Trainer.create(config, tiny) for _ in range(2))
+    maker, steps = BatchMaker.of(tiny, config), Steps(state, DeviceContent.of(tiny))
     batches = [maker.batch(IID) for _ in range(2)]
-    for dispatches, iterations in ((1, 1), (3, 4), (4, 9)):
-        assert timer.block(trainer, batches, dispatches) > 0
-        assert int(timer.state.iteration) == iterations
+    for each in (trainer, other, trainer):
+        before = int(steps.state.iteration)
+        steps.call(each, batches)()
+        assert int(steps.state.iteration) == before + 1
     assert trainer.traces == 1
+    for seconds, calls in ((1e-9, 1), (1e9, 2000)):
+        monkeypatch.setattr(rounds, "BLOCK_SECONDS", seconds)
+        done: list[int] = []
+        program = timed("step by items", 12, lambda done=done: done.append(1))
+        assert len(done) == 2, "to compile, and to know its seconds"
+        ((counted, _),) = program.block(lambda: False).values()
+        assert (counted, len(done)) == (calls, 2 + calls + (calls > 1))
+        assert program.in_every_pass

@@ -25,7 +25,7 @@ from ncfbench.profiling.cost_model import (
     residuals,
     responsible,
 )
-from ncfbench.profiling.pace import pace
+from ncfbench.profiling.cost_rows import pace
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.claims import nominal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,20 +70,17 @@ def test_the_parts_give_the_steps_gradient(
         )
 
     f, g = vectors(state.parameters)
-    score = nnx.merge(trainer.towers, state.parameters).interaction
-    value, (r_bar, f_bar, g_bar) = parts._interaction(score, f, g, batch)
+    value, (r_bar, f_bar, g_bar) = parts.interaction(batch, f, g)()
     assert np.isfinite(value)
-    users = parts._user(state.parameters, batch.users, f_bar, content)
-    encoder_bar = parts._item(state.parameters, batch.items, g_bar, content)
+    users = parts.user(batch.users, f_bar)()
+    encoder_bar = parts.item(batch.items, g_bar)()
     for found, expected in (
         (users, whole["user_tower"]),
         (encoder_bar, whole["encoder"]),
         (nnx.as_pure(nnx.state(r_bar)), whole["interaction"]),
     ):
         assert np.linalg.norm(flat(found) - flat(expected)) < 1e-5 * np.linalg.norm(flat(expected))
-    parameters, _ = parts._optimise(
-        *jax.tree.map(jnp.copy, (state.parameters, state.optimizer)), whole
-    )
+    parameters = parts.optimiser(whole)()
     stepped, _ = trainer.step(jax.tree.map(jnp.copy, state), batch, content)
     np.testing.assert_allclose(flat(parameters), flat(stepped.parameters), atol=2e-3)
 
@@ -284,7 +282,7 @@ def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> 
     blocks: list[str] = []
 
     def timed(name: str, own: float, *, often: bool) -> rounds.Timed:
-        def block(number: int, stop: Any) -> dict[str, tuple[int, float]]:
+        def block(stop: Any) -> dict[str, tuple[int, float]]:
             blocks.append(name)
             return {name: (1, own)}
 
@@ -328,19 +326,8 @@ def test_profile_from_the_command_line(
 ) -> None:
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     shorten(monkeypatch)
-    words = [
-        "profile",
-        "--dataset",
-        "tiny",
-        "--encoder",
-        "mf",
-        "--batch-size",
-        "64",
-        "--rounds",
-        "3",
-        "--set",
-        "dimension=8",
-    ]
+    words = shlex.split("profile --dataset tiny --encoder mf --batch-size 64 --rounds 3")
+    words += ["--set", "dimension=8"]
     places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
     done = CliRunner().invoke(app, [*words, *places, "--loss", "hinge", "--clock", "paper"])
     assert done.exit_code == 0, done.output

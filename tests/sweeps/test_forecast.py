@@ -86,7 +86,7 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
     forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
     monkeypatch.setattr(step, "available_memory", lambda: needed - 1)
     monkeypatch.setattr(TimedLoop, "_run", lambda *_: pytest.fail("it was tried"))
-    monkeypatch.setattr(profile, "StepTimer", lambda *_: pytest.fail("it was tried"))
+    monkeypatch.setattr(profile, "Steps", lambda *_: pytest.fail("it was tried"))
     for start in (
         lambda: forecast._measure_step(config, tiny, DeviceContent.of(tiny), None),
         lambda: profile.profile(samplers=["strat-ns"], data_dir=data_dir, **small),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,18 +67,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         jax.config.update(name, value)
 
 
-def test_every_program_is_kept_by_default(cache: Path) -> None:
-    folder = keep_compiled(pytest.fail)
-    assert folder is not None
-    assert folder.parent == cache / "compiled"
-    assert jax.config.values[FOLDER] == str(folder)
-    assert jax.config.values[LEAST] == 0
-
-
 def test_the_users_own_settings_are_left_alone(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cache that is switched off, a folder, and a shortest time."""
+    """A cache that is switched off, a folder, and a shortest time; without them all is kept."""
     jax.config.update(ENABLED, False)
     assert keep_compiled(pytest.fail) is None
     jax.config.update(ENABLED, True)
@@ -89,6 +82,13 @@ def test_the_users_own_settings_are_left_alone(
     monkeypatch.setenv(LEAST.upper(), "1000")
     assert keep_compiled(pytest.fail) is not None
     assert jax.config.values[LEAST] == 1.0
+    jax.config.update(FOLDER, None)
+    monkeypatch.delenv(LEAST.upper())
+    folder = keep_compiled(pytest.fail)
+    assert folder is not None
+    assert folder.parent == cache / "compiled"
+    assert jax.config.values[FOLDER] == str(folder)
+    assert jax.config.values[LEAST] == 0
 
 
 def test_a_folder_that_cannot_be_written_is_reported(cache: Path) -> None:
@@ -102,18 +102,7 @@ def test_a_folder_that_cannot_be_written_is_reported(cache: Path) -> None:
 
 @pytest.mark.long
 def test_a_run_with_the_cache_is_the_same_run(data_dir: Path, tmp_path: Path) -> None:
-    words = [
-        "run",
-        "--dataset",
-        "tiny",
-        "--sampler",
-        "ns",
-        "--batch-size",
-        "128",
-        "--epochs",
-        "1",
-        "--quiet",
-    ]
+    words = shlex.split("run --dataset tiny --sampler ns --batch-size 128 --epochs 1 --quiet")
     curves = []
     for number in range(2):
         locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / f"runs{number}")]

@@ -113,16 +113,8 @@ def test_compilation_inside_a_line_is_noticed() -> None:
     assert ledger.seconds()["compile"] == compiled, "no longer listening"
 
 
-SETTINGS = {
-    "dataset": "tiny",
-    "sampler": "ns",
-    "encoder": "cnn",
-    "batch_size": 128,
-    "epochs": 2,
-    "dimension": 8,
-    "filters": 8,
-    "word_dimension": 8,
-}
+SETTINGS = {"dataset": "tiny", "sampler": "ns", "encoder": "cnn", "batch_size": 128, "epochs": 2}
+SETTINGS |= {"dimension": 8, "filters": 8, "word_dimension": 8}
 DELAY = 0.05
 """Seconds planted in each batch or step; ten times that in a probe or an evaluation."""
 
@@ -159,16 +151,8 @@ def test_a_run_accounts_for_every_second(plain: tuple[RunRecord, float]) -> None
     assert record.summary["wall_seconds"] == pytest.approx(wall, rel=0.15)
     assert record.summary["wall_seconds"] <= wall
     assert lines(record)["other"] < 0.03 * record.summary["wall_seconds"]
-    for line in (
-        "loading",
-        "initialising",
-        "step",
-        "compile",
-        "probe",
-        "evaluation",
-        "tables",
-        "checkpoint",
-    ):
+    used = {"loading", "initialising", "step", "compile", "probe", "evaluation", "tables"}
+    for line in used | {"checkpoint"}:
         assert lines(record)[line] > 0, line
 
 
