@@ -8,13 +8,15 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import write_folder, write_run
 from html_tables import table_html
-from typer.testing import CliRunner, Result
+from invoked import check
+from invoked import invoke as run
+from typer.testing import Result
 
-from ncfbench.cli import app
 from ncfbench.errors import install_command
 from ncfbench.reporting.render import html, latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
@@ -24,7 +26,7 @@ from ncfbench.reporting.views.records import result_columns
 
 
 def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
+    return run("report", *words)
 
 
 @pytest.fixture(scope="module")
@@ -52,37 +54,33 @@ NASTY = Table(
 
 
 def test_latex_reads_every_character_as_itself() -> None:
-    assert (
-        latex.escape(r"\_&%$#{}~^")
-        == r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
-    )
+    escaped = r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
+    assert latex.escape(r"\_&%$#{}~^") == escaped
     assert latex.escape("--loss sg") == "-{}-loss sg", "no dash"
     text = latex.render([NASTY])
-    assert r"\caption{Speed\_up \{100 \%\} \& more}" in text
-    assert (
+    for part in (
+        r"\caption{Speed\_up \{100 \%\} \& more}",
         r"CNN & a\_b & \textbf{1 $\pm$ 2} & \textless{}script\textgreater{}"
-        r" & \texttt{a \textbar{} b} \\" in text
-    )
-    assert (
+        r" & \texttt{a \textbar{} b} \\",
         r" &  & \multicolumn{1}{c}{data\textless{}1\textgreater{}} &"
-        r" \multicolumn{1}{c}{b\textbar{}c} &  \\" in text
-    )
-    assert r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}" in text
+        r" \multicolumn{1}{c}{b\textbar{}c} &  \\",
+        r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}",
+    ):
+        assert part in text
 
 
 def test_latex_is_balanced(folder: Path) -> None:
-    result = invoke(folder, "--format", "latex")
-    assert result.exit_code == 0, result.output
-    opened = re.findall(r"\\begin\{(\w+)\}", result.stdout)
-    assert sorted(opened) == sorted(re.findall(r"\\end\{(\w+)\}", result.stdout))
-    for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", result.stdout, re.DOTALL):
+    text = invoke(folder, "--format", "latex").stdout
+    opened = re.findall(r"\\begin\{(\w+)\}", text)
+    assert sorted(opened) == sorted(re.findall(r"\\end\{(\w+)\}", text))
+    for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", text, re.DOTALL):
         width = len(re.match(r"\{(\w+)\}", body)[1])
         for line in body.splitlines():
             if line.endswith(r"\\"):
                 spans = [int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", line)]
                 assert len(re.split(r"(?<!\\)&", line)) + sum(spans) == width, line
     for rule in ("toprule", "midrule", "bottomrule"):
-        assert f"\\{rule}" in result.stdout
+        assert f"\\{rule}" in text
 
 
 def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
@@ -97,88 +95,64 @@ def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
 
 
 def test_csv_has_a_row_for_each_arm(folder: Path) -> None:
-    result = invoke(folder, "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    rows = list(csv.DictReader(io.StringIO(invoke(folder, "--format", "csv").stdout)))
     assert list(rows[0]) == result_columns()
     assert len(set(result_columns())) == len(result_columns())
     by_sampler = {row["sampler"]: row for row in rows}
     assert set(by_sampler) == {"iid", "neg", "strat", "ns", "strat-ns"}
-    ns = by_sampler["ns"]
+    ns, strat, neg = (by_sampler[sampler] for sampler in ("ns", "strat", "neg"))
     assert float(ns["full_iteration_seconds"]) == pytest.approx(0.021)
-    assert (
-        float(ns["total_speedup_lower"])
-        < float(ns["total_speedup"])
-        < float(ns["total_speedup_upper"])
-    )
+    lower, value, upper = (float(ns[f"total_speedup{end}"]) for end in ("_lower", "", "_upper"))
+    assert lower < value < upper
     assert float(ns["test_recall_at_50"]) == pytest.approx(0.43)
-    assert (ns["speedup_status"], ns["recall_status"], ns["speedup_seeds"]) == (
-        "reached",
-        "measured",
-        "3",
-    )
-    assert (ns["total_speedup_printed"], ns["total_speedup_verdict"]) == ("19.5", "not comparable")
-    assert "other hardware; printed value" in ns["total_speedup_verdict_reason"]
-    assert by_sampler["neg"]["total_speedup_verdict_reason"] == "no run"
     assert len(ns["runs"].split()) == len(ns["baseline_runs"].split()) == 3
-    strat = by_sampler["strat"]
-    assert (strat["speedup_status"], strat["seeds_reached"], strat["total_speedup"]) == (
-        "not reached",
-        "2",
-        "",
-    )
+    assert "other hardware; printed value" in ns["total_speedup_verdict_reason"]
     assert float(strat["total_speedup_at_most"]) > 0
-    assert by_sampler["neg"]["speedup_status"] == "missing"
+    for row, texts in (
+        (ns, {"speedup_status": "reached", "recall_status": "measured", "speedup_seeds": "3"}),
+        (ns, {"total_speedup_printed": "19.5", "total_speedup_verdict": "not comparable"}),
+        (strat, {"speedup_status": "not reached", "seeds_reached": "2", "total_speedup": ""}),
+        (neg, {"speedup_status": "missing", "total_speedup_verdict_reason": "no run"}),
+    ):
+        assert row.items() >= texts.items()
 
 
 def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
     first, second = invoke(folder, "--json"), invoke(folder, "--format", "json")
     assert first.stdout == second.stdout
     file = tmp_path / "report.json"
-    assert invoke(folder, "--format", "json", "--output", file).exit_code == 0
+    check(invoke(folder, "--format", "json", "--output", file), 0)
     assert file.read_text() == first.stdout
     document = json.loads(first.stdout)
-    assert {row["measure"] for row in document["sensitivity"]} == {
-        "probe_loss",
-        "test_recall_at_50",
-    }
-    levels = [
-        row
-        for row in document["sensitivity"]
-        if (row["sampler"], row["measure"]) == ("ns", "probe_loss")
-    ]
-    assert [row["level"] for row in levels] == sorted(
-        (row["level"] for row in levels), reverse=True
-    )
-    assert levels[0]["total_speedup"] > 1
-    assert levels[-1]["total_speedup"] is None
-    assert (levels[-1]["seeds_reached"], levels[-1]["baseline_seeds_reached"]) == (3, 0)
-    assert levels[-1]["total_speedup_at_least"] > 1
-    rising = [
-        row
-        for row in document["sensitivity"]
-        if (row["sampler"], row["measure"]) == ("ns", "test_recall_at_50")
-    ]
-    assert [row["level"] for row in rising] == sorted(row["level"] for row in rising)
     assert len(document["verdicts"]) == 112
+    by_measure: dict[str, list[dict[str, Any]]] = {}
+    for row in document["sensitivity"]:
+        if row["sampler"] == "ns":
+            by_measure.setdefault(row["measure"], []).append(row)
+    assert set(by_measure) == {"probe_loss", "test_recall_at_50"}
+    for measure, rows in by_measure.items():
+        levels = [row["level"] for row in rows]
+        assert levels == sorted(levels, reverse=measure == "probe_loss")
+    easy, *_, hard = by_measure["probe_loss"]
+    assert easy["total_speedup"] > 1
+    assert hard["total_speedup"] is None
+    assert (hard["seeds_reached"], hard["baseline_seeds_reached"]) == (3, 0)
+    assert hard["total_speedup_at_least"] > 1
 
 
 def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
+    """The first of N.S. is at iteration 100; IID comes to the levels at 200, 300, 400, and is at
+    400 when it ends. Both had 0.05 at their first evaluation.
+    """
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
-    rows = [
-        row
-        for row in json.loads(invoke(tmp_path, "--json").stdout)["sensitivity"]
-        if row["measure"] != "probe_loss"
-    ]
+    rows = json.loads(invoke(tmp_path, "--json").stdout)["sensitivity"]
+    rows = [row for row in rows if row["measure"] != "probe_loss"]
     assert [row["level"] for row in rows] == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.35, 0.4])
-    bounds = [(row["iterations_speedup_at_least"], row["total_speedup_at_least"]) for row in rows]
-    assert bounds[0] == (None, None), "both had 0.05 at their first evaluation"
-    # The first of N.S. is at iteration 100; IID comes to the levels at 200, 300, 400, and is at 400
-    # when it ends.
-    expected = [(2, 20), (3, 30), (4, 40), (4, 40), (2, 20)]
-    assert [value for pair in bounds[1:] for value in pair] == pytest.approx(
-        [value for pair in expected for value in pair]
-    )
+    for name, expected in (("iterations", [2, 3, 4, 4, 2]), ("total", [20, 30, 40, 40, 20])):
+        first, *bounds = [row[f"{name}_speedup_at_least"] for row in rows]
+        assert first is None
+        assert bounds == pytest.approx(expected)
     assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
 
 
@@ -191,17 +165,8 @@ def test_lines_of_a_message_become_one() -> None:
 
 
 def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
-    text = invoke(folder, "--paper").stdout
-    for part in (
-        "[",
-        "<: some seed never came down",
-        "(2/3)",
-        "Speedup beside the paper's",
-        "(19.50)",
-        "(0.4866)",
-        "printed cells",
-    ):
-        assert part in text
+    words = "[", "<: some seed never came down", "(2/3)", "Speedup beside the paper's", "(19.50)"
+    check(invoke(folder, "--paper"), 0, *words, "(0.4866)", "printed cells")
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
@@ -227,9 +192,7 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
         (["--output", str(tmp_path / "x")], "> FILE"),
         (["--against", str(folder), "--regression", "much"], "10%"),
     ):
-        result = invoke(folder, *words)
-        assert result.exit_code == 2, result.output
-        assert message in " ".join(result.output.split())
+        check(invoke(folder, *words), 2, message)
 
 
 class Reader(HTMLParser):
@@ -279,25 +242,17 @@ def read(text: str) -> Reader:
 
 def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
-    result = invoke(folder, "--format", "html", "--output", target)
-    assert result.exit_code == 0, result.output
+    check(invoke(folder, "--format", "html", "--output", target), 0)
     text = target.read_text(encoding="utf-8")
     reader = read(text)
     assert "script" not in reader.tags
-    assert all(
-        reference.startswith("#") or reference == "data:," for reference in reader.references
-    )
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
     assert len(reader.ids) == len(set(reader.ids)), "every id once, in all figures together"
-    assert {reference[1:] for reference in reader.references if reference.startswith("#")} <= set(
-        reader.ids
-    )
+    assert set(reader.references) <= {"data:,", *(f"#{name}" for name in reader.ids)}
     assert reader.tags.count("svg") == 3, "the answer, convergence, and speedup at every target"
-    order = [
-        text.index(f'id="{name}"')
-        for name in ("answer", "tables", "figures", "paper", "environment", "repeat")
-    ]
+    names = ("answer", "tables", "figures", "paper", "environment", "repeat")
+    order = [text.index(f'id="{name}"') for name in names]
     assert order == sorted(order)
     for part in ("viewport", "prefers-color-scheme: dark", "overflow-x: auto"):
         assert part in text
@@ -320,9 +275,7 @@ def test_a_page_on_own_data_leaves_the_paper_out(
     (tmp_path / SWEEPS).mkdir()
     (tmp_path / SWEEPS / "grid.toml").write_text('title = "A & B"\nsampler = ["iid"]\n')
     (tmp_path / SWEEPS / "broken.toml").write_text("title =")
-    result = invoke(tmp_path, "--format", "html")
-    assert result.exit_code == 0
-    assert "Skipped broken.toml" in result.stderr
+    check(invoke(tmp_path, "--format", "html"), 0, "Skipped broken.toml")
     reader = read((tmp_path / "report.html").read_text())
     assert reader.tags.count("table") > 2
     assert "printed" not in reader.text
@@ -334,18 +287,17 @@ def test_a_page_on_own_data_leaves_the_paper_out(
 
 def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "tables.csv"
-    assert invoke(folder, "--format", "csv", "--output", target).exit_code == 0
+    check(invoke(folder, "--format", "csv", "--output", target), 0)
     assert target.read_text().startswith("dataset,")
-    refused = invoke(folder, "--format", "csv", "--output", target / "below-a-file.csv")
-    assert refused.exit_code == 3
-    assert "Cannot write" in refused.output
+    below = target / "below-a-file.csv"
+    check(invoke(folder, "--format", "csv", "--output", below), 3, "Cannot write")
 
 
 def test_a_page_without_matplotlib(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(html, "find_spec", lambda name: None)
-    assert invoke(folder, "--format", "html", "--output", tmp_path / "p.html").exit_code == 0
+    check(invoke(folder, "--format", "html", "--output", tmp_path / "p.html"), 0)
     reader = read((tmp_path / "p.html").read_text())
     assert "svg" not in reader.tags
     assert install_command("plots") in reader.text

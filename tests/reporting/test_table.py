@@ -5,11 +5,13 @@ format.
 from __future__ import annotations
 
 import io
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_tables
+from folders import write_folder, write_run, write_tables
 from html_tables import table_html
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from rich.console import Console
 
 from ncfbench.reporting.formats import estimate, interval
 from ncfbench.reporting.render import csv, latex, markdown
+from ncfbench.reporting.render.columns import blocks
 from ncfbench.reporting.render.json import render
 from ncfbench.reporting.render.terminal import show
 from ncfbench.reporting.table import (
@@ -31,7 +34,10 @@ from ncfbench.reporting.table import (
     under,
 )
 
-NUMBERS = st.floats(-1e9, 1e9).map(lambda value: f"{value:,.2f} [{value:,.2f}, {value:,.2f}]")
+WORDS = st.text("abcdefgh-_", min_size=1, max_size=40)
+NUMBERS = st.from_regex(
+    r"[0-9]{1,6}\.[0-9]{2}( \[[0-9]{1,5}\.[0-9], [0-9]{1,5}\])?", fullmatch=True
+)
 
 
 def shown(table: Table, width: int, encoding: str = "utf-8") -> str:
@@ -41,19 +47,60 @@ def shown(table: Table, width: int, encoding: str = "utf-8") -> str:
     return raw.getvalue().decode(encoding)
 
 
-@given(st.lists(NUMBERS, min_size=1, max_size=6), st.integers(70, 200), st.booleans())
-def test_no_width_cuts_a_number(values: list[str], width: int, grouped: bool) -> None:
-    """Every line fits, every number is whole, and each block repeats the labels."""
-    header = [
-        "sampler",
-        *(Column(f"heading {index}", group="all" * grouped) for index in range(len(values))),
-        text_column("words"),
-    ]
-    text = shown(Table("Numbers", header, [["strat-ns", *values, "some words " * 9]]), width)
-    assert all(value in text for value in values)
+def numbers_of(text: str) -> set[str]:
+    """Words with a digit, as a reader sees them."""
+    return {word for word in text.split() if re.search("[0-9]", word)}
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=6),
+    st.lists(NUMBERS, min_size=1, max_size=7),
+    st.sampled_from(["", "a data set", "x" * 45]),
+    st.integers(64, 160),
+)
+def test_no_width_cuts_a_number(
+    labels: list[str], values: list[str], group: str, width: int
+) -> None:
+    """However long labels and headings of groups are, however many labels there are: every line
+    fits, and each block repeats the labels.
+    """
+    header: list[Column | str] = [f"label {index}" for index in range(len(labels))]
+    header += [Column("a long heading", group=group) for _ in values]
+    header += [text_column("why")]
+    row = [*labels, *values, "some words and 12.345 " * 4]
+    text = shown(Table("T", header, [row, row], labels=len(labels)), width)
     assert max(map(len, text.splitlines())) <= width
-    rows = [line for line in text.splitlines() if line.startswith("strat-ns")]
-    assert sum(line.startswith("sampler") for line in text.splitlines()) == len(rows)
+    assert numbers_of(" ".join(row)) <= numbers_of(text)
+    # Each value stands once for each row, in whatever block.
+    assert text.count(values[0].split()[0]) >= 2
+
+
+def test_blocks_repeat_labels_and_hold_every_column() -> None:
+    header = ["name", *(Column("value", group=f"g{index // 3}") for index in range(9))]
+    table = Table("T", header, [["arm", *(["1234.56 [7, 8]"] * 9)]])
+    assert [list(block) for block in blocks(table, 80)] == [
+        [0, *range(first, first + 3)] for first in (1, 4, 7)
+    ], "a group stays together"
+    assert [len(block) for block in blocks(table, 400)] == [10]
+
+
+def test_texts_fold_at_spaces_and_headings_first() -> None:
+    header: list[Column | str] = ["name", "value of a thing", text_column("why it is so")]
+    table = Table("T", header, [["an arm", "12.5", "some words and then some more"]])
+    assert shown(table, 40).splitlines() == [
+        "T",
+        "        value",
+        "         of a",
+        "name    thing  why it is so",
+        "────────────────────────────────────────",
+        "an arm   12.5  some words and then some",
+        "               more",
+        "",
+    ]
+    assert shown(table, 60).splitlines()[1:3] == [
+        "name    value of a thing  why it is so",
+        "───────────────────────────────────────────────────────",
+    ]
 
 
 def test_columns_are_declared_once() -> None:
@@ -154,3 +201,33 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         assert [title for title in titles if title not in text] == []
     lines = invoke("report", tmp_path, "--format", "csv").stdout.splitlines()
     assert {line[2:] for line in lines if line.startswith("# ")} == set(rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = write_folder(tmp_path_factory.mktemp("runs"))
+    write_tables(made)
+    for s in (1, 16):
+        write_run(made, "strat-ns", [9, 6, 2.8], 20 / s, [0, 0.3, 0.4], stratum_size=s)
+    name = "my-own-rather-long-data-set"
+    for sampler, loss in (("iid", 3.0), ("strat-ns", 3.5)):
+        longer = {"dataset": name, "batch_size": 128, "epochs": 2, "strata": "user"}
+        write_run(made, sampler, [9, 5, loss], 300, [0, 0.3, 0.41], stratum_size=16, **longer)
+    return made
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_every_number_of_a_record_is_whole(
+    folder: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = json.loads(invoke("report", folder, "--json").stdout)["tables"]
+    text = invoke("report", folder, "--full", "--paper").stdout
+    assert len(found) > 8
+    for table in found:
+        for row in table["rows"]:
+            assert numbers_of(" ".join(row)) <= numbers_of(text), (table["title"], row)
+    assert "…" not in text
+    # Commands and paths stay in one line, to be copied.
+    long = [line for line in text.splitlines() if len(line) > width]
+    assert all(line.startswith(("  ncf", "Written")) for line in long)

@@ -47,16 +47,12 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path: Path) -> None:
     Without evaluations nothing is tied.
     """
     hits = np.arange(400) < 160
-    arms = {
-        "ns": hits,
-        "strat-ns": hits ^ (np.arange(400) % 16 == 0),
-        "iid": hits & (np.arange(400) < 40),
-    }
+    others, few = np.arange(400) % 16 == 0, np.arange(400) < 40
+    arms = {"ns": hits, "strat-ns": hits ^ others, "iid": hits & few}
     for is_kept in (False, True):
         for sampler, own in arms.items():
-            folder = write_run(
-                tmp_path / str(is_kept), sampler, [9, 5], 10, [0, float(np.mean(own))]
-            )
+            recall = float(np.mean(own))
+            folder = write_run(tmp_path / str(is_kept), sampler, [9, 5], 10, [0, recall])
             if is_kept:
                 shares = own.astype(np.float32) / len(own)
                 found = Evaluation({}, own.astype(np.float32), shares)
@@ -77,7 +73,5 @@ def test_speedups_with_one_seed_are_tied_when_near(tmp_path: Path) -> None:
     assert tied(rows, "total_speedup") == ["ns", "strat-ns"]
     (table,) = speedup_tables([group], [rows])
     totals = {row[1].text: row[4].style for row in table.rows}
-    assert {name for name, style in totals.items() if style == "best"} == {
-        "N.S.",
-        "Strat. w. N.S.",
-    }
+    best = {name for name, style in totals.items() if style == "best"}
+    assert best == {"N.S.", "Strat. w. N.S."}

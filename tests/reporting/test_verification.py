@@ -1,4 +1,4 @@
-"""Verification of tables with faults: every fault is found, and nothing else."""
+"""Verification of tables: every fault is found, and nothing right is called wrong."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from folders import Rows, change, write_folder, write_run
-from invoked import invoke
+from invoked import check, invoke
 from test_profiled_speedups import profile
 
 from ncfbench.reporting.collecting import collect
@@ -48,35 +49,27 @@ def test_written_tables_verify(folder: Path) -> None:
     found = verification.verify(folder, answers_of(folder))
     assert found.mismatches == []
     assert found.numbers > 13 * 9 + 5 * 20 + 5 * 14
-    result = invoke("report", folder, "--verify")
-    assert result.exit_code == 0, result.output
-    assert "0 do not match" in result.stdout
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+
+
+def numbers_of(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if str(field.type) in ("double", "int64")]
 
 
 BOUNDS = ["iterations_speedup_at_most", "total_speedup_at_most"]
-NUMBERS = [
-    field.name
-    for field in schemas.SPEEDUP
-    if str(field.type) in ("double", "int64") and field.name not in BOUNDS
-]
+NUMBERS = [name for name in numbers_of(schemas.SPEEDUP) if name not in BOUNDS]
 
 
 def test_every_number_is_checked(folder: Path) -> None:
     """Each number of a row and of a bound is changed; each is found, and nothing else."""
-    columns = {
-        "speedup": NUMBERS,
-        "recall": [
-            field.name for field in schemas.RECALL if str(field.type) in ("double", "int64")
-        ],
-    }
+    columns = {"speedup": NUMBERS, "recall": numbers_of(schemas.RECALL)}
 
     def edit(rows: Rows) -> None:
-        by_sampler = {row["sampler"]: row for row in rows}
+        row = row_of(rows)
         for column in columns[table]:
-            value = by_sampler["ns"][column]
-            by_sampler["ns"][column] = value * 1.001 if isinstance(value, float) else value + 1
+            row[column] *= 1.001 if isinstance(row[column], float) else 2
         for column in BOUNDS if table == "speedup" else ():
-            by_sampler["strat"][column] *= 1.01
+            row_of(rows, "strat")[column] *= 1.01
 
     for table in columns:
         change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
@@ -86,9 +79,7 @@ def test_every_number_is_checked(folder: Path) -> None:
     ]
     expected = [(table, "ns", column) for table, own in columns.items() for column in own]
     assert sorted(found) == sorted([*expected, *(("speedup", "strat", name) for name in BOUNDS)])
-    result = invoke("report", folder, "--verify")
-    assert result.exit_code == 6
-    assert all(column in result.stdout for _, _, column in expected)
+    check(invoke("report", folder, "--verify"), 6, *(column for _, _, column in expected))
 
 
 ANSWERED = {
@@ -175,9 +166,8 @@ def test_a_changed_summary_changes_the_answer(answered: Path) -> None:
 
 def test_invented_and_deleted_values_are_found(folder: Path) -> None:
     def edit(rows: Rows) -> None:
-        by_sampler = {row["sampler"]: row for row in rows}
-        by_sampler["strat"]["total_speedup"] = 9.0
-        by_sampler["ns"]["total_speedup"] = None
+        row_of(rows, "strat")["total_speedup"] = 9.0
+        row_of(rows, "ns")["total_speedup"] = None
 
     change(folder / "speedup.parquet", schemas.SPEEDUP, edit)
     found = {(one.cell.split("/")[3], one.column) for one in verification.verify(folder).mismatches}
@@ -189,18 +179,11 @@ def test_changed_raw_samples_are_found(folder: Path) -> None:
         for row in rows:
             row["seconds"] *= 1.1
 
-    run = next(
-        path
-        for path in folder.iterdir()
-        if "-ns-seed0" in path.name and "strat" not in path.name and "mixed" not in path.name
-    )
+    run = next(path for path in folder.iterdir() if "-sg-ns-seed0" in path.name)
     change(run / "timing.parquet", schemas.TIMING, slower)
     found = {(one.table, one.column) for one in verification.verify(folder).mismatches}
-    assert {
-        ("summary", "full_iteration_seconds"),
-        ("speedup", "total_speedup"),
-        ("speedup", "per_iteration_speedup"),
-    } <= found
+    ratios = ("speedup", "total_speedup"), ("speedup", "per_iteration_speedup")
+    assert found >= {("summary", "full_iteration_seconds"), *ratios}
     assert not any(table == "recall" for table, _ in found)
 
 
@@ -216,26 +199,18 @@ def test_deleted_and_new_runs_are_named(folder: Path) -> None:
     )
 
 
+def row_of(rows: Rows, sampler: str = "ns") -> dict[str, Any]:
+    return next(row for row in rows if row["sampler"] == sampler)
+
+
+def without_runs(rows: Rows) -> dict[str, Any]:
+    return next(row for row in rows if row["status"] == "missing")
+
+
 def swap_labels(rows: Rows) -> None:
     names = {"ns": "strat-ns", "strat-ns": "ns"}
     for row in rows:
         row["sampler"] = names.get(row["sampler"], row["sampler"])
-
-
-def delete_a_row(rows: Rows) -> None:
-    rows.remove(next(row for row in rows if row["sampler"] == "ns"))
-
-
-def delete_a_row_without_runs(rows: Rows) -> None:
-    rows.remove(next(row for row in rows if row["status"] == "missing"))
-
-
-def delete_all(rows: Rows) -> None:
-    rows.clear()
-
-
-def duplicate(rows: Rows) -> None:
-    rows.append(next(row for row in rows if row["sampler"] == "ns"))
 
 
 def rename_the_data_set(rows: Rows) -> None:
@@ -243,46 +218,30 @@ def rename_the_data_set(rows: Rows) -> None:
         row["dataset"] = "news"
 
 
-def invent_a_row(rows: Rows) -> None:
-    rows.append(next(row for row in rows if row["sampler"] == "ns") | {"variant": "s=8"})
-
-
 def give_a_row_without_runs_a_number(rows: Rows) -> None:
-    row = next(row for row in rows if row["status"] == "missing")
+    row = without_runs(rows)
     row["total_speedup" if "total_speedup" in row else "test_recall_at_50"] = 0.5
 
 
-def leave_a_seed_out(rows: Rows) -> None:
-    row = next(row for row in rows if row["sampler"] == "ns")
-    row["runs"] = row["runs"][:-1]
-
-
-def list_a_run_twice(rows: Rows) -> None:
-    row = next(row for row in rows if row["sampler"] == "ns")
-    row["runs"] = [*row["runs"], row["runs"][0]]
-
-
-EDITS = (
-    swap_labels,
-    delete_a_row,
-    delete_a_row_without_runs,
-    delete_all,
-    duplicate,
-    rename_the_data_set,
-    invent_a_row,
-    give_a_row_without_runs_a_number,
-    leave_a_seed_out,
-    list_a_run_twice,
-)
+EDITS: dict[str, Callable[[Rows], Any]] = {
+    "swap labels": swap_labels,
+    "delete a row": lambda rows: rows.remove(row_of(rows)),
+    "delete a row without runs": lambda rows: rows.remove(without_runs(rows)),
+    "delete all": lambda rows: rows.clear(),
+    "duplicate": lambda rows: rows.append(row_of(rows)),
+    "rename the data set": rename_the_data_set,
+    "invent a row": lambda rows: rows.append(row_of(rows) | {"variant": "s=8"}),
+    "give a row without runs a number": give_a_row_without_runs_a_number,
+    "leave a seed out": lambda rows: row_of(rows)["runs"].pop(),
+    "list a run twice": lambda rows: row_of(rows)["runs"].append(row_of(rows)["runs"][0]),
+}
 
 
 @pytest.mark.parametrize("table", ["speedup", "recall"])
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
-def test_wrong_rows_and_runs_are_found(
-    folder: Path, table: str, edit: Callable[[Rows], None]
-) -> None:
+@pytest.mark.parametrize("edit", EDITS)
+def test_wrong_rows_and_runs_are_found(folder: Path, table: str, edit: str) -> None:
     """They are found in each table, though the other is right and the numbers fit the runs."""
-    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), EDITS[edit])
     found = verification.verify(folder).mismatches
     assert found
     assert {one.table for one in found} == {table}
@@ -304,7 +263,7 @@ def test_words_of_a_row_are_checked(
     folder: Path, table: str, sampler: str, column: str, value: object
 ) -> None:
     def edit(rows: Rows) -> None:
-        row = next(row for row in rows if row["sampler"] == sampler)
+        row = row_of(rows, sampler)
         assert row[column] != value
         row[column] = value
 
@@ -321,11 +280,8 @@ def test_picked_seeds_are_found(tmp_path: Path) -> None:
     assert invoke("report", tmp_path / "runs").exit_code == 0
     (tmp_path / "aside").rename(slow)
     found = verification.verify(tmp_path / "runs").mismatches
-    assert {(one.table, one.column) for one in found} == {
-        ("speedup", "runs"),
-        ("speedup", "baseline_runs"),
-        ("recall", "runs"),
-    }
+    columns = ("speedup", "runs"), ("speedup", "baseline_runs"), ("recall", "runs")
+    assert {(one.table, one.column) for one in found} == set(columns)
     assert slow.name in found[0].note
 
 
@@ -344,43 +300,100 @@ def test_mixed_environments_verify(folder: Path) -> None:
 def test_a_row_with_a_diverged_run(folder: Path) -> None:
     """It keeps its runs and times, but no figure that only the other seeds could give."""
     run = next(path for path in folder.iterdir() if "-sg-ns-seed1" in path.name)
-
-    def diverge(rows: Rows) -> None:
-        rows[0]["status"] = "diverged"
-
-    def row_of(rows: Rows) -> dict[str, Any]:
-        return next(row for row in rows if row["sampler"] == "ns")
-
-    change(run / "summary.parquet", schemas.SUMMARY, diverge)
+    change(run / "summary.parquet", schemas.SUMMARY, lambda rows: rows[0].update(status="diverged"))
     found = verification.verify(folder).mismatches
-    assert {(one.table, one.recomputed) for one in found if one.column == "status"} == {
-        ("speedup", "diverged"),
-        ("recall", "diverged"),
-    }
-    gone = [one.column for one in found if one.column != "status"]
-    assert all(one.recomputed is None for one in found if one.column != "status")
-    assert {
-        "total_speedup",
-        "iterations_speedup_lower",
-        "reference_loss",
-        "seeds_reached",
-        "test_recall_at_50",
-    } <= set(gone)
-    assert not any(
-        "per_iteration_speedup" in column or column.endswith("iteration_seconds") for column in gone
-    )
-
-    def mark(rows: Rows) -> None:
-        row_of(rows).update({"status": "diverged"} | dict.fromkeys(gone_here))
-
+    statuses = {(one.table, one.recomputed) for one in found if one.column == "status"}
+    assert statuses == {("speedup", "diverged"), ("recall", "diverged")}
+    gone = {(one.table, one.column): one.recomputed for one in found if one.column != "status"}
+    assert set(gone.values()) == {None}
+    columns = {column for _, column in gone}
+    ratios = {"total_speedup", "iterations_speedup_lower", "reference_loss", "seeds_reached"}
+    assert columns >= {*ratios, "test_recall_at_50"}
+    kept = ("per_iteration_speedup", "iteration_seconds")
+    assert not any(word in column for column in columns for word in kept)
     for table in ("speedup", "recall"):
-        gone_here = [one.column for one in found if one.column != "status" and one.table == table]
-        change(folder / f"{table}.parquet", getattr(schemas, table.upper()), mark)
+        own = {"status": "diverged"} | {column: None for name, column in gone if name == table}
+        change(
+            folder / f"{table}.parquet",
+            getattr(schemas, table.upper()),
+            lambda rows, own=own: row_of(rows).update(own),
+        )
     assert verification.verify(folder).mismatches == []
+
+
+def assert_reports_verify(folder: Path) -> None:
+    assert invoke("report", folder).exit_code == 0
+    assert verification.verify(folder, answers_of(folder)).mismatches == []
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 6, 7])
+def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        recalls = [0.1, 0.2, 0.3 + 0.01 * seed], [0.1, 0.2, 0.4 - 0.01 * (seed % 3)]
+        write_run(tmp_path, "iid", [9, 5, 3], 200 + 7 * (seed * 5 % 4), recalls[0], seed=seed)
+        write_run(tmp_path, "ns", [9, 4, 2], 20 + (seed * 3 % 5), recalls[1], seed=seed)
+    assert_reports_verify(tmp_path)
+
+
+def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
+
+    def validate(curve: Rows) -> None:
+        for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
+            row["validation_recall_at_50"] = value
+
+    def choose(summaries: Rows) -> None:
+        first = tables.read_rows(run / "curve.parquet", schemas.CURVE)[1]
+        recalls = {name: first[name] for name in (f"test_recall_at_{m}" for m in schemas.CUTOFFS)}
+        summaries[0] |= {"reported_epoch": 1.0} | recalls
+
+    change(run / "curve.parquet", schemas.CURVE, validate)
+    change(run / "summary.parquet", schemas.SUMMARY, choose)
+    assert_reports_verify(tmp_path)
+
+
+def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
+    """Rows of one comparison, of several comparisons, and rows without a baseline."""
+
+    def two(*words: Any, **more: Any) -> None:
+        for seed in range(2):
+            write_run(tmp_path, *words, seed=seed, **more)
+
+    two("iid", [9, 5, 3], 200)
+    two("iid", [9, 5, 2], 300, negatives=20)
+    two("neg", [9, 5, 2], 100, negatives=20)
+    two("neg", [9, 5, 2], 100, negatives=5)
+    two("strat-ns", [9, 4, 2], 10, stratum_size=8)
+    two("strat-ns", [9, 4, 2], 10, strata="user")
+    two("mixed-ns", [9, 4, 2], 10, uniform_items=64)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, seed=7)
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", encoder="lstm", negatives=3)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log", encoder="lstm")
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=3)
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=4)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log")
+    write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=7, noise="0.75", mask=False)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, fingerprint="e" * 64)
+    for sampler, rate in (("iid", 0.02), ("ns", 0.03)):
+        write_run(tmp_path, sampler, [9, 4, 2], 30, tuned="learning_rate:4x2", learning_rate=rate)
+    for place, status in enumerate(("finished", "diverged")):
+        write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=8 + place, status=status)
+        untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=8 + place, status=status)
+        change(untimed / "timing.parquet", schemas.TIMING, lambda rows: rows.clear())
+        nothing = dict.fromkeys(("full_iteration_seconds", "step_iteration_seconds", "item_slots"))
+        change(
+            untimed / "summary.parquet",
+            schemas.SUMMARY,
+            lambda rows, gone=nothing: rows[0].update(gone),
+        )
+    assert_reports_verify(tmp_path)
+    rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
+    statuses = "no times", "diverged", "baseline", "reached", "missing", "no baseline"
+    assert {row["status"] for row in rows} >= {*statuses, "no baseline of this seed"}
+    tuned = [row for row in rows if row["settings"] == "tuned=learning_rate:4x2"]
+    assert sum(row["status"] != "missing" for row in tuned) == 2
 
 
 def test_nothing_to_verify(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200)
-    result = invoke("report", tmp_path, "--verify")
-    assert result.exit_code == 7
-    assert "ncfbench report" in result.output
+    check(invoke("report", tmp_path, "--verify"), 7, "ncfbench report")

@@ -13,7 +13,7 @@ from ncfbench.paper.measures import NOT_REPRODUCED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
-from ncfbench.reporting.table import Cell, Header, Style, Table, slug, text_column
+from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.views.layout import (
     Column,
     Row,
@@ -113,51 +113,52 @@ def _beside(
 
 def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     """Return the verdicts on the paper's claims, with settings where some are unusual."""
-    labels = ["data set", "encoder", "loss"]
-    if any(one.settings for one in verdicts):
-        labels.append("settings")
-    rows = [
-        [
-            *map(Cell, (one.dataset, one.encoder, one.loss, one.settings)[: len(labels)]),
-            Cell(one.says),
-            Cell(one.verdict, STYLES[one.verdict]),
-            Cell(one.evidence + _interval(one, ".3g")),
-        ]
-        for one in verdicts
+    labels = [Col("data set", "dataset"), Col("encoder", "encoder"), Col("loss", "loss")]
+    if any(verdict.settings for verdict in verdicts):
+        labels.append(Col("settings", "settings"))
+    cols = [
+        *labels,
+        Col("claim", "says", wraps=True),
+        Col("verdict", "verdict", style=_style, wraps=True),
+        Col("evidence", lambda one: f"{one.evidence}{_interval(one, '.3g')}", wraps=True),
     ]
-    return Table(
-        "The paper's claims, by these runs",
-        [*labels, *map(text_column, ("claim", "verdict", "evidence"))],
-        rows,
-        [CLAIMS_NOTE],
-        labels=len(labels),
-        grouped=len(labels),
-        name="claims",
+    count, title = len(labels), "The paper's claims, by these runs"
+    return Table.of(
+        title, cols, verdicts, [CLAIMS_NOTE], labels=count, grouped=count, name="claims"
     )
 
 
 def verdict_table(verdicts: Sequence[CellVerdict]) -> Table:
     """Return every verdict on a cell that has a run, with its reason."""
     measures = {measure: heading for heading, measure, _ in SPEEDUPS} | {RECALL: "recall@50"}
-    rows = []
-    for one in verdicts:
-        if one.verdict == cells.MISSING:
-            continue
-        value = "none" if one.value is None else f"{one.value:.4g}{_interval(one, '.4g')}"
-        word = one.verdict
-        if one.figures_alone and one.figures_alone != one.verdict:
-            word += f" ({one.figures_alone})"
-        names = (one.dataset, one.encoder, one.loss, one.sampler, measures[one.measure])
-        texts = (*names, value, f"{one.printed:g}", str(one.seeds))
-        style = STYLES.get(one.verdict, "muted")
-        rows.append([*map(Cell, texts), Cell(word, style), Cell(one.reason)])
-    labels = ["data set", "encoder", "loss", "sampler", "measure"]
-    texts_after = map(text_column, ("verdict", "why"))
-    header: Header = [*labels, "ours", "printed", "seeds", *texts_after]
-    return Table("Verdicts", header, rows, [RULE_NOTE], labels=len(labels), name="verdicts")
+    cols = [
+        Col("data set", "dataset"),
+        *(Col(name, name) for name in ("encoder", "loss", "sampler")),
+        Col("measure", lambda one: measures[one.measure]),
+        Col("ours", _ours),
+        Col("printed", "printed", "g"),
+        Col("seeds", "seeds"),
+        Col("verdict", _verdict, style=_style, wraps=True),
+        Col("why", "reason", wraps=True),
+    ]
+    with_runs = [verdict for verdict in verdicts if verdict.verdict != cells.MISSING]
+    return Table.of("Verdicts", cols, with_runs, [RULE_NOTE], labels=5, name="verdicts")
 
 
-def _interval(one: ClaimVerdict | CellVerdict, form: str) -> str:
+def _style(one: ClaimVerdict | CellVerdict) -> Style:
+    return STYLES.get(one.verdict, "muted")
+
+
+def _verdict(one: CellVerdict) -> str:
+    alone = one.figures_alone
+    return f"{one.verdict} ({alone})" if alone and alone != one.verdict else one.verdict
+
+
+def _ours(one: CellVerdict) -> str:
+    return "none" if one.value is None else f"{one.value:.4g}{_interval(one, '.4g')}"
+
+
+def _interval(one: ClaimVerdict | CellVerdict, spec: str) -> str:
     if one.lower is None or one.upper is None:
         return ""
-    return f" [{one.lower:{form}}, {one.upper:{form}}]"
+    return f" [{one.lower:{spec}}, {one.upper:{spec}}]"
