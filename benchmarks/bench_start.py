@@ -64,7 +64,7 @@ def counted(plain):
             os.kill(os.getpid(), signal.SIGINT)
         return plain(self, iteration, item_slots)
     return advance
-for kind in (progress.Progress, progress.LiveProgress):
+for kind in (progress.Progress, progress.ConsoleProgress):
     kind.advance = counted(kind.__dict__["advance"])
 from ncfbench.cli import main
 main()

@@ -17,7 +17,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
-from ncfbench.sweeps import runner as sweeping
+from ncfbench.sweeps import runner
+from ncfbench.sweeps.cells import Cell
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
@@ -37,8 +38,11 @@ def sweep(
     tiny: Dataset,
     locations: Locations,
     progress: SweepProgress | None = None,
-) -> sweeping.Outcome:
-    return sweeping.run(cells, {"tiny": tiny}, locations, progress)
+) -> list[Cell]:
+    """Train cells, and return how they ended."""
+    found = [Cell(config) for config in cells]
+    runner.train(found, {"tiny": tiny}, locations, progress or SweepProgress())
+    return found
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:
@@ -82,17 +86,18 @@ class Noted(SweepProgress):
     def __init__(
         self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None
     ) -> None:
+        super().__init__()
         self.sampler, self.iteration, self.action = sampler, iteration, action
         self.epochs: list[tuple[str, float]] = []
         self.ends: list[tuple[str, str]] = []
         self.began_at: dict[str, int] = {}
         self.texts: list[str] = []
 
-    def follow(self, config: RunConfig) -> Progress:
-        return Reporter(self, config)
+    def follow(self, cell: Cell) -> Progress:
+        return Reporter(self, cell.config)
 
-    def finish(self, config: RunConfig, status: str, message: str = "") -> None:
-        self.ends.append((config.sampler, status))
+    def finish(self, cell: Cell) -> None:
+        self.ends.append((cell.config.sampler, cell.status))
 
     def say(self, text: str) -> None:
         self.texts.append(text)

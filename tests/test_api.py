@@ -59,7 +59,7 @@ def test_from_data_to_report(tmp_path: Path) -> None:
         ncfbench.run(dataset="mine", sampler="iid", stratum_size=2, **SMALL, **places)
     grid = {"dataset": "mine", "sampler": ["iid", "ns"], "loss": "sg", "seed": [0], **SMALL}
     swept = ncfbench.sweep("smoke", say=quiet, **grid, **places)
-    assert (swept.stage.exit_code, len(swept.stage.cells)) == (0, 2)
+    assert (swept.exit_code, len(swept.cells)) == (0, 2)
     results = ncfbench.report(**places)
     assert {row["sampler"] for row in results.speedup} >= {"iid", "ns"}
     assert results.tables

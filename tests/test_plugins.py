@@ -22,7 +22,7 @@ from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import run_command
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
-from ncfbench.sweeps import grid
+from ncfbench.sweeps import cells as sweeps
 from ncfbench.sweeps.files import read_sweep
 from ncfbench.training.run import run
 
@@ -208,7 +208,7 @@ def test_settings_of_a_plugin_are_its_identity(
     usual = SMALL | {"sampler": "ns", "encoder": "mf", "loss": "log" if plugin == "Own" else "sg"}
     configs = [complete(usual | {kind: f"{module}:{plugin}", name: value}) for value in (2, 4)]
     assert len({digest(config) for config in configs}) == 1 + counts
-    assert len({grid.cell_identity(config) for config in configs}) == 1 + counts
+    assert len({sweeps.cell_identity(config) for config in configs}) == 1 + counts
 
 
 def test_a_run_of_a_plugin_is_found_by_all_settings(module: str, tmp_path: Path) -> None:
@@ -228,12 +228,12 @@ def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
         flags={"encoder": f"{module}:Bag,mf", "sampler": "ns", "loss": "sg"},
         assignments=["bag_width=4,5"],
     )
-    cells = grid.expand(wanted.axes).cells
-    widths = [dict(config.own).get("bag_width") for config in cells if config.seed == 0]
+    cells, _ = sweeps.expand(wanted.axes)
+    configs = [cell.config for cell in cells if cell.config.seed == 0]
+    widths = [dict(config.own).get("bag_width") for config in configs]
     assert widths == [4, 5, None]
-    assert (
-        sum("bag_width=4" in label for label in grid.label_cells(cells).values()) == len(cells) / 3
-    )
+    labels = sweeps.label_cells(cells).values()
+    assert sum("bag_width=4" in label for label in labels) == len(cells) / 3
 
 
 def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> None:

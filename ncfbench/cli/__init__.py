@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +42,8 @@ class _Commands(TyperGroup):
             try:
                 return super().main(*args, **kwargs)
             finally:
-                output.flush_output()
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()  # while a failure can still be reported
         except (OSError, SystemExit) as error:
             # Rich and Click end at a closed pipe without a word.
             cause = error.__context__ if isinstance(error, SystemExit) else error

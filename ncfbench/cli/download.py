@@ -1,4 +1,4 @@
-"""The progress bar of downloads."""
+"""The progress bars of downloads."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
 
 class DownloadBar:
-    """A progress bar with the methods of tqdm's that pooch calls. Use as a context manager."""
+    """A bar for each file, with the methods of tqdm's that pooch calls. A context manager."""
+
+    total = 0.0
+    """Bytes of the current file, which pooch sets."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-        from rich.progress import Progress as RichProgress
+        from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-        self._bar = RichProgress(
-            TextColumn("Downloading"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=console,
-        )
-        self._task = self._bar.add_task("download", total=None)
-        self._total = 0.0
+        columns = ("Downloading", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self._bar = Progress(*columns, console=console)
+        self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -32,23 +29,17 @@ class DownloadBar:
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    @property
-    def total(self) -> float:
-        """Bytes of the current file."""
-        return self._total
-
-    @total.setter
-    def total(self, size: float) -> None:
-        self._total = size
-        self._bar.reset(self._task, total=size)
-
     def update(self, size: float) -> None:
-        """Add bytes that have arrived."""
+        """Add bytes of a file that have arrived."""
+        if self._task is None:
+            self._task = self._bar.add_task("download", total=self.total)
         self._bar.advance(self._task, size)
 
     def reset(self) -> None:
         """Start the file again; pooch calls this before it reports the whole size once more."""
-        self._bar.reset(self._task, total=self._total)
+        if self._task is not None:
+            self._bar.reset(self._task)
 
     def close(self) -> None:
-        """End a file; the bar stays for the next."""
+        """End a file; its bar stays above the next one's."""
+        self._task = None

@@ -23,7 +23,15 @@ from ncfbench.settings import PANELS, Kind, Setting
 
 Flags = Mapping[str, Any]
 """Settings given by flags; None stands for "not given"."""
-TYPES: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+TYPES: Mapping[str, type] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "Path": Path,
+    "tuple": str,
+}
+"""The types of options by those of settings; a list is a text with commas."""
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 Command = Callable[..., Any]
 
@@ -157,83 +165,41 @@ def _settings_of_plugins(arguments: Sequence[str]) -> dict[str, Setting]:
     return found
 
 
-Coordinator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT|auto",
-        help=(
-            "Address of process 0, where several processes join; auto: as the cluster, such as"
-            " Slurm, says."
-        ),
-        show_default=False,
-        rich_help_panel="Devices",
-    ),
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        help="Processes that make the run together.",
-        show_default=False,
-        rich_help_panel="Devices",
-    ),
-]
-ProcessId = Annotated[
-    int | None,
-    typer.Option(
-        help="Rank of this process; the first, 0, records.",
-        show_default=False,
-        rich_help_panel="Devices",
-    ),
-]
-PeerTimeout = Annotated[
-    float,
-    typer.Option(
-        help=(
-            "Seconds to wait for a process to join or to send a heartbeat; then the run ends"
-            " everywhere, with exit code 8."
-        ),
-        rich_help_panel="Devices",
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="TOML file of settings, named like the flags.", show_default=False, dir_okay=True
-    ),
-]
+def option(
+    *names: str,
+    help: str,
+    panel: str | None = None,
+    metavar: str | None = None,
+    default: str | bool = False,
+) -> Any:
+    """Return the declaration of a command's option, for its annotation.
+
+    Args:
+        names: its flags, unless they follow from the parameter's name.
+        panel: a group of options in ``--help``.
+        default: words for the default there; False shows none, True that of the parameter.
+    """
+    return typer.Option(
+        *names, help=help, metavar=metavar, rich_help_panel=panel, show_default=default
+    )
+
+
+ConfigFile = Annotated[Path | None, option(help="TOML file of settings, named like the flags.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any setting, a plug-in's too.",
-        show_default=False,
-    ),
+    option("--set", metavar="KEY=VALUE", help="Any setting, a plug-in's too."),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(
-        help="Prepared data sets. Default: $NCFBENCH_DATA_DIR, or ./data.",
-        show_default=False,
-        rich_help_panel="Data",
-    ),
+    option(help="Prepared data sets. Default: $NCFBENCH_DATA_DIR, or ./data.", panel="Data"),
 ]
 RunsDir = Annotated[
     Path | None,
-    typer.Option(
-        help="Run folders. Default: $NCFBENCH_RUNS_DIR, or ./runs.",
-        show_default=False,
-        rich_help_panel="Output",
-    ),
+    option(help="Run folders. Default: $NCFBENCH_RUNS_DIR, or ./runs.", panel="Output"),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel="Output")
-]
+Quiet = Annotated[bool, option("--quiet", "-q", help="No progress.", panel="Output")]
 Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print one JSON object on standard output.", rich_help_panel="Output"
-    ),
+    bool, option("--json", help="Print one JSON object on standard output.", panel="Output")
 ]
 
 

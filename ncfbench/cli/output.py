@@ -59,12 +59,6 @@ def forget_unknown_size() -> None:
             os.environ.pop(name, None)
 
 
-def flush_output() -> None:
-    """Write what is buffered while a failure can still be reported."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-
-
 def report_system_error(error: OSError) -> int:
     """Say which output or file the system refused, and return the exit code.
 
@@ -101,14 +95,14 @@ def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
             f" The run so far is in {folder}. To continue it, repeat the command with"
             f" --resume: {command}"
         )
-    if name == "sweep" or hasattr(error, "folder"):
-        return ""
-    if name == "advise":
-        return f" The same command continues: {typed_with()}"
-    if name == "run":
-        again = typed_with("--resume", "--again")
-        return f" To continue from the last checkpoint, or begin where there is none: {again}"
-    return " Nothing was kept. Repeat the command to begin again."
+    again = typed_with("--resume", "--again")
+    advice = {
+        "run": f" To continue from the last checkpoint, or begin where there is none: {again}",
+        "advise": f" The same command continues: {typed_with()}",
+        "sweep": "",
+    }
+    nothing = " Nothing was kept. Repeat the command to begin again."
+    return "" if hasattr(error, "folder") else advice.get(name, nothing)
 
 
 def say(text: str) -> None:
@@ -160,15 +154,8 @@ def _finite(value: Any) -> Any:
 
 
 def progress_bar(*, quiet: bool) -> Progress:
-    """Return progress on standard error: live on a terminal, else plain lines; none if quiet."""
+    """Return progress on standard error; none if quiet."""
     from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.runs.progress import LiveProgress, PlainProgress, Progress
+    from ncfbench.runs.progress import ConsoleProgress, Progress
 
-    console = make_console(stderr=True)
-    if quiet:
-        return Progress()
-    return (
-        LiveProgress(console)
-        if console.is_terminal and not console.is_dumb_terminal
-        else PlainProgress(console)
-    )
+    return Progress() if quiet else ConsoleProgress(make_console(stderr=True))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from dataclasses import MISSING, Field
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ncfbench.cli import options
+from ncfbench.cli.options import TYPES, option
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations
 from ncfbench.data.options import declared
@@ -52,18 +53,17 @@ def _command(name: str) -> Any:
     """Return the command of a source, with a flag for each field of its options."""
     source = SOURCES[name]
     module = source.load()
-    fields = declared(module.Options)
-    types = get_type_hints(module.Options)
-    is_list = {each.name: tuple in _parts_of(types[each.name]) for each in fields}
+    settings = {field.name: setting_of(field) for field in declared(module.Options)}
 
     @reporting
     def prepare(**given: Any) -> None:
         from ncfbench.data import prepare as prepare_data
 
-        values = {
-            each.name: _items(given[each.name]) if is_list[each.name] else given[each.name]
-            for each in fields
-        }
+        values = {field: given[field] for field in settings}
+        for field, setting in settings.items():
+            if setting.type == "tuple" and values[field] is not None:
+                parts = (part.strip() for part in values[field].split(","))
+                values[field] = tuple(filter(None, parts))  # as often as they are named
         manifest = prepare_data(
             name,
             module.Options(**values),
@@ -75,7 +75,7 @@ def _command(name: str) -> Any:
         )
         _show(manifest, module, as_json=given["json_"])
 
-    parameters = [_parameter(each, types[each.name]) for each in fields]
+    parameters = [_parameter(field) for field in declared(module.Options)]
     parameters += inspect.signature(_common, eval_str=True).parameters.values()
     prepare.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     prepare.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -87,14 +87,10 @@ def _command(name: str) -> Any:
 def _common(
     *,
     name: Annotated[
-        str | None,
-        typer.Option(
-            help="Store it under another name, to keep several versions.", show_default=False
-        ),
+        str | None, option(help="Store it under another name, to keep several versions.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace a data set of that name and other content."),
+        bool, option("--force", help="Replace a data set of that name and other content.")
     ] = False,
     data_dir: options.DataDir = None,
     json_: options.Json = False,
@@ -102,31 +98,32 @@ def _common(
     """Declare the flags that every source's command has."""
 
 
-def _parameter(field: Field[Any], type_: Any) -> inspect.Parameter:
+def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return the parameter of a command for a field of options."""
-    setting = setting_of(field)
-    kinds = _parts_of(type_)
-    default: Any = inspect.Parameter.empty if field.default is MISSING else field.default
-    if tuple in kinds:
-        type_ = str | None
-        default = None if default is None else ",".join(default) or None
+    setting, default = setting_of(field), field.default
+    type_: Any = TYPES[setting.type]
+    if isinstance(default, tuple):
+        default = ",".join(default) or None
+    if default is None:
+        type_ = type_ | None
     flag = setting.flag
     # What manifests have as an option must be writable either way.
-    if bool in kinds and (field.default or field.metadata["is_stored"]):
+    if setting.type == "bool" and (field.default or field.metadata["is_stored"]):
         flag += flag.replace("--", "/--no-", 1)
-    number: Any = {"parser": _number, "metavar": "<float>"} if float in kinds else {}
-    option = typer.Option(
+    is_number = setting.type == "float"
+    declaration = typer.Option(
         flag,
         help=setting.help,
         show_default=setting.shown or default is not None,
         rich_help_panel=setting.panel or None,
-        **number,
+        parser=_number if is_number else None,
+        metavar="<float>" if is_number else None,
     )
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[type_, option],
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=Annotated[type_, declaration],
     )
 
 
@@ -137,18 +134,6 @@ def _number(text: str | float) -> float:
     with suppress(ValueError):
         advice = f" Write {float(str(text).removesuffix('%')) / 100:g}."
     raise typer.BadParameter(f"{text!r} is not a number.{advice}")
-
-
-def _parts_of(type_: Any) -> set[Any]:
-    """Return the types that a field may have, ``tuple`` for a tuple of anything."""
-    return {getattr(part, "__origin__", part) for part in (type_, *get_args(type_))}
-
-
-def _items(text: str | None) -> tuple[str, ...] | None:
-    """Return the parts of a list separated by commas, as often as they are named."""
-    if text is None:
-        return None
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,20 +10,9 @@ import typer
 
 from ncfbench.catalog import BUILT_IN
 from ncfbench.cli import options
-from ncfbench.cli.output import (
-    print_json,
-    print_views,
-    progress_bar,
-    reporting,
-    say,
-)
-from ncfbench.config import (
-    SETTINGS,
-    RunConfig,
-    as_toml,
-    complete,
-    unused_settings,
-)
+from ncfbench.cli.options import option
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
+from ncfbench.config import SETTINGS, RunConfig, as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
@@ -32,7 +20,6 @@ from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
     from ncfbench.runs.folder import RunRecord
-    from ncfbench.runs.progress import Progress
 
 
 @options.with_settings(
@@ -46,46 +33,70 @@ def run(
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the interrupted run of these settings.")
+        bool,
+        option("--resume", help="Continue the interrupted run of these settings."),
     ] = False,
     again: Annotated[
         bool,
-        typer.Option(
-            "--again", help="Train a new run even if there is one of these settings and data."
+        option(
+            "--again",
+            help="Train a new run even if there is one of these settings and data.",
         ),
     ] = False,
     print_config: Annotated[
         bool,
-        typer.Option(
+        option(
             "--print-config",
             help="Print all settings of the run as TOML, for --config, and train nothing.",
-            rich_help_panel="Output",
+            panel="Output",
         ),
     ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(
+        option(
             help="Write a trace of JAX's profiler of ten steady iterations into this folder.",
-            show_default=False,
-            rich_help_panel="Output",
+            panel="Output",
         ),
     ] = None,
     recommend: Annotated[
         int | None,
-        typer.Option(
+        option(
             metavar="M",
             help=(
                 "Write the M best test items of every user to recommendations.parquet in the run's"
                 " folder, by the parameters of the epoch that is reported; also for a finished run."
             ),
-            show_default=False,
-            rich_help_panel="Output",
+            panel="Output",
         ),
     ] = None,
-    coordinator: options.Coordinator = None,
-    processes: options.Processes = None,
-    process_id: options.ProcessId = None,
-    peer_timeout: options.PeerTimeout = 60.0,
+    coordinator: Annotated[
+        str | None,
+        option(
+            metavar="HOST:PORT|auto",
+            help=(
+                "Address of process 0, where several processes join; auto: as the cluster, such as"
+                " Slurm, says."
+            ),
+            panel="Devices",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, option(help="Processes that make the run together.", panel="Devices")
+    ] = None,
+    process_id: Annotated[
+        int | None, option(help="Rank of this process; the first, 0, records.", panel="Devices")
+    ] = None,
+    peer_timeout: Annotated[
+        float,
+        option(
+            help=(
+                "Seconds to wait for a process to join or to send a heartbeat; then the run ends"
+                " everywhere, with exit code 8."
+            ),
+            panel="Devices",
+            default=True,
+        ),
+    ] = 60.0,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -112,14 +123,23 @@ def run(
         for warning in unused_settings(given, settings):
             say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet)
-    cluster = _cluster(coordinator, processes, process_id, peer_timeout)
-    if cluster is not None:
-        for option, value in (("--recommend", recommend), ("--trace", trace)):
+    group: AbstractContextManager[object] = nullcontext()
+    if coordinator is not None:
+        cluster = Cluster(coordinator, processes, process_id, peer_timeout)
+        for flag, value in (("--recommend", recommend), ("--trace", trace)):
             if value is not None:
-                raise UsageError(f"{option} is for one process: leave --coordinator out.")
+                raise UsageError(f"{flag} is for one process: leave --coordinator out.")
         if declare is None:
             raise typer.Exit(supervise(cluster))
-    with _join(cluster, declare, progress):
+        from ncfbench.distributed.process_group import joined
+
+        group = joined(cluster, declare, progress.say)
+    elif processes is not None or process_id is not None:
+        raise UsageError(
+            "--processes and --process-id belong to --coordinator HOST:PORT, where the first one"
+            " listens."
+        )
+    with group:
         if not is_counted:
             import jax
 
@@ -178,31 +198,3 @@ def _describe_bytes(record: RunRecord) -> str:
         f" iteration ({parts}). The line step includes the time; `ncfbench profile --devices`"
         " measures it by itself."
     )
-
-
-def _cluster(
-    coordinator: str | None, processes: int | None, process_id: int | None, timeout: float
-) -> Cluster | None:
-    """Return the cluster that the options name; None for one process."""
-    if coordinator is not None:
-        return Cluster(coordinator, processes, process_id, timeout)
-    if processes is not None or process_id is not None:
-        raise UsageError(
-            "--processes and --process-id belong to --coordinator HOST:PORT, where the first one"
-            " listens."
-        )
-    return None
-
-
-@contextmanager
-def _join(
-    cluster: Cluster | None, declare: Callable[[int], None] | None, progress: Progress
-) -> Iterator[None]:
-    """Join the other processes, if there are any."""
-    if cluster is None or declare is None:
-        yield
-        return
-    from ncfbench.distributed.process_group import joined
-
-    with joined(cluster, declare, progress.say):
-        yield

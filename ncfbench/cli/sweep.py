@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.launch import launch
+from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
 from ncfbench.config import TUNABLE, Locations
 from ncfbench.errors import UsageError, shown
 from ncfbench.sweeps.presets import preset_titles
 
 if TYPE_CHECKING:
-    from ncfbench.config import RunConfig
     from ncfbench.runs.trials import Budget
-    from ncfbench.sweeps.pipeline import SweepRun
-    from ncfbench.sweeps.progress import SweepProgress
+    from ncfbench.sweeps.files import Sweep
+    from ncfbench.sweeps.plan import SweepRun
 
-LAUNCHERS = ("turns", "local", "slurm")
+LAUNCHERS = ("turns", "slurm")
 PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items()) + "."
 
 
@@ -34,70 +33,55 @@ def sweep(
         str,
         typer.Argument(metavar="PRESET|FILE.toml", help=f"A file, or a preset. {PRESETS}"),
     ],
-    seeds: Annotated[
-        int | None,
-        typer.Option(help="Number of seeds.", show_default="the sweep's"),
-    ] = None,
+    seeds: Annotated[int | None, option(help="Number of seeds.", default="the sweep's")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE[,VALUE]",
-            help="Any setting; values make a grid.",
-            show_default=False,
-        ),
+        option("--set", metavar="KEY=VALUE[,VALUE]", help="Any setting; values make a grid."),
     ] = None,
     tune: Annotated[
         int | None,
-        typer.Option(
+        option(
             help="Trials for each arm; the best on validation items is trained.",
-            show_default="no tuning",
-            rich_help_panel="Training",
+            panel="Training",
+            default="no tuning",
         ),
     ] = None,
     tune_epochs: Annotated[
         int | None,
-        typer.Option(
-            help="Epochs of a trial.",
-            show_default="a third of the sweep's",
-            rich_help_panel="Training",
-        ),
+        option(help="Epochs of a trial.", panel="Training", default="a third of the sweep's"),
     ] = None,
     tune_over: Annotated[
         str | None,
-        typer.Option(
+        option(
             help=f"Settings to tune: any of {', '.join(TUNABLE)}.",
-            show_default="learning_rate",
-            rich_help_panel="Training",
+            panel="Training",
+            default="learning_rate",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
+        option(
             "--dry-run",
             help="List the cells, how far they are, and what time and memory they still need.",
         ),
     ] = False,
     budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Leave out seeds, then cells, until the rest fits: 2h, 1h30m.", show_default=False
-        ),
+        str | None, option(help="Leave out seeds, then cells, until the rest fits: 2h, 1h30m.")
     ] = None,
     launcher: Annotated[
         str,
-        typer.Option(
-            help=f"{', '.join(LAUNCHERS)}: cells in turn, in processes, or in an array job.",
-            rich_help_panel="Devices",
+        option(
+            help=f"{', '.join(LAUNCHERS)}: cells in turn, or in an array job.",
+            panel="Devices",
+            default=True,
         ),
     ] = "turns",
     slurm: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             metavar="KEY[=VALUE]",
             help="An option of sbatch: time=2:00:00 (always), partition=gpu, gres=gpu:1.",
-            show_default=False,
-            rich_help_panel="Devices",
+            panel="Devices",
         ),
     ] = None,
     data_dir: options.DataDir = None,
@@ -115,9 +99,9 @@ def sweep(
     last checkpoints. `ncfbench report` compares the cells.
 
     Launchers. turns: all cells in this process; cells whose times are compared take turns, one
-    epoch each. local: a process for each cell, one after the other. slurm: a task of an array job
-    for each cell; tasks save and are requeued at their time limit, and the same command again
-    submits what is neither finished nor in the queue. Reports mark cells that took no turns.
+    epoch each. slurm: a task of an array job for each cell; tasks save and are requeued at their
+    time limit, and the same command again submits what is neither finished nor in the queue.
+    Reports mark cells that took no turns.
 
     With --tune N every arm first has N trials with a seed of their own; their runs are kept in
     `tuning` below the runs.
@@ -125,74 +109,38 @@ def sweep(
     Example: ncfbench sweep smoke
     """
     from ncfbench.sweeps.files import read_sweep, with_named_files
-    from ncfbench.sweeps.grid import expand
 
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
     locations = Locations.of(data_dir, runs_dir)
     wanted = with_named_files(wanted, locations.data_dir, say)
-    cells = expand(wanted.axes, wanted.cells).cells
-    budget_of_trials = _tuning(wanted.tuning, cells, tune, tune_epochs, tune_over)
-    wanted = replace(wanted, tuning=budget_of_trials)
+    wanted = replace(wanted, tuning=_tuning(wanted, tune, tune_epochs, tune_over))
     _check_launcher(launcher, slurm, is_tuned=wanted.tuning is not None, budget=budget)
-    budget_seconds = None if budget is None else options.parse_duration(budget, "--budget")
+    seconds = None if budget is None else options.parse_duration(budget, "--budget")
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     if launcher == "slurm":
-        launch(wanted, locations, slurm or (), tell, dry_run=dry_run, json_=json_)
+        _launch(wanted, locations, slurm or (), tell, dry_run=dry_run, json_=json_)
         return
+    from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.pipeline import run_sweep
     from ncfbench.sweeps.progress import SweepProgress
-    from ncfbench.sweeps.table import cell_rows
 
+    console = None if quiet else make_console(stderr=True)
     try:
         done = run_sweep(
             wanted,
             locations,
             dry_run=dry_run,
-            budget_seconds=budget_seconds,
-            in_processes=launcher == "local",
+            budget_seconds=seconds,
             tell=tell,
-            progress=SweepProgress if quiet else _progress,
+            progress=lambda: SweepProgress(console),
         )
     except KeyboardInterrupt:
         where = f"The cells so far are in {shown(locations.runs_dir)}."
         say(f"{where} To resume this sweep, repeat the command: {typed_with()}")
         raise
-    if dry_run:
-        for problem in done.problems:
-            say(f"Warning: {problem}")
-    stage, tuning = done.stage, done.tuning
-    table = cell_rows(
-        stage.status(), predicted=stage.predicted if dry_run else None, failed=stage.failed
-    )
-    trials = (
-        []
-        if tuning is None
-        else cell_rows(tuning.stage.status(), predicted=tuning.stage.predicted if dry_run else None)
-    )
-    if json_:
-        print_json(
-            {
-                "sweep": wanted.name,
-                "title": wanted.title,
-                "file": done.file,
-                "dropped": done.dropped,
-                "problems": done.problems,
-                "left_out": [
-                    {"reason": each.reason, "combinations": each.combinations}
-                    for each in done.grid.left_out
-                ],
-                "cells": table,
-                "trials": trials,
-                "memory_bytes": stage.memory_bytes,
-            }
-        )
-    else:
-        _print(done, table, trials, dry_run=dry_run)
-    for row in table:
-        if row["status"] in ("failed", "diverged"):
-            say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
-    if stage.exit_code:
-        raise typer.Exit(stage.exit_code)
+    _print(done, dry_run=dry_run, json_=json_)
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
 
 
 def _check_launcher(
@@ -200,90 +148,138 @@ def _check_launcher(
 ) -> None:
     if launcher not in LAUNCHERS:
         raise UsageError(f"--launcher {launcher!r} is unknown. Valid: {', '.join(LAUNCHERS)}.")
-    if launcher != "slurm" and slurm:
+    if launcher == "turns" and slurm:
         raise UsageError("--slurm belongs to --launcher slurm.")
     if launcher == "slurm" and is_tuned:
         raise UsageError(
-            "--launcher slurm cannot tune: cells wait for their trials. Use --launcher turns or"
-            " local."
+            "--launcher slurm cannot tune: cells wait for their trials. Use --launcher turns."
         )
-    if launcher != "turns" and budget is not None:
+    if launcher == "slurm" and budget is not None:
         raise UsageError(
             "--budget needs all cells in one process. Leave it out, or use --launcher turns."
         )
 
 
 def _tuning(
-    given: Budget | None,
-    cells: Sequence[RunConfig],
-    trials: int | None,
-    epochs: int | None,
-    over: str | None,
+    sweep: Sweep, trials: int | None, epochs: int | None, over: str | None
 ) -> Budget | None:
     """Return the trials that the flags ask for, which go before those of the sweep's file."""
+    from ncfbench.runs.trials import Budget
+    from ncfbench.sweeps.cells import expand
+
+    given = sweep.tuning
     if trials is None and given is None:
         for flag, value in (("--tune-epochs", epochs), ("--tune-over", over)):
             if value is not None:
                 raise UsageError(f"{flag} belongs to --tune N: give the number of trials.")
         return None
-    from ncfbench.runs.trials import Budget
+    cells, _ = expand(sweep.axes, sweep.cells)
+    third = max(1, round(min(cell.config.epochs for cell in cells) / 3))
+    flags = {
+        "trials": trials,
+        "epochs": epochs if epochs is not None or given else third,
+        "settings": None if over is None else options.names(over.replace("-", "_")),
+    }
+    wanted = asdict(given) if given else {}
+    try:
+        return Budget(**wanted | {name: flag for name, flag in flags.items() if flag is not None})
+    except UsageError as error:
+        raise UsageError(f"--tune: {error}") from error
 
-    third = max(1, round(min(config.epochs for config in cells) / 3))
-    found = given or Budget(trials or 0, third)
-    if over is not None:
-        names = [name.strip().replace("-", "_") for name in over.split(",") if name.strip()]
-        found = replace(found, settings=tuple(dict.fromkeys(names)))
-    return Budget(
-        found.trials if trials is None else trials,
-        found.epochs if epochs is None else epochs,
-        found.settings,
-    )
 
-
-def _print(
-    done: SweepRun,
-    table: Sequence[Mapping[str, Any]],
-    trials: Sequence[Mapping[str, Any]],
-    *,
-    dry_run: bool,
-) -> None:
+def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     import jax
 
     from ncfbench.reporting import marks
-    from ncfbench.sweeps.table import cells_table, format_size
+    from ncfbench.sweeps.cells import predicted_seconds
+    from ncfbench.sweeps.forecast import predict_memory
+    from ncfbench.sweeps.table import cell_rows, cells_table, format_size
     from ncfbench.timing.clock import format_duration
 
-    stage, tuning = done.stage, done.tuning
-    if tuning is not None:
-        print_views(cells_table(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
-    has_several = any(row["config"]["devices"] > 1 for row in table)
-    simulated = has_several and jax.default_backend() == "cpu"
-    print_views(
-        cells_table(done.sweep.title, table), *([marks.SIMULATED_NOTE] if simulated else [])
-    )
+    rows, trials = (cell_rows(part, predicts=dry_run) for part in (done.cells, done.trials))
+    memory = predict_memory(done.cells)
+    runs_dir = done.locations.runs_dir
     if dry_run:
-        seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
-        most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)
+        for problem in done.problems:
+            say(f"Warning: {problem}")
+    if json_:
+        found = {"dropped": done.dropped, "trials": trials, "memory_bytes": memory}
+        print_json(_described(done, rows) | found)
+    else:
+        if done.sweep.tuning is not None:
+            title = f"Tuning ({done.sweep.tuning.label})"
+            print_views(cells_table(title, trials), *done.notes)
+        has_several = any(cell.config.devices > 1 for cell in done.cells)
+        simulated = has_several and jax.default_backend() == "cpu"
         print_views(
-            f"Predicted for all cells: {format_duration(seconds)}, and {format_size(most)} on the"
-            " device beside the data and the program. Cells that take turns are open together."
+            cells_table(done.sweep.title, rows), *([marks.SIMULATED_NOTE] if simulated else [])
         )
-    elif not stage.exit_code:
-        runs_dir = stage.locations.runs_dir
-        print_views(
-            f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
-            f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
-        )
+        if dry_run:
+            seconds = predicted_seconds([*done.trials, *done.cells])
+            most = max(memory or 0, predict_memory(done.trials) or 0)
+            print_views(
+                f"Predicted for all cells: {format_duration(seconds)}, and {format_size(most)} on"
+                " the device beside the data and the program. Cells that take turns are open"
+                " together."
+            )
+        elif not done.exit_code:
+            print_views(
+                f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
+                f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
+            )
+    for row in rows:
+        if row["status"] in ("failed", "diverged"):
+            say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
 
 
-def _progress() -> SweepProgress:
-    """Return what shows progress on standard error: live on a terminal, else plain lines."""
-    from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
+def _launch(
+    sweep: Sweep,
+    locations: Locations,
+    assignments: Sequence[str],
+    tell: Callable[[str], None],
+    *,
+    dry_run: bool,
+    json_: bool,
+) -> None:
+    """Submit the cells that are neither over nor in the queue; or print what would be submitted."""
+    from ncfbench.sweeps.slurm import launch, slurm_parameters
+    from ncfbench.sweeps.table import cell_rows, cells_table
 
-    console = make_console(stderr=True)
-    return (
-        LiveSweepProgress(console)
-        if console.is_terminal and not console.is_dumb_terminal
-        else PlainSweepProgress(console)
-    )
+    parameters = slurm_parameters(assignments)
+    done = launch(sweep, locations, parameters, dry_run=dry_run, tell=tell)
+    for problem in done.problems:
+        say(f"Warning: {problem}")
+    rows = [
+        row | {"job": cell.job} for cell, row in zip(done.cells, cell_rows(done.cells), strict=True)
+    ]
+    waiting = sum(cell.status == "in queue" for cell in done.cells)
+    left = [cell for cell in done.cells if not (cell.is_over or cell.status == "in queue")]
+    jobs = [cell.job for cell in left if cell.job]
+    counts = f"{len(left)} of {len(rows)} cells"
+    if json_:
+        found = {"folder": done.folder, "parameters": parameters, "submitted": jobs}
+        print_json(_described(done, rows) | found)
+    elif dry_run:
+        given = "".join(f" {key}={value}" for key, value in parameters.items())
+        print_views(cells_table(sweep.title, rows), f"To submit: {counts}, with{given}.")
+    elif done.folder is not None:
+        arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in jobs))
+        queued = f" {waiting} were in the queue already." if waiting else ""
+        print_views(f"Submitted job {arrays}: {counts}.{queued} Logs: {done.folder}")
+    elif waiting:
+        print_views(f"Nothing to submit: {waiting} of {len(rows)} cells are in the queue already.")
+    else:
+        command = shlex.join(["ncfbench", "report", "--runs-dir", str(locations.runs_dir)])
+        print_views(f"All {len(rows)} cells are over. To compare them: {command}")
+
+
+def _described(done: SweepRun, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    left_out = done.left_out.items()
+    return {
+        "sweep": done.sweep.name,
+        "title": done.sweep.title,
+        "file": done.file,
+        "cells": rows,
+        "left_out": [{"reason": text, "combinations": count} for text, count in left_out],
+        "problems": done.problems,
+    }

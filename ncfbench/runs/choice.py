@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,23 +18,45 @@ NEAR = 3
 
 @dataclass(frozen=True)
 class Match:
-    """A run with the wanted settings and data."""
+    """A run with the wanted settings and data.
+
+    Args:
+        is_alike: whether it was last on the wanted number of devices.
+        status: that of its summary; empty where there is none.
+        age: modification time of ``config.json``: a larger one is newer.
+    """
 
     folder: Path
     is_alike: bool
-    """True if it was last on the wanted number of devices."""
+    status: str
     age: int
-    """Modification time of ``config.json``: a larger one is newer."""
-
-    @property
-    def is_finished(self) -> bool:
-        """True if it was trained to its end."""
-        return _status(self.folder) == "finished"
 
     @property
     def has_checkpoint(self) -> bool:
         """True if there is something to continue from."""
         return any((self.folder / "checkpoints").glob("[0-9]*"))
+
+    @property
+    def is_held(self) -> bool:
+        """True if a process trains it now."""
+        try:
+            with locks.held(self.folder, "writing"):
+                return False
+        except UsageError:
+            return True
+        except DataError:  # a folder that cannot be written: nobody trains there
+            return False
+
+    @property
+    def can_move(self) -> bool:
+        """True if it can be continued on other devices: it took no turns with other runs."""
+        if self.status in ("", "finished", "diverged") or not self.has_checkpoint:
+            return False
+        try:
+            sessions = tables.read_json(self.folder / "environment.json")["interleaved"]
+            return not any(sessions) and not self.is_held
+        except (DataError, TypeError, KeyError):
+            return False
 
 
 def find(
@@ -51,8 +74,8 @@ def find(
     """
     found = []
     for match in _matches(runs_dir, config, data_fingerprint):
-        is_wanted = anywhere and match.is_finished
-        if is_wanted or match.is_alike or _can_move(match):
+        is_wanted = anywhere and match.status == "finished"
+        if is_wanted or match.is_alike or match.can_move:
             found.append((is_wanted, match.is_alike, match.age, match.folder))
     return max(found)[-1] if found else None
 
@@ -63,18 +86,15 @@ def find_trained(
     """Return the newest finished run with these settings, data and devices, and the newest one that
     is being trained or can be continued; None where there is none.
     """
-    matches = sorted(
-        (each for each in _matches(runs_dir, config, data_fingerprint) if each.is_alike),
-        key=lambda each: each.age,
-    )
-    finished = [each.folder for each in matches if each.is_finished]
-    begun = [
-        each.folder
-        for each in matches
-        if _is_held(each.folder)
-        or (_status(each.folder) in ("running", "interrupted") and each.has_checkpoint)
-    ]
-    return finished[-1] if finished else None, begun[-1] if begun else None
+    finished = begun = None
+    matches = _matches(runs_dir, config, data_fingerprint)
+    for match in sorted(matches, key=lambda match: match.age):
+        is_begun = match.status in ("running", "interrupted") and match.has_checkpoint
+        if match.is_alike and match.status == "finished":
+            finished = match.folder
+        if match.is_alike and (is_begun or match.is_held):
+            begun = match.folder
+    return finished, begun
 
 
 def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> str:
@@ -98,57 +118,25 @@ def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -
 
 
 def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterator[Match]:
-    """Yield the runs that have these settings and data."""
-    for path, found, fingerprint in _readable(runs_dir):
-        if (identity_of(found), fingerprint) != (identity_of(config), data_fingerprint):
+    for path, settings, fingerprint in _readable(runs_dir):
+        if (identity_of(settings), fingerprint) != (identity_of(config), data_fingerprint):
             continue
-        try:
-            last, _ = read_last_settings(path.parent)
-        except DataError:  # reported when the run is read
-            last = found
-        is_alike = config.placement == last.placement
-        yield Match(path.parent, is_alike, path.stat().st_mtime_ns)
+        with suppress(DataError):  # reported when the run is read
+            settings, _ = read_last_settings(path.parent)
+        is_alike = config.placement == settings.placement
+        yield Match(path.parent, is_alike, _status(path.parent), path.stat().st_mtime_ns)
 
 
 def _readable(runs_dir: Path) -> Iterator[tuple[Path, RunConfig, str]]:
     """Yield each ``config.json``, its settings and its data's fingerprint."""
     for path in runs_dir.glob("*/config.json"):
-        try:
+        with suppress(DataError, UsageError):
             yield path, *read_config(path)
-        except (DataError, UsageError):
-            continue
 
 
 def _status(folder: Path) -> str:
-    """Return the status that a run's summary gives; empty where there is none."""
     try:
         (row,) = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
         return str(row["status"])
     except (DataError, ValueError):
         return ""
-
-
-def _is_held(folder: Path) -> bool:
-    """Return whether a process trains the run now."""
-    try:
-        with locks.held(folder, "writing"):
-            return False
-    except UsageError:
-        return True
-    except DataError:  # a folder that cannot be written: nobody trains there
-        return False
-
-
-def _can_move(match: Match) -> bool:
-    """Return whether a run can be continued on other devices.
-
-    It has a checkpoint, is not over, is not being trained, and took no turns with others.
-    """
-    try:
-        if any(tables.read_json(match.folder / "environment.json")["interleaved"]):
-            return False
-        (summary,) = tables.read_rows(match.folder / "summary.parquet", schemas.SUMMARY)
-        is_over = summary["status"] in ("finished", "diverged")
-        return not is_over and match.has_checkpoint and not _is_held(match.folder)
-    except (DataError, ValueError, TypeError, KeyError):
-        return False

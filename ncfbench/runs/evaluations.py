@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ncfbench.runs.quality import Evaluation
 from ncfbench.storage import tables
@@ -18,17 +19,17 @@ Evaluations: TypeAlias = Mapping[tuple[int, str], Evaluation]
 """Evaluations by iteration and split."""
 
 
-def write(folder: Path, found: Evaluations) -> None:
+def write(folder: Path, evaluations: Evaluations) -> None:
     """Write the evaluations of a run into its folder.
 
     Raises:
         DataError: it cannot be written.
     """
     arrays = (
-        [iteration for iteration, _ in found],
-        [split for _, split in found],
-        [one.user_recalls for one in found.values()],
-        [one.item_shares for one in found.values()],
+        [iteration for iteration, _ in evaluations],
+        [split for _, split in evaluations],
+        [evaluation.user_recalls for evaluation in evaluations.values()],
+        [evaluation.item_shares for evaluation in evaluations.values()],
     )
     columns = [pa.array(array, kind) for array, kind in zip(arrays, EVALUATION.types, strict=True)]
     tables.write_table(folder / FILE, [pa.table(columns, schema=EVALUATION)], EVALUATION)
@@ -40,17 +41,16 @@ def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None
     Raises:
         DataError: the file is damaged, or cannot be written.
     """
-    found = read(folder)
-    if found:
-        last = max(iteration for iteration, _ in found)
-        write(target, {key: one for key, one in found.items() if key[0] in (*iterations, last)})
-        tables.copy_table(target / FILE, target / FILE)  # in fewer bytes
+    if (folder / FILE).exists():
+        table = tables.read_table(folder / FILE, EVALUATION)
+        kept = [*iterations, pc.max(table["iteration"]).as_py()]
+        table = table.filter(pc.is_in(table["iteration"], pa.array(kept, pa.int64())))
+        tables.write_table(target / FILE, [table], table.schema, tables.COMPACTEST)
 
 
 def read(folder: Path) -> dict[tuple[int, str], Evaluation]:
-    """Return the evaluations of a run, without their figures, which its curve has.
-
-    None where a run of an older version kept none.
+    """Return the evaluations of a run, without their figures, which its curve has; none where the
+    run was never evaluated.
 
     Raises:
         DataError: the file is damaged.

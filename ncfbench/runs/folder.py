@@ -17,8 +17,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,26 +82,33 @@ class RunRecord:
 
 
 def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
-    """Create a folder named after the settings, with a number if the name is taken."""
+    """Create a folder named after the settings, with ``config.json``."""
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
-    base = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
-    with tables.storage_errors(runs_dir):
-        runs_dir.mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
-            folder = runs_dir / (base if number == 1 else f"{base}-{number}")
-            try:
-                folder.mkdir()
-                break
-            except FileExistsError:
-                number += 1
+    name = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
+    folder = make_folder(runs_dir, name)
     document = {
         "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
     }
     tables.write_json(folder / "config.json", document)
+    return folder
+
+
+def make_folder(parent: Path, name: str) -> Path:
+    """Create a new folder, with a number behind its name where that is taken.
+
+    Raises:
+        DataError: it cannot be created.
+    """
+    with tables.storage_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                break
     return folder
 
 
@@ -176,26 +185,19 @@ def read(folder: Path) -> RunRecord:
 def copy_records(record: RunRecord, folder: Path) -> None:
     """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
+    Reports read the evaluations of the reported epoch, and of the best one by validation, which
+    shows why it is reported or not.
+
     Raises:
         DataError: they are damaged, or cannot be written.
     """
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name in RECORDS:
-            is_table = name.endswith(".parquet")
-            copy = tables.copy_table if is_table else shutil.copyfile
+            copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
-    evaluations.copy(record.folder, folder, _needed_evaluations(record))
-
-
-def _needed_evaluations(record: RunRecord) -> set[int | None]:
-    """Return the iterations whose evaluations reports read: that of the reported epoch, and that of
-    the best one by validation, which shows why it is reported or not.
-    """
-    found = {record.reported_iteration}
-    if (candidate := find_candidate(record.curve, record.config.patience)) is not None:
-        found.add(candidate["iteration"])
-    return found
+    candidate = find_candidate(record.curve, record.config.patience) or {"iteration": None}
+    evaluations.copy(record.folder, folder, {record.reported_iteration, candidate["iteration"]})
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:
@@ -211,15 +213,13 @@ def are_interleaved(one: RunRecord, other: RunRecord) -> bool:
 def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     """Return every readable run below ``runs_dir``, by name, and a message for each other one."""
     records, problems = [], []
-    for folder in sorted(
-        path for path in runs_dir.glob("*") if path.is_dir() and not path.name.startswith(".")
-    ):
-        if not (folder / "config.json").exists() and not (folder / "summary.parquet").exists():
-            continue
-        if not (folder / "summary.parquet").exists():
-            problems.append(f"Skipped {folder.name}: it has no summary.parquet yet.")
+    for folder in sorted(path for path in runs_dir.glob("[!.]*") if path.is_dir()):
+        has_summary = (folder / "summary.parquet").exists()
+        if not has_summary and not (folder / "config.json").exists():
             continue
         try:
+            if not has_summary:
+                raise DataError("it has no summary.parquet yet.")
             records.append(read(folder))
         except DataError as error:
             problems.append(f"Skipped {folder.name}: {error}")

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 SILENCE_SECONDS = 60.0
-"""After this time without a line, plain progress prints how far the run is."""
+"""After this time without a line, lines say how far the run is."""
+SHOWN_SECONDS = 0.2
+"""Between two moves of a bar."""
 
 
 class Progress:
@@ -36,117 +39,123 @@ class Progress:
         """End the display, however training ended."""
 
 
-class PlainProgress(Progress):
-    """Prints a line for each epoch's end and message, and after a long silence how far it is."""
+class ConsoleProgress(Progress):
+    """Prints a line for each message and each end of an epoch.
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._total, self._said = 0, 0.0
+    On a terminal a bar below them shows epoch, iteration, time left, loss and items a second;
+    elsewhere a line after a long silence says how far the run is.
+
+    Args:
+        bars: where several runs have their bars; by default this run has one of its own.
+        name: the run's, before what its bar shows.
+    """
+
+    def __init__(self, console: Console, bars: Bars | None = None, name: str = "") -> None:
+        self.console, self.bars, self.name = console, bars or make_bars(console), name
+        self._task: TaskID | None = None
+        self._total, self._said, self._shown, self._item_slots = 0, 0.0, 0.0, 0.0
+        self._last: tuple[int, float] = (0, 0.0)
 
     def begin(self, title: str, total: int, done: int) -> None:
-        """Print the title."""
-        self._total = total
+        """Print the title and start the bar."""
         start = f", from iteration {done:,}" if done else ""
         self.say(f"{title}: {total:,} iterations{start}")
+        self.start(total, done)
+
+    def start(self, total: int, done: int) -> None:
+        """Start the bar."""
+        self._total = total
+        if self.bars is not None:
+            self._task = self.bars.add_task("", total=total, state="")
+            self._update("starting", completed=done)
+            self.bars.start()
 
     def advance(self, iteration: int, item_slots: float) -> None:
-        """Print the iteration after a long silence."""
-        self._break_silence("iteration", iteration, self._total)
+        """Move the bar, or break a long silence."""
+        self._item_slots = item_slots
+        now = time.perf_counter()
+        if self.bars is None:
+            self.break_silence("iteration", iteration, self._total)
+        elif now - self._shown >= SHOWN_SECONDS:
+            self._shown = now
+            self._update(completed=iteration)
 
     def embedded(self, done: int, total: int) -> None:
-        """Print the items that are embedded after a long silence."""
-        self._break_silence("embedded item", done, total)
+        """Show the items in place of the epoch until the next row, or break a long silence."""
+        if self.bars is None:
+            self.break_silence("embedded item", done, total)
+        self._update(f"item {done:,} of {total:,}")
 
     def record(self, row: Mapping[str, Any]) -> None:
+        """Print a row that ends an epoch, and show it in the bar, with the rate since the last."""
+        if row["test_recall_at_50"] is not None or row["epoch"] == int(row["epoch"]):
+            self.print_epoch(row)
+        state = f", loss {row['probe_loss']:.4f}"
+        iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
+        if seconds > 0:
+            state += f", {iterations * self._item_slots / seconds:,.0f} items/s"
+        self._last = (row["iteration"], row["train_seconds"])
+        self._update(f"epoch {row['epoch']:.2f}", completed=row["iteration"], state=state)
+
+    def print_epoch(self, row: Mapping[str, Any]) -> None:
         """Print a row that ends an epoch."""
-        if (
-            row["iteration"] == 0
-            or row["test_recall_at_50"] is not None
-            or row["epoch"] == int(row["epoch"])
-        ):
-            self.say(_line(row))
+        parts = [f"epoch {row['epoch']:6.2f}", f"iteration {row['iteration']:6d}"]
+        self.say("  ".join([*parts, *describe_quality(row), f"{row['train_seconds']:.1f} s"]))
+
+    def break_silence(self, what: str, done: int, total: int) -> None:
+        """Print how far the run is, if nothing was printed for a while."""
+        if time.perf_counter() - self._said >= SILENCE_SECONDS:
+            self.say(f"{what} {done:,} of {total:,}")
 
     def say(self, text: str) -> None:
         """Print a message."""
         self.console.print(text, soft_wrap=True)
         self._said = time.perf_counter()
 
-    def _break_silence(self, what: str, done: int, total: int) -> None:
-        if time.perf_counter() - self._said >= SILENCE_SECONDS:
-            self.say(f"{what} {done:,} of {total:,}")
-
-
-class LiveProgress(PlainProgress):
-    """Prints the same lines above a live bar: epoch, iteration, time left, loss, items a second."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-
-        super().__init__(console)
-        # The time left stands before what a narrow terminal may cut.
-        self._bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("left{task.fields[state]}", markup=False),
-            console=console,
-            refresh_per_second=5,
-            transient=True,
-        )
-        self._task: TaskID | None = None
-        self._shown = self._item_slots = 0.0
-        self._last: tuple[int, float] = (0, 0.0)
-
-    def begin(self, title: str, total: int, done: int) -> None:
-        """Print the title and start the bar."""
-        super().begin(title, total, done)
-        self._task = self._bar.add_task("starting", total=total, completed=done, state="")
-        self._bar.start()
-
-    def advance(self, iteration: int, item_slots: float) -> None:
-        """Move the bar, five times a second at most."""
-        self._item_slots = item_slots
-        now = time.perf_counter()
-        if now - self._shown >= 0.2 and self._task is not None:
-            self._shown = now
-            self._bar.update(self._task, completed=iteration)
-
-    def embedded(self, done: int, total: int) -> None:
-        """Show the items that are embedded in place of the epoch, until the next row."""
-        if self._task is not None:
-            self._bar.update(self._task, description=f"item {done:,} of {total:,}")
-
-    def record(self, row: Mapping[str, Any]) -> None:
-        """Show a row in the bar, and print it if it ends an epoch.
-
-        The rate is that of training since the previous row.
-        """
-        super().record(row)
-        state = f", loss {row['probe_loss']:.4f}"
-        iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
-        if seconds > 0:
-            state += f", {iterations * self._item_slots / seconds:,.0f} items/s"
-        self._last = (row["iteration"], row["train_seconds"])
-        if self._task is not None:
-            epoch = f"epoch {row['epoch']:.2f}"
-            self._bar.update(self._task, completed=row["iteration"], description=epoch, state=state)
-
     def end(self) -> None:
         """Remove the bar."""
-        self._bar.stop()
+        if self.bars is not None and self._task is not None:
+            self.bars.remove_task(self._task)
+            self._task = None
+            if not self.bars.tasks:
+                self.bars.stop()
+
+    def _update(self, text: str | None = None, **more: Any) -> None:
+        if self.bars is not None and self._task is not None:
+            if text is not None:
+                more["description"] = f"{self.name} {text}".strip()
+            self.bars.update(self._task, **more)
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    parts = [
-        f"epoch {row['epoch']:6.2f}",
-        f"iteration {row['iteration']:6d}",
-        f"probe loss {row['probe_loss']:.4f}",
+def describe_quality(row: Mapping[str, Any]) -> list[str]:
+    """Return the probe loss and the recalls of a row of a curve in words."""
+    recalls = {split: row[f"{split}_recall_at_50"] for split in ("validation", "test")}
+    words = [
+        f"{split} recall@50 {value:.4f}" for split, value in recalls.items() if value is not None
     ]
-    parts += [
-        f"{split} recall@50 {row[f'{split}_recall_at_50']:.4f}"
-        for split in ("validation", "test")
-        if row[f"{split}_recall_at_50"] is not None
-    ]
-    return "  ".join([*parts, f"{row['train_seconds']:.1f} s"])
+    return [f"probe loss {row['probe_loss']:.4f}", *words]
+
+
+def make_bars(console: Console) -> Bars | None:
+    """Return the live bars of runs; None for a console that cannot draw anew."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        return None
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    # The time left stands before what a narrow terminal may cut.
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left{task.fields[state]}", markup=False),
+        console=console,
+        refresh_per_second=5,
+        transient=True,
+    )

@@ -1,8 +1,4 @@
-"""Recorders: where the rows of a run go while it is trained.
-
-:class:`Recorder` writes nothing: it serves all processes of a run but the first.
-:class:`RunRecorder` writes a run folder (:mod:`ncfbench.runs.folder`).
-"""
+"""The recorder of a run: its rows while it is trained, and the tables that they become."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import Reported, choose_epoch, find_candidate
+from ncfbench.runs.reported import choose_epoch, find_candidate
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups
@@ -36,100 +32,26 @@ TRAINING = ("full", "traced")
 
 
 class Recorder:
-    """Takes the rows of a run, and writes nothing.
+    """Keeps curve, timing, ledger and summary of a run, and writes them to its folder.
 
     Args:
         ledger: charged with the run's time.
         progress: shows the run to its user.
+        folder: the run's folder (:mod:`ncfbench.runs.folder`). Without one nothing is kept: so in
+            all processes of a run but the first.
     """
-
-    folder: Path | None = None
-    """The run's folder; None where nothing is written."""
-
-    def __init__(self, ledger: Ledger | None = None, progress: Progress | None = None) -> None:
-        self.ledger, self.progress = ledger or Ledger(), progress or Progress()
-
-    @property
-    def train_seconds(self) -> float:
-        """Seconds of all iterations that changed the parameters; 0 where nothing is written."""
-        return 0.0
-
-    @property
-    def best_iteration(self) -> int | None:
-        """The iteration of the best validation so far; None where no row of one is kept."""
-        return None
-
-    @property
-    def reported_iteration(self) -> int | None:
-        """The iteration whose quality would be reported now; None where there is none."""
-        return None
-
-    def read(self) -> RunRecord | None:
-        """Return the run as its folder holds it; None where there is no folder."""
-        return None
-
-    def begin(
-        self, environment: Mapping[str, Any], recall_reason: str | None, iteration: int | None
-    ) -> None:
-        """Begin a session.
-
-        Args:
-            environment: the session's; times of another one are kept, but not mixed with these.
-            recall_reason: why the run has no recall on test items.
-            iteration: the checkpoint that the session continues from; None to start again.
-        """
-
-    def write_environment(self, environment: Mapping[str, Any]) -> None:
-        """Write ``environment.json``."""
-
-    def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
-        """Take raw samples.
-
-        Args:
-            resumed: an interruption cut the epoch of these blocks.
-        """
-
-    def record(
-        self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
-    ) -> None:
-        """Take a row of the curve, all but ``train_seconds`` and quality, and show it.
-
-        Args:
-            evaluated: the splits that were evaluated there.
-        """
-
-    def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
-        """Add evaluations to the last row of the curve, if it is of this iteration."""
-
-    def write(self, status: str, iteration: int, message: str = "") -> None:
-        """Write the tables.
-
-        Args:
-            status: of the run, as in ``summary.parquet``.
-            message: why the run ended early.
-
-        Raises:
-            DataError: they cannot be written.
-        """
-
-
-class RunRecorder(Recorder):
-    """Keeps curve, timing, ledger and summary of a run, and writes them to its folder."""
-
-    folder: Path
 
     def __init__(
         self,
-        folder: Path,
         config: RunConfig,
         data_fingerprint: str,
         schedule: Schedule,
         ledger: Ledger,
         progress: Progress,
+        folder: Path | None = None,
     ) -> None:
-        super().__init__(ledger, progress)
         self.folder, self.config, self.data_fingerprint = folder, config, data_fingerprint
-        self.schedule = schedule
+        self.schedule, self.ledger, self.progress = schedule, ledger, progress
         self._environment_key = ""
         self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
@@ -142,56 +64,75 @@ class RunRecorder(Recorder):
 
     @property
     def train_seconds(self) -> float:
-        """See :attr:`Recorder.train_seconds`."""
+        """Seconds of all iterations that changed the parameters."""
         return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
 
     @property
     def best_iteration(self) -> int | None:
-        """See :attr:`Recorder.best_iteration`."""
+        """The iteration of the best validation so far; None where there is none."""
         best = find_candidate(self._curve, self.config.patience)
         return None if best is None else best["iteration"]
 
     @property
     def reported_iteration(self) -> int | None:
-        """See :attr:`Recorder.reported_iteration`."""
-        row = self._reported().row
+        """The iteration whose quality would be reported now; None where there is none."""
+        row, _ = self._reported()
         return None if row is None else row["iteration"]
 
-    def read(self) -> RunRecord:
-        """See :meth:`Recorder.read`."""
-        return read(self.folder)
+    def read(self) -> RunRecord | None:
+        """Return the run as its folder holds it; None without a folder."""
+        return None if self.folder is None else read(self.folder)
 
     def begin(
         self, environment: Mapping[str, Any], recall_reason: str | None, iteration: int | None
     ) -> None:
-        """See :meth:`Recorder.begin`; the records of earlier sessions are cut back."""
+        """Begin a session; the records of earlier ones are cut back.
+
+        Args:
+            environment: the session's; times of another one are kept, but not mixed with these.
+            recall_reason: why the run has no recall on test items.
+            iteration: the checkpoint that the session continues from; None to start again.
+        """
         self._environment_key, self._recall_reason = environment["key"], recall_reason
+        if self.folder is None:
+            return
         if iteration is not None:
-            self._continue_from(read(self.folder), iteration)
+            self._continue_from(self.folder, iteration)
         elif (self.folder / "summary.parquet").exists():
             self.progress.say("No checkpoint to go on from: starting this run again.")
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
-        """See :meth:`Recorder.write_environment`."""
-        tables.write_json(self.folder / "environment.json", dict(environment))
+        """Write ``environment.json``."""
+        if self.folder is not None:
+            tables.write_json(self.folder / "environment.json", dict(environment))
 
     def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
-        """See :meth:`Recorder.take`."""
+        """Take raw samples.
+
+        Args:
+            resumed: an interruption cut the epoch of these blocks.
+        """
+        if self.folder is None:
+            return
         for sample in samples:
             self._sampler_seconds["sampling"] += sample.sampling_seconds or 0.0
             self._sampler_seconds["transfer"] += sample.transfer_seconds or 0.0
-            self._timing.append(
-                asdict(sample)
-                | {
-                    "resumed": resumed and sample.kind == "full",
-                    "environment_key": self._environment_key,
-                }
-            )
+            more = {
+                "resumed": resumed and sample.kind == "full",
+                "environment_key": self._environment_key,
+            }
+            self._timing.append(asdict(sample) | more)
 
     def record(
         self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
     ) -> None:
-        """See :meth:`Recorder.record`."""
+        """Take a row of the curve, all but ``train_seconds`` and quality, and show it.
+
+        Args:
+            evaluated: the splits that were evaluated there.
+        """
+        if self.folder is None:
+            return
         whole = {**row, "train_seconds": self.train_seconds}
         self._curve.append(whole)
         self.add_evaluations(row["iteration"], evaluated or {})
@@ -200,15 +141,26 @@ class RunRecorder(Recorder):
             self.write("running", row["iteration"])
 
     def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
-        """See :meth:`Recorder.add_evaluations`."""
+        """Add evaluations to the last row of the curve, if it is of this iteration."""
         if not self._curve or self._curve[-1]["iteration"] != iteration:
             return
-        for split, found in evaluated.items():
-            self._curve[-1] |= {f"{split}_{name}": value for name, value in found.figures.items()}
-            self._evaluations[iteration, split] = found
+        for split, evaluation in evaluated.items():
+            figures = evaluation.figures.items()
+            self._curve[-1] |= {f"{split}_{name}": value for name, value in figures}
+            self._evaluations[iteration, split] = evaluation
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
-        """See :meth:`Recorder.write`; the summary comes last: it names rows that are there."""
+        """Write the tables, the summary last: it names rows that are there.
+
+        Args:
+            status: of the run, as in ``summary.parquet``.
+            message: why the run ended early.
+
+        Raises:
+            DataError: they cannot be written.
+        """
+        if self.folder is None:
+            return
         with self.ledger.line("tables"):
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
@@ -217,31 +169,26 @@ class RunRecorder(Recorder):
             ledger = self._ledger_rows()  # late, so that it has the time of the tables before it
             tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
             summary = self._summary(status, iteration, ledger) | {"message": message}
+            summary["run"] = self.folder.name
             tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
             self._due = time.perf_counter() + TABLES_SECONDS
 
-    def _continue_from(self, record: RunRecord, iteration: int) -> None:
+    def _continue_from(self, folder: Path, iteration: int) -> None:
         """Take over the records of earlier sessions up to an iteration.
 
         The times of an epoch that it cuts are marked.
         """
-        begun = self.schedule.epoch_begin(iteration)
+        record, begun = read(folder), self.schedule.epoch_begin(iteration)
         self._curve = [row for row in record.curve if 0 < iteration >= row["iteration"]]
-        self._timing = [
-            row
-            | {
-                "resumed": (
-                    row["resumed"]
-                    or (row["kind"] == "full" and begun <= row["first_iteration"] < iteration)
-                )
-            }
-            for row in record.timing
-            if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
-        ]
+        for row in record.timing:
+            done = row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"]
+            is_cut = row["kind"] == "full" and begun <= row["first_iteration"] < iteration
+            if done <= iteration:
+                self._timing.append(row | {"resumed": row["resumed"] or is_cut})
         self._earlier_ledger = record.ledger
         self._evaluations = {
-            key: found
-            for key, found in evaluations.read(self.folder).items()
+            key: evaluation
+            for key, evaluation in evaluations.read(folder).items()
             if 0 < iteration >= key[0]
         }
         if any(row["environment_key"] != self._environment_key for row in self._timing):
@@ -253,36 +200,31 @@ class RunRecorder(Recorder):
     def _ledger_rows(self) -> list[dict[str, Any]]:
         session = max((row["session"] for row in self._earlier_ledger), default=0) + 1
         threads = {"main": self.ledger.seconds(), "sampler": self._sampler_seconds}
-        return [
-            *self._earlier_ledger,
-            *(
-                {"session": session, "thread": thread, "line": line, "seconds": seconds}
-                for thread, lines in threads.items()
-                for line, seconds in lines.items()
-            ),
-        ]
+        rows = (
+            {"session": session, "thread": thread, "line": line, "seconds": seconds}
+            for thread, lines in threads.items()
+            for line, seconds in lines.items()
+        )
+        return [*self._earlier_ledger, *rows]
 
-    def _reported(self) -> Reported:
+    def _reported(self) -> tuple[Mapping[str, Any] | None, str]:
         validation = {
-            iteration: found
-            for (iteration, split), found in self._evaluations.items()
+            iteration: evaluation
+            for (iteration, split), evaluation in self._evaluations.items()
             if split == "validation"
         }
         return choose_epoch(self._curve, self.config.patience, validation)
 
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        chosen = self._reported()
-        shown = chosen.row or {}
+        reported, rule = self._reported()
+        shown = reported or {}
         timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         full = [row for row in timing if row["kind"] == "full"]
         sampled = math.fsum(row["sampling_seconds"] for row in full)
+        named = ("dataset", "sampler", "encoder", "loss", "seed")
         return {
-            "run": self.folder.name,
             "status": status,
-            **{
-                name: getattr(self.config, name)
-                for name in ("dataset", "sampler", "encoder", "loss", "seed")
-            },
+            **{name: getattr(self.config, name) for name in named},
             "config": json.dumps(self.config.to_dict(), sort_keys=True),
             "data_fingerprint": self.data_fingerprint,
             "environment_key": self._environment_key,
@@ -299,7 +241,7 @@ class RunRecorder(Recorder):
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": speedups.weighted_mean(self._timing, "item_slots"),
             "reported_epoch": shown.get("epoch"),
-            "reported_by": chosen.by if chosen.row else None,
+            "reported_by": rule if reported else None,
             **{name: shown.get(name) for name in schemas.QUALITY_COLUMNS},
             "recall_reason": self._recall_reason,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.runs.quality import Evaluation, difference
@@ -23,18 +22,10 @@ three errors above the last in 3 runs of 100, and two errors in 23.
 MEASURE = "validation_recall_at_50"
 
 
-@dataclass(frozen=True)
-class Reported:
-    """The row of the curve that is reported, None where nothing was evaluated, and by what rule."""
-
-    row: Mapping[str, Any] | None
-    by: str
-
-
 def choose_epoch(
     curve: Sequence[Mapping[str, Any]], patience: int, validation: Mapping[int, Evaluation]
-) -> Reported:
-    """Choose the epoch to report.
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the row of the curve to report, None where nothing was evaluated, and the rule.
 
     The candidate (:func:`find_candidate`) is reported if its recall is above that of the last epoch
     by more than :data:`ERRORS` standard errors of the paired difference. If it is not, the
@@ -44,21 +35,19 @@ def choose_epoch(
         validation: evaluations of the validation items by iteration.
     """
     evaluated = [
-        row
-        for row in curve
-        if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None
+        row for row in curve if row["test_recall_at_50"] is not None or row[MEASURE] is not None
     ]
     best = find_candidate(curve, patience)
     if best is None:
-        return Reported(evaluated[-1] if evaluated else None, NO_VALIDATION)
+        return evaluated[-1] if evaluated else None, NO_VALIDATION
     last = [row for row in evaluated if row[MEASURE] is not None][-1]
     if best is last:
-        return Reported(best, BY_VALIDATION)
+        return best, BY_VALIDATION
     if all(row["iteration"] in validation for row in (best, last)):
         apart = difference(*(validation[row["iteration"]] for row in (best, last)))
         if apart is not None and apart.is_above(ERRORS):
-            return Reported(best, BY_VALIDATION)
-    return Reported(last, UNSUPPORTED)
+            return best, BY_VALIDATION
+    return last, UNSUPPORTED
 
 
 def find_candidate(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:

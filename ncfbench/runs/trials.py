@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ncfbench.config import TUNABLE
-from ncfbench.errors import UsageError, nearest
+from ncfbench.settings import Setting
 
 FOLDER = "tuning"
 """Folder of the trials' runs, below the folder of the runs."""
 MOST_TRIALS = 200
+_SETTINGS = (
+    Setting("trials", None, "Trials of each arm", type="int", at_least=2, at_most=MOST_TRIALS),
+    Setting("epochs", None, "Epochs of a trial", type="int", at_least=1),
+    Setting("settings", ("learning_rate",), "Settings that trials search", choices=TUNABLE),
+)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Trials of each arm, epochs of each trial, and the settings that they search."""
+    """Trials of each arm, epochs of each trial, and the settings that they search.
+
+    Raises:
+        UsageError: a value of a wrong type or outside its range.
+    """
 
     trials: int
     epochs: int
     settings: tuple[str, ...] = ("learning_rate",)
 
     def __post_init__(self) -> None:
-        if self.trials < 2:
-            raise UsageError(
-                f"--tune {self.trials}: there is nothing to choose from. Use 2 or more trials."
-            )
-        if self.trials > MOST_TRIALS:
-            raise UsageError(f"--tune {self.trials}: at most {MOST_TRIALS} trials.")
-        if self.epochs < 1:
-            raise UsageError(f"--tune-epochs {self.epochs}: a trial needs one epoch or more.")
-        for name in self.settings:
-            if name not in TUNABLE:
-                raise UsageError(
-                    f"--tune-over {name}{nearest(name, TUNABLE)} Valid: {', '.join(TUNABLE)}."
-                )
-        if not self.settings:
-            raise UsageError(f"--tune-over names no setting. Valid: {', '.join(TUNABLE)}.")
+        for setting in _SETTINGS:
+            value: Any = setting.convert(getattr(self, setting.name))
+            setting.check(value)
+            object.__setattr__(self, setting.name, value)
 
     @property
     def label(self) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,6 @@ from ncfbench.sweeps.presets import preset_paths
 
 FOLDER = "sweeps"
 """Below the folder of the runs: the files of the sweeps that were trained there."""
-TUNE_KEYS = ("trials", "epochs", "settings")
 
 
 @dataclass(frozen=True)
@@ -246,16 +245,10 @@ def _read_cells(
 
 
 def _read_tuning(path: Path, table: Any) -> Budget:
-    if not isinstance(table, dict) or set(table) != set(TUNE_KEYS):
-        raise UsageError(f"{path}: [tune] must have the keys {', '.join(TUNE_KEYS)}.")
-    trials, epochs, names = (table[key] for key in TUNE_KEYS)
-    is_valid = type(trials) is type(epochs) is int and isinstance(names, list)
-    if not is_valid or not all(isinstance(name, str) for name in names):
-        raise UsageError(
-            f"{path}: [tune] needs whole numbers for trials and epochs, and a list of names for"
-            " settings."
-        )
     try:
-        return Budget(trials, epochs, tuple(dict.fromkeys(names)))
+        return Budget(**table)
+    except TypeError as error:
+        keys = ", ".join(field.name for field in fields(Budget))
+        raise UsageError(f"{path}: [tune] must have the keys {keys}.") from error
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: [tune]: {error}") from error

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ncfbench.config import RunConfig
 from ncfbench.reporting.table import Column, Header, Table, text_column
-from ncfbench.sweeps.grid import SweepStatus, label_cells
+from ncfbench.sweeps.cells import Cell, label_cells
 from ncfbench.timing.clock import format_duration
-
-if TYPE_CHECKING:
-    from ncfbench.sweeps.forecast import Prediction
 
 FIGURES = (
     "smallest_probe_loss",
@@ -22,70 +18,43 @@ FIGURES = (
 )
 
 
-def cell_rows(
-    found: SweepStatus,
-    *,
-    predicted: Mapping[RunConfig, Prediction] | None = None,
-    failed: Mapping[RunConfig, str] | None = None,
-) -> list[dict[str, Any]]:
+def cell_rows(cells: Sequence[Cell], *, predicts: bool = False) -> list[dict[str, Any]]:
     """Return a row for each cell.
 
     Args:
-        predicted: seconds and bytes that each cell still needs.
-        failed: messages of cells that failed.
+        predicts: with what each cell is predicted to need.
     """
-    names = label_cells(tuple(found.states))
-    result = []
-    for config, state in found.states.items():
-        summary = state.summary or {}
-        failure = (failed or {}).get(config)
-        need = (predicted or {}).get(config)
+    rows = []
+    for cell, name in label_cells(cells).items():
+        need = cell.need if predicts else None
         row = {
-            "cell": names[config],
-            "status": "failed" if failure else state.status,
-            "epochs_done": state.epochs,
-            "epochs": config.epochs,
+            "cell": name,
+            "status": cell.status,
+            "epochs_done": cell.epochs,
+            "epochs": cell.config.epochs,
             "predicted_seconds": need.seconds if need else None,
             "predicted_from": (need.source if need else None) or None,
             "predicted_bytes": need.state_bytes + need.step_bytes if need else None,
-            "message": failure or summary.get("message") or None,
-            "folder": None if state.folder is None else str(state.folder),
-            "config": config.to_dict(),
+            "message": cell.message or None,
+            "folder": None if cell.folder is None else str(cell.folder),
+            "config": cell.config.to_dict(),
         }
-        result.append(row | {name: summary.get(name) for name in FIGURES})
-    return result
+        rows.append(row | {name: cell.summary.get(name) for name in FIGURES})
+    return rows
 
 
-def cells_table(title: str, found: Sequence[Mapping[str, Any]]) -> Table:
+def cells_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of the rows: predictions where there are any, else what was measured."""
-    predicts = any(row["predicted_seconds"] is not None for row in found)
+    predicts = any(row["predicted_seconds"] is not None for row in rows)
     names: Header = ["cell", Column("status", "left"), "epochs"]
     values: Header = ["smallest probe loss", "test recall@50", "iteration", "training"]
     if predicts:
         values = ["still needs", "memory", text_column("predicted from")]
     cells = []
-    for row in found:
+    for row in rows:
         epochs = f"{row['epochs_done']:g} of {row['epochs']}"
         cells.append([row["cell"], row["status"], epochs, *_values(row, predicts=predicts)])
     return Table(title, [*names, *values], cells)
-
-
-def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
-    if predicts:
-        seconds, source = row["predicted_seconds"], row["predicted_from"]
-        known = seconds is not None and source
-        return (
-            [format_duration(seconds), format_size(row["predicted_bytes"]), source]
-            if known
-            else ["-", "-", ""]
-        )
-    iteration, training = row["full_iteration_seconds"], row["train_seconds"]
-    return [
-        _number(row["smallest_probe_loss"]),
-        _number(row["test_recall_at_50"]),
-        "-" if iteration is None else f"{1000 * iteration:.2f} ms",
-        "-" if training is None else format_duration(training),
-    ]
 
 
 def format_size(count: float) -> str:
@@ -93,5 +62,14 @@ def format_size(count: float) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
+    seconds, source, size = (row[f"predicted_{name}"] for name in ("seconds", "from", "bytes"))
+    if predicts:
+        return [format_duration(seconds), format_size(size), source] if source else ["-", "-", ""]
+    shown = (
+        ("smallest_probe_loss", "{:.4f}".format),
+        ("test_recall_at_50", "{:.4f}".format),
+        ("full_iteration_seconds", lambda seconds: f"{1000 * seconds:.2f} ms"),
+        ("train_seconds", format_duration),
+    )
+    return ["-" if row[name] is None else text(row[name]) for name, text in shown]

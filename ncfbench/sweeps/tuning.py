@@ -10,18 +10,17 @@ the reported runs were not selected by their own noise.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import MAX_SEED, RunConfig, identity_of
+from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.quality import COMPARED
 from ncfbench.runs.trials import Budget
-from ncfbench.sweeps.grid import SweepStatus
+from ncfbench.sweeps.cells import Cell, label_cells
 
 SEED = MAX_SEED
 """The seed of every trial."""
@@ -35,126 +34,113 @@ MOST_DROPOUT = 0.8
 MEASURE = "validation_recall_at_50"
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The trial that tuning chose for an arm."""
-
-    trial: RunConfig
-    recall: float
-    """Recall on the validation items, at the trial's best epoch."""
-    usable: int
-    """Number of trials that ended and did not diverge."""
-
-    def settings(self, budget: Budget) -> dict[str, Any]:
-        """Return the chosen values, by setting."""
-        return {name: getattr(self.trial, name) for name in budget.settings}
-
-
-def make_trials(
-    cells: Sequence[RunConfig], budget: Budget
-) -> dict[RunConfig, tuple[RunConfig, ...]]:
-    """Return the trials of each cell; cells that differ only in their seed share theirs.
+def add_trials(cells: Sequence[Cell], budget: Budget) -> list[Cell]:
+    """Give each cell its trials, and return all; cells that differ only in their seed share theirs.
 
     Raises:
         UsageError: the sweep has several values of a tuned setting, or an encoder without recall of
             held-out items.
     """
-    arms: dict[str, list[RunConfig]] = {}
-    for config in cells:
-        if not find_encoder(config.encoder).scores_cold_items:
+    arms: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not find_encoder(cell.config.encoder).scores_cold_items:
             raise UsageError(
-                f"--tune chooses by recall of held-out items, and {config.encoder} has no vector"
-                " for them."
+                f"--tune chooses by recall of held-out items, and {cell.config.encoder} has no"
+                " vector for them."
             )
-        arms.setdefault(_arm(config, budget), []).append(config)
-    for own, name in itertools.product(arms.values(), budget.settings):
-        if len({getattr(config, name) for config in own}) > 1:
-            raise UsageError(
-                f"The sweep has several values of {name}, and --tune chooses one. Leave out one of"
-                " the two."
-            )
-    return {
-        config: made
-        for own in arms.values()
-        for made in [_trials(own[0], budget)]
-        for config in own
-    }
+        arms.setdefault(_arm(cell.config, budget), []).append(cell)
+    for arm in arms.values():
+        for name in budget.settings:
+            if len({getattr(cell.config, name) for cell in arm}) > 1:
+                raise UsageError(
+                    f"The sweep has several values of {name}, and --tune chooses one. Leave out one"
+                    " of the two."
+                )
+        trials = [Cell(config) for config in make_trials(arm[0].config, budget)]
+        for cell in arm:
+            cell.trials = trials
+    return [trial for arm in arms.values() for trial in arm[0].trials]
 
 
-def choose(
-    wanted: Mapping[RunConfig, Sequence[RunConfig]], found: SweepStatus
-) -> tuple[dict[RunConfig, Chosen], dict[RunConfig, str]]:
-    """Return the best finished trial of each cell, and messages for cells without one.
+def choose(cells: Sequence[Cell], budget: Budget) -> tuple[list[str], dict[Cell, str]]:
+    """Give cells that are not tuned yet the settings of their best finished trial.
 
     Of equal trials the earlier one is chosen.
+
+    Returns:
+        A sentence on each choice, and a message for each cell without one.
     """
-    chosen, missing = {}, {}
-    for config, own in wanted.items():
-        recalls = []
-        for trial in own:
-            state = found.states[trial]
-            recall = (state.summary or {}).get(MEASURE) if state.status == "done" else None
-            if recall is not None:
-                recalls.append((recall, trial))
-        unfinished = [trial for trial in own if not found.states[trial].is_over]
+    names, sentences, missing = label_cells(cells), [], {}
+    for cell in cells:
+        if cell.config.tuned:
+            continue
+        ended = [trial for trial in cell.trials if trial.status == "done"]
+        usable = [trial for trial in ended if trial.summary.get(MEASURE) is not None]
+        unfinished = sum(not trial.is_over for trial in cell.trials)
         if unfinished:
-            missing[config] = f"{len(unfinished)} of its {len(own)} trials did not end"
-        elif not recalls:
-            missing[config] = f"none of its {len(own)} trials has a recall on validation items"
+            missing[cell] = f"{unfinished} of its {len(cell.trials)} trials did not end"
+        elif not usable:
+            missing[cell] = (
+                f"none of its {len(cell.trials)} trials has a recall on validation items"
+            )
         else:
-            best = max(recalls, key=lambda pair: pair[0])
-            chosen[config] = Chosen(best[1], float(best[0]), len(recalls))
-    return chosen, missing
+            best = max(usable, key=lambda trial: trial.summary[MEASURE])
+            chosen = {name: getattr(best.config, name) for name in budget.settings}
+            cell.config = dataclasses.replace(cell.config, tuned=budget.label, **chosen)
+            values = ", ".join(f"{name} = {value:g}" for name, value in chosen.items())
+            sentences.append(
+                f"Tuned: {names[cell]}: {values} (validation recall@50"
+                f" {best.summary[MEASURE]:.4f}, {len(usable)} trials)"
+            )
+    return sentences, missing
 
 
-def apply_choice(config: RunConfig, choice: Chosen, budget: Budget) -> RunConfig:
-    """Return a cell with the settings chosen for it."""
-    return dataclasses.replace(config, tuned=budget.label, **choice.settings(budget))
-
-
-def require_validation(dataset: str, validation_items: float) -> list[str]:
-    """Refuse a data set without validation items; return a warning where they are too few.
+def require_validation(datasets: Iterable[Dataset]) -> list[str]:
+    """Refuse a data set without validation items; return warnings where they are too few.
 
     Raises:
         DataError: it has none.
     """
-    if not validation_items:
-        raise DataError(
-            f"--tune chooses by recall on validation items, and {dataset} has none. "
-            "Prepare it again with --validation-fraction 0.1."
-        )
-    if validation_items > COMPARED:
-        return []
-    return [
-        f"{dataset} has {validation_items:.0f} validation items: their recall@{COMPARED} is 1 by"
-        " construction, and the first trial is kept. Use a larger --validation-fraction."
-    ]
+    warnings = []
+    for dataset in datasets:
+        count = dataset.manifest["statistics"]["validation_items"]
+        if not count:
+            raise DataError(
+                f"--tune chooses by recall on validation items, and {dataset.name} has none. "
+                "Prepare it again with --validation-fraction 0.1."
+            )
+        if count <= COMPARED:
+            warnings.append(
+                f"{dataset.name} has {count:.0f} validation items: their recall@{COMPARED} is 1 by"
+                " construction, and the first trial is kept. Use a larger --validation-fraction."
+            )
+    return warnings
 
 
-def _arm(config: RunConfig, budget: Budget) -> str:
-    own = ("seed", *budget.settings)
-    return json.dumps(
-        {name: value for name, value in identity_of(config).items() if name not in own},
-        sort_keys=True,
-    )
-
-
-def _trials(config: RunConfig, budget: Budget) -> tuple[RunConfig, ...]:
+def make_trials(config: RunConfig, budget: Budget) -> list[RunConfig]:
+    """Return the settings of an arm's trials."""
     from scipy.stats import qmc
 
     first = dataclasses.replace(config, seed=SEED, epochs=budget.epochs)
     sequence = qmc.Halton(len(budget.settings), scramble=False)
     sequence.fast_forward(2)  # skips 0 and 0.5: a corner, and the arm's own learning rate
-    made = {first: None}
-    while len(made) < budget.trials:
+    trials = {first: None}
+    while len(trials) < budget.trials:
         for point in sequence.random(budget.trials).tolist():
             values: dict[str, Any] = {
                 name: _value(first, name, u) for name, u in zip(budget.settings, point, strict=True)
             }
-            made.setdefault(
-                dataclasses.replace(first, **values)
-            )  # points that round to the same values make one trial
-    return tuple(made)[: budget.trials]
+            # Points that round to the same values make one trial.
+            trials.setdefault(dataclasses.replace(first, **values))
+    return list(trials)[: budget.trials]
+
+
+def _arm(config: RunConfig, budget: Budget) -> str:
+    apart = ("seed", *budget.settings)
+    return json.dumps(
+        {name: value for name, value in identity_of(config).items() if name not in apart},
+        sort_keys=True,
+    )
 
 
 def _value(config: RunConfig, name: str, u: float) -> float:

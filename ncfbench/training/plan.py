@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,7 +22,7 @@ from ncfbench.models.precision import require
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.recorder import Recorder, RunRecorder
+from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
@@ -114,13 +115,14 @@ class RunPlan:
             DataError: a folder cannot be written.
             UsageError: another process holds the folder.
         """
-        if not ProcessGroup.current().is_first:
-            yield Recorder(ledger, progress)
-            return
         config, fingerprint = self.config, self.dataset.fingerprint
+        make = partial(Recorder, config, fingerprint, self.schedule, ledger, progress)
+        if not ProcessGroup.current().is_first:
+            yield make()
+            return
         folder = folder or runs.create(self.locations.runs_dir, config, fingerprint)
         with locks.held(folder, "writing"):
-            yield RunRecorder(folder, config, fingerprint, self.schedule, ledger, progress)
+            yield make(folder)
 
 
 def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layout) -> None:

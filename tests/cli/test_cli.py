@@ -25,7 +25,7 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
-from ncfbench.runs.progress import LiveProgress, PlainProgress
+from ncfbench.runs.progress import ConsoleProgress
 
 SMALL = [
     *("--batch-size", "64", "--epochs", "2", "--set", "dimension=8"),
@@ -350,16 +350,17 @@ def test_the_live_display(
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Console(file=out, force_terminal=True, width=width, markup=False, highlight=False)
-    live = LiveProgress(screen)
+    live = ConsoleProgress(screen)
+    assert live.bars is not None
     row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
     live.begin("tiny cnn sg strat-ns", 120_000, 0)
     for iteration, epoch in ((0, 0.0), (30_000, 7.5), (40_000, 10.0)):
         live.advance(iteration, 987.0)
         losses = {"probe_loss": 5.25, "test_recall_at_50": 0.25 if epoch == 10 else None}
         live.record({**row, **losses, "iteration": iteration, "epoch": epoch, "train_seconds": 9.0})
-        live._bar.refresh()
+        live.bars.refresh()
     live.embedded(640, 1965)
-    live._bar.refresh()
+    live.bars.refresh()
     live.end()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert "tiny cnn sg strat-ns: 120,000 iterations" in text
@@ -376,7 +377,7 @@ def test_the_live_display(
 
 def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    plain = PlainProgress(Console(file=out))
+    plain = ConsoleProgress(Console(file=out))
     plain.begin("tiny", 100, 0)
     plain.advance(10, 9.0)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)

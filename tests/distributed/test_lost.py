@@ -175,12 +175,12 @@ SLOW = """
 import time
 from ncfbench import cli
 from ncfbench.runs import recorder
-write = recorder.RunRecorder.write
+write = recorder.Recorder.write
 def slow(self, status, *arguments):
     write(self, status, *arguments)
     if status == "finished":
         time.sleep(25)
-recorder.RunRecorder.write = slow
+recorder.Recorder.write = slow
 cli.main()
 """
 """A first process that takes long to write its tables at the end."""

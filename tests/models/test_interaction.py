@@ -32,7 +32,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
-from ncfbench.sweeps.grid import expand, label_cells
+from ncfbench.sweeps.cells import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
@@ -276,8 +276,8 @@ def test_names_count_unless_they_are_the_defaults() -> None:
     assert len({digest(config) for config in (plain, *others)}) == 3
     unusual = [dict(unusual_settings(config)).keys() for config in (plain, *others)]
     assert [names - unusual[0] for names in unusual[1:]] == [{"interaction"}, {"user_tower"}]
-    grid = expand({"sampler": ["ns"], "interaction": ["dot", "mlp"], "seed": [0]}).cells
-    assert len(set(label_cells(grid).values())) == 2
+    cells, _ = expand({"sampler": ["ns"], "interaction": ["dot", "mlp"], "seed": [0]})
+    assert len(set(label_cells(cells).values())) == 2
     for wrong, text in (
         ({"interaction": "dto"}, "did you mean 'dot'"),
         ({"interaction": "own_models:Gated"}, "an interaction is a subclass"),

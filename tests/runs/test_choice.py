@@ -13,7 +13,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.storage import locks, tables
-from ncfbench.sweeps.grid import read_status
+from ncfbench.sweeps.cells import Cell, read_progress
 
 DATA = "f" * 64
 
@@ -64,8 +64,9 @@ def test_a_finished_run_counts_on_its_devices(tmp_path: Path) -> None:
 
 def test_a_run_is_a_cell_of_its_last_devices(tmp_path: Path) -> None:
     folder, config = write_on(tmp_path, 2, "interrupted")
-    states = read_status(tmp_path, [on(config, 1), config], {config.dataset: DATA}).states
-    assert (states[on(config, 1)].folder, states[config].folder) == (None, folder)
+    cells = [Cell(on(config, 1)), Cell(config)]
+    assert read_progress(cells, tmp_path, {config.dataset: DATA}) == []
+    assert [cell.folder for cell in cells] == [None, folder]
 
 
 def test_a_repeated_command_finds_its_finished_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.recorder import Recorder, RunRecorder
+from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.clock import Sample
@@ -27,10 +27,12 @@ class Said(Progress):
         self.texts.append(text)
 
 
-def open_recorder(runs_dir: Path, folder: Path | None = None) -> RunRecorder:
-    config = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
-    folder = folder or runs.create(runs_dir, config, "f" * 64)
-    return RunRecorder(folder, config, "f" * 64, SCHEDULE, Ledger(), Said())
+CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
+
+
+def open_recorder(runs_dir: Path, folder: Path | None = None) -> Recorder:
+    folder = folder or runs.create(runs_dir, CONFIG, "f" * 64)
+    return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder)
 
 
 def environment(key: str) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
 
 def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    recorder = Recorder()
+    recorder = Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said())
     recorder.begin(environment("here"), None, None)
     recorder.write_environment(environment("here"))
     recorder.take([full(0, 1.0)])

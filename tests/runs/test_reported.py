@@ -42,8 +42,8 @@ def evaluations_of(
 
 
 def choose(curve: list[dict[str, Any]], patience: int, users: int) -> tuple[Any, str]:
-    found = choose_epoch(curve, patience, evaluations_of(curve, users))
-    return found.row and found.row["epoch"], found.by
+    row, by = choose_epoch(curve, patience, evaluations_of(curve, users))
+    return row and row["epoch"], by
 
 
 def test_many_users_support_the_best_epoch() -> None:
@@ -64,7 +64,7 @@ def test_few_items_do_not_either() -> None:
     for place, one in enumerate(found.values()):
         one.item_shares[:] = 0
         one.item_shares[:2] = (0.15, 0.15) if place == 0 else (0.1, 0.1)
-    assert choose_epoch(curve, 10, found).by == UNSUPPORTED
+    assert choose_epoch(curve, 10, found)[1] == UNSUPPORTED
 
 
 def test_patience_limits_the_candidates() -> None:
@@ -85,13 +85,13 @@ def test_the_last_epoch_counts_if_it_is_the_best() -> None:
 def test_without_validation_the_last_epoch_counts() -> None:
     curve = [row(0, None, None), row(1, None, 0.3), row(1.5, None, None)]
     assert choose(curve, 10, 1) == (1, NO_VALIDATION)
-    assert choose_epoch([row(0, None, None)], 10, {}).row is None
+    assert choose_epoch([row(0, None, None)], 10, {})[0] is None
 
 
 def test_an_epoch_without_its_users_is_not_supported() -> None:
     """A run that an older version began kept no evaluations."""
     curve = curve_of(0.9, 0.1)
-    assert choose_epoch(curve, 10, {}).by == UNSUPPORTED
+    assert choose_epoch(curve, 10, {})[1] == UNSUPPORTED
 
 
 @pytest.mark.parametrize("epochs", [5, 30])
@@ -106,6 +106,6 @@ def test_noise_alone_seldom_chooses_an_epoch(epochs: int) -> None:
             one["iteration"]: Evaluation({}, own.astype(np.float32), (own / 50).astype(np.float32))
             for one, own in zip(curve, values, strict=True)
         }
-        result = choose_epoch(curve, 30, found)
-        chosen += result.by == BY_VALIDATION and result.row is not curve[-1]
+        reported, by = choose_epoch(curve, 30, found)
+        chosen += by == BY_VALIDATION and reported is not curve[-1]
     assert chosen / 200 < 0.03

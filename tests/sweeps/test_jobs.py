@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +14,18 @@ import psutil
 import pytest
 from cluster import Cluster
 from processes import compiled_once
+from submitit import AutoExecutor
 from submitit.core import utils as submitit
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.cli.launch import slurm_parameters
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
-from ncfbench.errors import DivergedError, NcfbenchError, UsageError, install_command
+from ncfbench.errors import UsageError, install_command
 from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import PlainProgress
+from ncfbench.runs.progress import ConsoleProgress
 from ncfbench.storage import locks
-from ncfbench.sweeps import jobs, runner
+from ncfbench.sweeps import jobs
+from ncfbench.sweeps.slurm import slurm_parameters
 
 SMALL = {
     "dataset": "tiny",
@@ -169,8 +167,7 @@ def test_without_submitit_the_extra_is_named(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    for words in (SLURM, ("--launcher", "local")):
-        assert install_command("slurm") in invoke(*words, exit_code=2).stderr
+    assert install_command("slurm") in invoke(*SLURM, exit_code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -183,9 +180,9 @@ def test_without_submitit_the_extra_is_named(
         (("--launcher", "slurm"), "needs the time limit of a task"),
         (("--launcher", "slurm", "--slurm", "time=2:00"), "not time=2:00"),
         ((*SLURM, "--tune", "4"), "--launcher slurm cannot tune"),
-        (("--launcher", "local", "--budget", "1h"), "--budget needs all cells in one process"),
-        (("--launcher", "pbs"), "Valid: turns, local, slurm"),
-        (("--launcher", "local", "--slurm", "time=60"), "belongs to --launcher slurm"),
+        ((*SLURM, "--budget", "1h"), "--budget needs all cells in one process"),
+        (("--launcher", "local"), "Valid: turns, slurm"),
+        (("--slurm", "time=60"), "belongs to --launcher slurm"),
         ((*SLURM, "--set", "share=local", "--set", "devices=2,4"), "differ in devices (2, 4)"),
     ],
 )
@@ -224,7 +221,7 @@ def test_a_warned_task_saves_and_is_requeued(
         requeued.append(number)
         raise SystemExit
 
-    def warn(self: PlainProgress, iteration: int, item_slots: float) -> None:
+    def warn(self: ConsoleProgress, iteration: int, item_slots: float) -> None:
         if iteration == 20:
             signal.raise_signal(signal.SIGUSR2)
 
@@ -233,7 +230,7 @@ def test_a_warned_task_saves_and_is_requeued(
     config = complete(SMALL | {"sampler": "ns"})
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit):
-            patch.setattr(PlainProgress, "advance", warn)
+            patch.setattr(ConsoleProgress, "advance", warn)
             task.train(config)
         assert signal.getsignal(signal.SIGUSR2) is requeue
     finally:
@@ -248,57 +245,30 @@ def test_a_warned_task_saves_and_is_requeued(
 
 
 @pytest.mark.parametrize(
-    ("trace", "failure"),
+    ("trace", "message"),
     [
-        ("ncfbench.errors.DivergedError: not: finite", ("not: finite", DivergedError.exit_code)),
-        ("KeyError: 'x'", ("KeyError: 'x'; see LOG", NcfbenchError.exit_code)),
-        ("SystemExit", ("SystemExit; see LOG", NcfbenchError.exit_code)),
+        ("ncfbench.errors.DivergedError: not: finite", "not: finite"),
+        ("KeyError: 'x'", "KeyError: 'x'; see LOG"),
+        ("SystemExit", "SystemExit; see LOG"),
     ],
 )
-def test_failures_are_read_from_tracebacks(
-    tmp_path: Path, trace: str, failure: tuple[str, int]
-) -> None:
-    paths = submitit.JobPaths(tmp_path, "1")
-    message, exit_code = failure
-    expected = (message.replace("LOG", str(paths.stderr)), exit_code)
-    assert jobs.read_failure(paths) == (
-        f"it ended without a result; see {paths.stderr}",
-        NcfbenchError.exit_code,
-    )
+def test_failures_are_read_from_tracebacks(tmp_path: Path, trace: str, message: str) -> None:
     end(tmp_path, "1", "error", f"Traceback:\n  somewhere\n{trace}\n")
-    assert jobs.read_failure(paths) == expected
-
-
-def test_local_jobs_train_and_fail_like_turns(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two real processes: a cell that trains, and one whose batch does not fit the data."""
-    for name, value in compiled_once().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("GLIBC_TUNABLES", "")
-    words = ("--set", "sampler=ns", "--set", "batch_size=64,4096", "--seeds", "1")
-    result = invoke(*words, "--launcher", "local", exit_code=2)
-    assert "b=64 seed 0: done" in result.stderr
-    assert "Failed: tiny mf hinge ns b=4096 seed 0: " in result.stderr
-    assert "larger than" in result.stderr
-    (record,), problems = runs.read_all(invoke.runs_dir)
-    assert (record.summary["status"], problems) == ("finished", [])
-    assert record.environment["interleaved"] == [None], "it took no turns"
-    (log,) = invoke.runs_dir.glob("jobs/*/*.err")
-    assert "larger than" in log.read_text(), "a failed job's log stays, others go"
-    rows = invoke.document(*words, *SLURM, "--dry-run")["cells"]
-    assert [row["status"] for row in rows] == ["done", "left"]
+    paths = submitit.JobPaths(tmp_path, "1")
+    assert jobs.read_failure(paths) == message.replace("LOG", str(paths.stderr))
 
 
 @pytest.mark.long
-def test_a_local_job_is_requeued_and_resumes(
+def test_a_warned_job_is_requeued_and_resumes(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With submitit's own handler and requeue; the process is warned as at a time limit."""
+    """With submitit's own handler and requeue, in a process of its own."""
     for name, value in compiled_once().items():
         monkeypatch.setenv(name, value)
     config = complete(SMALL | {"sampler": "ns", "epochs": 100})
-    job = jobs.start_process(config, Locations(data_dir, tmp_path))
+    executor = AutoExecutor(tmp_path / "jobs", cluster="local")
+    executor.update_parameters(timeout_min=60)
+    job = executor.submit(jobs.Task(Locations(data_dir, tmp_path)), config.to_dict())
     while not list(tmp_path.glob("*/curve.parquet")):
         assert not job.done()
     (process,) = psutil.Process(int(job.job_id)).children()
@@ -307,38 +277,9 @@ def test_a_local_job_is_requeued_and_resumes(
     assert jobs.read_failure(job.paths) is None, job.stderr()
     (record,), _ = runs.read_all(tmp_path)
     assert record.summary["status"] == "finished"
+    assert record.environment["interleaved"] == [None, None], "it took no turns"
     assert (job.stdout() or "").count("Starting with JobEnvironment") > 1
     assert ", from iteration" in (job.stdout() or "")
-
-
-@pytest.mark.long
-def test_ctrl_c_saves_the_cell_of_a_local_job(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in compiled_once().items():
-        monkeypatch.setenv(name, value)
-    locations = Locations(data_dir, tmp_path)
-    cells = [complete(SMALL | {"sampler": name, "epochs": 4000}) for name in ("ns", "neg")]
-    ctrl_c = threading.Thread(target=interrupt_when_training, args=[tmp_path])
-    ctrl_c.start()
-    with pytest.raises(KeyboardInterrupt):
-        runner.run_in_processes(cells, {"tiny": tiny}, locations)
-    ctrl_c.join()
-    (record,), _ = runs.read_all(tmp_path)
-    assert (record.config.sampler, record.summary["status"]) == ("ns", "interrupted")
-    saved = max(int(path.stem) for path in (record.folder / "checkpoints").glob("[0-9]*"))
-    assert saved == record.summary["iterations"] > 0
-
-
-def interrupt_when_training(runs_dir: Path) -> None:
-    """Send Ctrl-C to this process once an epoch is recorded."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found, _ = runs.read_all(runs_dir)
-        if any(row["epoch"] >= 1 for record in found for row in record.curve):
-            break
-        time.sleep(0.1)
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.long

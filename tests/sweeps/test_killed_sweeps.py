@@ -25,18 +25,21 @@ import sys
 from pathlib import Path
 from ncfbench.runs import recorder
 from ncfbench.sweeps import runner
+from ncfbench.sweeps.cells import Cell, exit_code
 from ncfbench.training import session
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
 from ncfbench.sweeps.progress import SweepProgress
 session.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
 class Announced(SweepProgress):
-    def begin(self, states):
+    def begin(self, cells):
+        super().begin(cells)
         print("begun", flush=True)
 data_dir, runs_dir = map(Path, sys.argv[1:3])
-cells = [complete({settings!r} | {{"sampler": sampler}}) for sampler in {arms!r}]
+cells = [Cell(complete({settings!r} | {{"sampler": sampler}})) for sampler in {arms!r}]
 datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
-sys.exit(runner.run(cells, datasets, locations, Announced()).exit_code)
+runner.train(cells, datasets, locations, Announced())
+sys.exit(exit_code(cells))
 """
 
 
@@ -53,7 +56,11 @@ def tables_of(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [1, 20])
+def test_a_killed_sweep_ends_the_same(
+    tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int
+) -> None:
     """SIGKILL at random moments after the beginning; then what is left is trained, and equals what
     was never killed.
     """
@@ -96,15 +103,3 @@ def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> N
             assert_same(record, expected[key], tiny)
         assert tables_of(folder) == tables_of(tmp_path / "whole")
         assert not list(folder.glob("*/checkpoints/.*"))
-
-
-@pytest.mark.long
-def test_a_killed_sweep_ends_the_same(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 1)
-
-
-@pytest.mark.long
-def test_a_sweep_killed_20_times_ends_the_same(
-    tiny: Dataset, data_dir: Path, tmp_path: Path
-) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 20)

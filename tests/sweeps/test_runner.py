@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import locks
-from ncfbench.sweeps.grid import read_status
+from ncfbench.sweeps.cells import Cell, exit_code, read_progress
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.session import Session
@@ -32,7 +33,7 @@ def trained(
     """Train two groups, never interrupted: ``cells_of()``, and one cell of another seed."""
     folder, noted = tmp_path_factory.mktemp("whole"), Noted()
     cells = [*cells_of(), *cells_of(["ns"], seed=1, epochs=1)]
-    assert sweep(cells, tiny, Locations(data_dir, folder), noted).exit_code == 0
+    assert exit_code(sweep(cells, tiny, Locations(data_dir, folder), noted)) == 0
     return folder, noted
 
 
@@ -84,47 +85,27 @@ def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
     return {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
 
 
+def are_interleaved(runs_dir: Path) -> list[bool]:
+    rows = rows_of(runs_dir)
+    return [rows[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns", "neg")]
+
+
 @pytest.mark.long
 def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    locations = Locations(data_dir, tmp_path)
+    alone, always, once = (Locations(data_dir, tmp_path / name) for name in "abc")
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
     for each in arms[:2]:
-        training.run(each, locations)
-    sweep(arms, tiny, locations)
-    alone = rows_of(tmp_path)
-    assert [alone[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns", "neg")] == [
-        False
-    ] * 4
-    with pytest.raises(KeyboardInterrupt):
-        sweep(
-            cells_of(["iid", "ns", "strat-ns"], seed=1),
-            tiny,
-            Locations(data_dir, tmp_path / "b"),
-            Noted("ns", 20, interrupt),
-        )
-    sweep(cells_of(["iid", "ns", "strat-ns"], seed=1), tiny, Locations(data_dir, tmp_path / "b"))
-    together = rows_of(tmp_path / "b")
-    assert [together[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns", "neg")] == [
-        True,
-        True,
-        True,
-        False,
-    ]
-    with pytest.raises(KeyboardInterrupt):
-        sweep(
-            cells_of(["iid", "ns", "strat-ns"]),
-            tiny,
-            Locations(data_dir, tmp_path / "c"),
-            Noted("ns", 20, interrupt),
-        )
-    training.run(arms[1], Locations(data_dir, tmp_path / "c"), resume=True)
-    sweep(cells_of(["iid", "ns", "strat-ns"]), tiny, Locations(data_dir, tmp_path / "c"))
-    apart = rows_of(tmp_path / "c")
-    assert [apart[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns")] == [
-        True,
-        False,
-        True,
-    ]
+        training.run(each, alone)
+    sweep(arms, tiny, alone)
+    assert are_interleaved(alone.runs_dir) == [False] * 4
+    for locations in (always, once):
+        with pytest.raises(KeyboardInterrupt):
+            sweep(arms, tiny, locations, Noted("ns", 20, interrupt))
+    sweep(arms, tiny, always)
+    assert are_interleaved(always.runs_dir) == [True, True, True, False]
+    training.run(arms[1], once, resume=True)
+    sweep(arms, tiny, once)
+    assert are_interleaved(once.runs_dir) == [True, False, True, False]
 
 
 def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
@@ -138,6 +119,13 @@ def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_pa
         for (sampler, _), record in records(tmp_path).items()
     }
     assert marked == {"ns": [False] * 12, "strat-ns": [True] * 8 + [False] * 4}
+
+
+def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
+    """Return the cells' statuses by the folders alone."""
+    found = [Cell(cell.config) for cell in cells]
+    assert read_progress(found, runs_dir, {"tiny": tiny.fingerprint}) == []
+    return [cell.status for cell in found]
 
 
 # Interruptions and failures
@@ -166,9 +154,8 @@ def test_ctrl_c_saves_all_cells_to_resume(
     locations = Locations(data_dir, tmp_path)
     cut = Noted(sampler, iteration, interrupt)
     if (sampler, iteration) == (ARMS[-1], last):
-        assert sweep(cells_of(), tiny, locations, cut).exit_code == 0, (
-            "there was nothing left to stop"
-        )
+        done = sweep(cells_of(), tiny, locations, cut)
+        assert exit_code(done) == 0, "there was nothing left to stop"
     else:
         with pytest.raises(KeyboardInterrupt):
             sweep(cells_of(), tiny, locations, cut)
@@ -192,7 +179,7 @@ def test_a_finished_sweep_is_not_repeated(
     tiny: Dataset, data_dir: Path, trained: tuple[Path, Noted]
 ) -> None:
     noted = Noted()
-    assert sweep(cells_of(), tiny, Locations(data_dir, trained[0]), noted).exit_code == 0
+    assert exit_code(sweep(cells_of(), tiny, Locations(data_dir, trained[0]), noted)) == 0
     assert noted.began_at == {}
 
 
@@ -202,15 +189,14 @@ def test_a_diverged_cell_does_not_stop_others(
     small: dict[str, Any] = {"loss": "mse", "epochs": 1}
     cells = [*cells_of(["ns"], learning_rate=1e30, **small), *cells_of(["ns"], **small)]
     locations = Locations(data_dir, tmp_path)
-    outcome = sweep(cells, tiny, locations)
-    assert outcome.exit_code == DivergedError.exit_code == 5
-    assert outcome.failed == {}
-    assert "not finite" in outcome.diverged[cells[0]]
-    found = read_status(tmp_path, cells, {"tiny": tiny.fingerprint})
-    assert [found.states[config].status for config in cells] == ["diverged", "done"]
+    first, second = done = sweep(cells, tiny, locations)
+    assert exit_code(done) == DivergedError.exit_code == 5
+    assert (first.status, second.status) == ("diverged", "done")
+    assert "not finite" in first.message
+    assert statuses(done, tiny, tmp_path) == ["diverged", "done"]
     noted = Noted()
     again = sweep(cells, tiny, locations, noted)
-    assert (again.exit_code, noted.began_at) == (5, {}), "it would diverge again"
+    assert (exit_code(again), noted.began_at) == (5, {}), "it would diverge again"
     (group,) = [
         each
         for each in comparison.group(runs.read_all(tmp_path)[0])
@@ -253,21 +239,6 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
     assert recalls["ns"]["test_recall_at_50"] == pytest.approx(0.4)
 
 
-@pytest.mark.long
-def test_a_cell_without_summary_is_trained_again(
-    tiny: Dataset, data_dir: Path, tmp_path: Path
-) -> None:
-    locations = Locations(data_dir, tmp_path)
-    sweep(cells_of(["ns"]), tiny, locations)
-    broken = records(tmp_path)["ns", 0].folder
-    (broken / "summary.parquet").unlink()
-    noted = Noted()
-    assert sweep(cells_of(["ns"]), tiny, locations, noted).exit_code == 0
-    assert (noted.began_at, f"Skipped {broken.name}" in " ".join(noted.texts)) == ({"ns": 0}, True)
-    found = read_status(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
-    assert [state.status for state in found.states.values()] == ["done"]
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -297,12 +268,11 @@ def test_a_failed_cell_does_not_stop_others(
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_train_block", failing)
-        outcome = sweep(cells_of(["ns", "neg"]), tiny, locations, noted)
-    assert outcome.exit_code == code
-    assert [config.sampler for config in outcome.failed] == ["ns"]
-    assert str(error).splitlines()[0] in next(iter(outcome.failed.values()))
+        done = sweep(cells_of(["ns", "neg"]), tiny, locations, noted)
+    assert exit_code(done) == code
+    assert str(error).splitlines()[0] in done[0].message
     assert noted.ends == [("ns", "failed"), ("neg", "done")]
-    assert sweep(cells_of(["ns", "neg"]), tiny, locations).exit_code == 0
+    assert exit_code(sweep(cells_of(["ns", "neg"]), tiny, locations)) == 0
     assert len(records(tmp_path)) == 2
     for (name, _), record in records(tmp_path).items():
         assert_same(record, whole[name], tiny)
@@ -313,34 +283,34 @@ def test_a_batch_larger_than_the_data_leaves_nothing(
 ) -> None:
     small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
     cells = [*cells_of(["ns"], batch_size=4096, **small), *cells_of(["ns"], **small)]
-    outcome = sweep(cells, tiny, Locations(data_dir, tmp_path))
-    assert outcome.exit_code == 2
-    assert "larger than" in outcome.failed[cells[0]]
+    done = sweep(cells, tiny, Locations(data_dir, tmp_path))
+    assert exit_code(done) == 2
+    assert "larger than" in done[0].message
     assert len(records(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
 def test_damaged_folders_are_named_and_trained_again(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord]
+    tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord], damaged: str
 ) -> None:
-    locations = Locations(data_dir, tmp_path)
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
-    (broken / "curve.parquet").write_bytes(b"damaged")
+    (broken / damaged).unlink()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{")
     noted = Noted()
-    assert sweep(cells_of(["ns", "strat-ns"]), tiny, locations, noted).exit_code == 0
+    done = sweep(cells_of(["ns", "strat-ns"]), tiny, Locations(data_dir, tmp_path), noted)
+    assert [cell.status for cell in done] == ["done", "done"]
     assert noted.began_at == {"ns": 0}
     said = " ".join(noted.texts)
     assert f"Skipped {broken.name}" in said
-    assert "curve.parquet" in said
+    assert damaged in said
     assert "Skipped other" in said
-    found = read_status(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
-    (state,) = found.states.values()
-    assert state.folder is not None
-    assert state.folder != broken
-    assert figures(runs.read(state.folder)) == figures(whole["ns"])
+    problems = read_progress(done, tmp_path, {"tiny": tiny.fingerprint})
+    assert len(problems) == 2
+    assert done[0].folder not in (None, broken)
+    assert figures(runs.read(done[0].folder or broken)) == figures(whole["ns"])
 
 
 def test_a_folder_takes_one_sweep_at_a_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
@@ -357,7 +327,7 @@ def test_a_run_that_another_process_holds_is_left(
     (config,) = cells_of(["ns"], encoder="mf", epochs=1)
     folder = runs.create(tmp_path, config, tiny.fingerprint)
     with locks.held(folder, "writing"):
-        outcome = sweep([config], tiny, Locations(data_dir, tmp_path))
-    assert "Another process is writing" in outcome.failed[config]
-    assert sweep([config], tiny, Locations(data_dir, tmp_path)).exit_code == 0
+        (cell,) = sweep([config], tiny, Locations(data_dir, tmp_path))
+    assert "Another process is writing" in cell.message
+    assert exit_code(sweep([config], tiny, Locations(data_dir, tmp_path))) == 0
     assert next(iter(records(tmp_path).values())).folder == folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.sweeps import forecast, progress
-from ncfbench.sweeps.grid import CellState
+from ncfbench.sweeps.cells import Cell, Need
 from ncfbench.sweeps.presets import preset_titles
-from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
+from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.contention import OtherPrograms, Program
 
 WORDS = ["smoke", "--dataset", "tiny", "--epochs", "2"]
@@ -85,14 +86,21 @@ def test_help_names_every_preset() -> None:
         assert name in result.output
 
 
+@pytest.fixture
+def ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell is predicted to take ten minutes."""
+
+    def predict(cells: Sequence[Cell], *_: object) -> None:
+        for cell in cells:
+            cell.need = Need(600.0, "pilot", 2**20, 2**20)
+
+    monkeypatch.setattr(forecast, "predict", predict)
+
+
+@pytest.mark.usefixtures("ten_minutes")
 def test_a_budget_says_what_it_drops(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        forecast,
-        "predict",
-        lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot", 2**20, 2**20)),
-    )
     with monkeypatch.context() as patch:
         patch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
         result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
@@ -109,14 +117,8 @@ def test_a_budget_says_what_it_drops(
     assert (result.exit_code, "not a time" in result.stderr) == (2, True)
 
 
-def test_a_budgets_file_has_the_cells_that_were_trained(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        forecast,
-        "predict",
-        lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot")),
-    )
+@pytest.mark.usefixtures("ten_minutes")
+def test_a_budgets_file_has_the_cells_that_were_trained(data_dir: Path, tmp_path: Path) -> None:
     grid = ("--epochs", "1", "--set", "loss=sg,mse", "--set", "seed=0,1", "--set", "dimension=4,8")
     trained = invoke(data_dir, tmp_path, *grid, "--sampler", "ns", "--budget", "25m", "--json")
     assert trained.exit_code == 0, trained.output
@@ -157,7 +159,7 @@ def test_ctrl_c_ends_the_command_with_130(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = Noted("strat-ns", 10, interrupt)
-    monkeypatch.setattr(progress, "SweepProgress", lambda: noted)
+    monkeypatch.setattr(progress, "SweepProgress", lambda _: noted)
     result = invoke(data_dir, tmp_path, "--quiet")
     assert result.exit_code == 130
     assert f"The cells so far are in {tmp_path}. To resume this sweep, repeat" in result.stderr
@@ -176,37 +178,36 @@ def test_progress_shows_cells_and_messages() -> None:
         highlight=False,
         _environ={"TERM": "xterm-256color"},
     )
-    for made in (LiveSweepProgress(screen), PlainSweepProgress(Console(file=out, width=400))):
+    for made in (SweepProgress(screen), SweepProgress(Console(file=out, width=400))):
         out.seek(0)
         out.truncate()
-        states = dict.fromkeys(cells_of(), CellState()) | dict.fromkeys(
-            cells_of(["iid"]), CellState("done")
-        )
-        made.begin(states)
-        config = cells_of()[0]
-        made.start(config)
-        progress = made.follow(config)
+        cells = [*map(Cell, cells_of()), *(Cell(each, status="done") for each in cells_of(["iid"]))]
+        made.begin(cells)
+        cell = cells[0]
+        progress = made.follow(cell)
+        progress.begin("not shown", 900, 0)
         progress.advance(17, 100.0)
         recalls = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
         progress.record(
             {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17} | recalls
         )
         progress.say("something")
-        if isinstance(made, LiveSweepProgress):
-            made._live.refresh()
-        made.finish(config, "failed", "no memory")
+        if made.bars is not None:
+            made.bars.refresh()
+        cell.status, cell.message = "failed", "no memory"
+        made.finish(cell)
         made.end()
         text = out.getvalue()
         for word in (
             "4 cells: 1 done, 3 left.",
             "tiny bow sg neg b=64 seed 0",
-            "probe loss 0.5000, validation recall@50 0.2500, 2.0 s",
             "neg b=64 seed 0: something",
             "neg b=64 seed 0: failed: no memory",
         ):
             assert word in text
-        if isinstance(made, LiveSweepProgress):
-            assert "1 done, 1 running, 2 left" in text
+        live = "17/900" in text and "loss 0.5000" in text
+        plain = ": epoch 1 of 3, probe loss 0.5000, validation recall@50 0.2500, 2.0 s\n" in text
+        assert (live, plain) == ((True, False) if made.bars else (False, True))
 
 
 def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) -> None:
@@ -214,18 +215,8 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
 
     Everything that is printed says which devices are simulated.
     """
-    more = [
-        "--epochs",
-        "1",
-        "--set",
-        "sampler=ns",
-        "--set",
-        "encoder=mf",
-        "--set",
-        "devices=1,2",
-        "--set",
-        "share=global,local",
-    ]
+    grid = ("sampler=ns", "encoder=mf", "devices=1,2", "share=global,local")
+    more = ["--epochs", "1", *(word for text in grid for word in ("--set", text))]
     trained = invoke(data_dir, tmp_path, *more)
     assert trained.exit_code == 0, trained.output
     assert "SIMULATED" in trained.stdout

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.config import TUNABLE, RunConfig, complete
+from ncfbench.config import TUNABLE, complete
 from ncfbench.errors import UsageError
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import speedup_rows
@@ -22,14 +22,14 @@ from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, MOST_TRIALS, Budget
 from ncfbench.sweeps import tuning
-from ncfbench.sweeps.grid import CellState, SweepStatus, group_cells
+from ncfbench.sweeps.cells import Cell, group_cells
 
 BUDGET = Budget(4, 2)
 
 
-def cells(**more: Any) -> list[RunConfig]:
+def cells(**more: Any) -> list[Cell]:
     return [
-        complete({"sampler": sampler, "seed": seed} | more)
+        Cell(complete({"sampler": sampler, "seed": seed} | more))
         for sampler in ("iid", "ns")
         for seed in (0, 1)
     ]
@@ -43,27 +43,24 @@ def cells(**more: Any) -> list[RunConfig]:
 @settings(deadline=None, max_examples=20)
 def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) -> None:
     budget = Budget(count, 3, tuple(names))
-    found = tuning.make_trials(cells(loss=loss), budget)
+    arms = cells(loss=loss)
+    trials = tuning.add_trials(arms, budget)
     points = set()
-    for config, own in found.items():
-        assert own[0] == dataclasses.replace(config, seed=tuning.SEED, epochs=3), (
-            "the arm's own settings are the first trial"
-        )
+    for cell in arms:
+        own = [trial.config for trial in cell.trials]
+        first = dataclasses.replace(cell.config, seed=tuning.SEED, epochs=3)
+        assert own[0] == first, "the arm's own settings are the first trial"
         assert len(set(own)) == len(own) == count
-        assert {trial.sampler for trial in own} == {config.sampler}
-        assert all(
-            trial.seed == tuning.SEED and trial.epochs == 3 and not trial.tuned for trial in own
-        )
+        shared = {(trial.sampler, trial.seed, trial.epochs, trial.tuned) for trial in own}
+        assert shared == {(cell.config.sampler, tuning.SEED, 3, "")}
         points.add(tuple(tuple(getattr(trial, name) for name in names) for trial in own))
         if "learning_rate" in names:
-            rates = [trial.learning_rate / config.learning_rate for trial in own]
+            rates = [trial.learning_rate / cell.config.learning_rate for trial in own]
             assert all(0.1 <= rate <= 10 for rate in rates)
             assert count < 5 or (min(rates) < 0.5 and max(rates) > 2), "they reach to both sides"
         assert all(0 <= trial.word_dropout <= 0.8 for trial in own)
     assert len(points) == 1
-    assert len({trial for own in found.values() for trial in own}) == 2 * count, (
-        "seeds share their trials"
-    )
+    assert len(trials) == len({trial.config for trial in trials}) == 2 * count, "seeds share them"
 
 
 @pytest.mark.parametrize("name", TUNABLE)
@@ -71,23 +68,23 @@ def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) 
 def test_a_setting_has_values_for_all_trials(name: str, rate: float) -> None:
     """The most trials that are allowed differ, with three digits: making them ends."""
     config = complete({"sampler": "ns", "learning_rate": rate})
-    trials = tuning.make_trials([config], Budget(MOST_TRIALS, 1, (name,)))[config]
+    trials = tuning.make_trials(config, Budget(MOST_TRIALS, 1, (name,)))
     assert len(set(trials)) == MOST_TRIALS
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (lambda: Budget(1, 1), "--tune 1: there is nothing to choose from"),
-        (lambda: Budget(201, 1), "at most 200"),
-        (lambda: Budget(2, 0), "--tune-epochs 0"),
-        (lambda: Budget(2, 1, ("lambda",)), "--tune-over lambda"),
-        (lambda: Budget(2, 1, ()), "names no setting"),
+        (lambda: Budget(1, 1), "trials = 1: it must be at least 2 and at most 200"),
+        (lambda: Budget(201, 1), "trials = 201: it must be"),
+        (lambda: Budget(2, 0), "epochs = 0: it must be at least 1"),
+        (lambda: Budget(2, 1, ("lambda",)), "settings = 'lambda'. Valid: learning_rate"),
+        (lambda: Budget(2, 1, ()), "at most once, and one or more"),
         (
-            lambda: tuning.make_trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
+            lambda: tuning.add_trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
             "several values of learning_rate",
         ),
-        (lambda: tuning.make_trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
+        (lambda: tuning.add_trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:
@@ -95,37 +92,29 @@ def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:
         wanted()
 
 
+def tuned(*states: tuple[str, float | None]) -> tuple[Cell, list[str], dict[Cell, str]]:
+    """Return an arm whose trials have these states and recalls, when it has chosen."""
+    (cell,) = arm = [Cell(complete({"sampler": "ns"}))]
+    for trial, (trial.status, recall) in zip(tuning.add_trials(arm, BUDGET), states, strict=True):
+        trial.summary = {tuning.MEASURE: recall}
+    return cell, *tuning.choose(arm, BUDGET)
+
+
 def test_the_best_finished_trial_is_chosen() -> None:
-    config = complete({"sampler": "ns"})
-    own = tuning.make_trials([config], BUDGET)[config]
-    states = {
-        own[0]: CellState("done", summary={tuning.MEASURE: 0.3}),
-        own[1]: CellState("done", summary={tuning.MEASURE: 0.5}),
-        own[2]: CellState("done", summary={tuning.MEASURE: 0.5}),
-        own[3]: CellState("diverged", summary={tuning.MEASURE: 0.9}),
-    }
-    chosen, missing = tuning.choose({config: own}, SweepStatus(states, ()))
-    assert (chosen[config].trial, chosen[config].recall, chosen[config].usable, missing) == (
-        own[1],
-        0.5,
-        3,
-        {},
+    states = [("done", 0.3), ("done", 0.5), ("done", 0.5), ("diverged", 0.9)]
+    cell, (sentence,), missing = tuned(*states)
+    rate = cell.trials[1].config.learning_rate
+    assert (cell.config.learning_rate, cell.config.seed, cell.config.epochs) == (rate, 0, 30)
+    assert (cell.config.tuned, cell.config.tuned_settings) == (
+        "learning_rate:4x2",
+        ("learning_rate",),
     )
-    result = tuning.apply_choice(config, chosen[config], BUDGET)
-    assert (result.learning_rate, result.seed, result.epochs) == (
-        own[1].learning_rate,
-        config.seed,
-        config.epochs,
-    )
-    assert (result.tuned, result.tuned_settings) == ("learning_rate:4x2", ("learning_rate",))
-    chosen, missing = tuning.choose(
-        {config: own}, SweepStatus(states | {own[2]: CellState("interrupted")}, ())
-    )
-    assert (chosen, missing) == ({}, {config: "1 of its 4 trials did not end"})
-    _, missing = tuning.choose(
-        {config: own}, SweepStatus(dict.fromkeys(own, CellState("diverged")), ())
-    )
-    assert missing == {config: "none of its 4 trials has a recall on validation items"}
+    assert f"learning_rate = {rate:g} (validation recall@50 0.5000, 3 trials)" in sentence
+    assert missing == {}
+    cell, sentences, missing = tuned(*states[:3], ("interrupted", None))
+    assert (sentences, missing) == ([], {cell: "1 of its 4 trials did not end"})
+    cell, _, missing = tuned(*[("diverged", None)] * 4)
+    assert missing == {cell: "none of its 4 trials has a recall on validation items"}
 
 
 def test_the_label_of_tuned_runs_is_checked() -> None:
@@ -177,31 +166,14 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     assert any(
         text.startswith(note) and text.endswith("learning_rate=0.005.") for text in table.notes
     )
-    members = [record.config for record in runs.read_all(tmp_path)[0] if record.config.tuned]
-    assert [len(group.cells) for group in group_cells(members)] == [2, 2], "they take turns"
+    members = [Cell(run.config) for run in runs.read_all(tmp_path)[0] if run.config.tuned]
+    assert [len(group) for group in group_cells(members)] == [2, 2], "they take turns"
 
 
+SMALL = ("sampler=ns,strat-ns", "loss=sg", "batch_size=64", "dimension=8", "filters=8")
 WORDS = [
-    "sweep",
-    "smoke",
-    "--dataset",
-    "tiny",
-    "--epochs",
-    "2",
-    "--set",
-    "sampler=ns,strat-ns",
-    "--set",
-    "loss=sg",
-    "--quiet",
-    "--set",
-    "batch_size=64",
-    "--set",
-    "dimension=8",
-    "--set",
-    "filters=8",
-    "--set",
-    "word_dimension=8",
-    "--json",
+    *("sweep", "smoke", "--dataset", "tiny", "--epochs", "2", "--quiet", "--json"),
+    *(word for text in (*SMALL, "word_dimension=8") for word in ("--set", text)),
 ]
 
 
@@ -241,25 +213,10 @@ def test_the_command_tunes_and_trains_once(data_dir: Path, tmp_path: Path) -> No
 
 
 def test_tuning_needs_validation_items(data_dir: Path, tmp_path: Path) -> None:
-    words = [
-        "prepare",
-        "synthetic",
-        "--name",
-        "bare",
-        "--users",
-        "120",
-        "--items",
-        "200",
-        "--links",
-        "900",
-    ]
+    words = "prepare synthetic --name bare --users 120 --items 200 --links 900"
+    bare = [*words.split(), "--validation-fraction", "0", "--data-dir", str(tmp_path)]
     runner = CliRunner()
-    assert (
-        runner.invoke(
-            app, [*words, "--validation-fraction", "0", "--data-dir", str(tmp_path)]
-        ).exit_code
-        == 0
-    )
+    assert runner.invoke(app, bare).exit_code == 0
     locations = ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
     result = runner.invoke(app, [*WORDS, "--dataset", "bare", *locations, "--tune", "2"])
     assert (result.exit_code, "bare has none" in result.stderr) == (3, True)

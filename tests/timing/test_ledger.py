@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.recorder import RunRecorder
+from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
 from ncfbench.training import run as training
@@ -130,14 +130,14 @@ def lines(record: RunRecord) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, float]:
     """A run as it is, and the seconds until its records were written."""
-    config, read, ends = complete(SETTINGS), RunRecorder.read, []
+    config, read, ends = complete(SETTINGS), Recorder.read, []
 
-    def noted(recorder: RunRecorder) -> RunRecord:
+    def noted(recorder: Recorder) -> RunRecord | None:
         ends.append(time.perf_counter())
         return read(recorder)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunRecorder, "read", noted)
+        patch.setattr(Recorder, "read", noted)
         begin = time.perf_counter()
         record = training.run(config, Locations(data_dir, tmp_path_factory.mktemp("plain")))
     return record, ends[0] - begin

@@ -109,7 +109,7 @@ class Run:
         else:
             kept = evaluations.read(self.record.folder)
             validation = {at: found for (at, split), found in kept.items() if split == "validation"}
-            row = choose_epoch(curve, patience, validation).row or {}
+            row = choose_epoch(curve, patience, validation)[0] or {}
         values = {f"test_{name}": row.get(f"test_{name}") for name in schemas.QUALITY}
         return {"reported_epoch": row.get("epoch"), **values}
 

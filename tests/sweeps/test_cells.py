@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ncfbench.config import identity_of
 from ncfbench.errors import UsageError
-from ncfbench.sweeps import grid as sweeps
+from ncfbench.sweeps import cells as sweeps
 from ncfbench.sweeps.files import read_sweep
 from ncfbench.sweeps.presets import preset_titles
 
@@ -57,23 +57,18 @@ def test_a_grid_has_each_possible_combination_once(
         with pytest.raises(UsageError, match="No combination of the sweep can work"):
             sweeps.expand(axes)
         return
-    grid = sweeps.expand(axes)
-    found = [
-        (
-            each.sampler,
-            each.loss,
-            identity_of(each)["stratum_size"],
-            identity_of(each)["negatives"],
-            each.seed,
-        )
-        for each in grid.cells
-    ]
+    cells, left_out = sweeps.expand(axes)
+    found = []
+    for config in (cell.config for cell in cells):
+        identity = identity_of(config)
+        sizes = identity["stratum_size"], identity["negatives"]
+        found.append((config.sampler, config.loss, *sizes, config.seed))
     assert len(found) == len(set(found))
     assert set(found) == expected
-    assert sum(each.combinations for each in grid.left_out) == refused
+    assert left_out.total() == refused
     order = [seeds.index(seed) for *_, seed in found]
     assert order == sorted(order), "the first seed comes first"
-    assert len(set(sweeps.label_cells(grid.cells).values())) == len(grid.cells)
+    assert len(set(sweeps.label_cells(cells).values())) == len(cells)
 
 
 def test_a_group_has_one_comparison_and_one_seed() -> None:
@@ -83,17 +78,13 @@ def test_a_group_has_one_comparison_and_one_seed() -> None:
         "stratum_size": [2, 4],
         "seed": [0, 1],
     }
-    cells = sweeps.expand(axes).cells
-    found = sweeps.group_cells(cells)
-    assert [config for group in found for config in group.cells] == sorted(
-        cells, key=lambda each: (each.seed, each.loss != "sg")
+    cells, _ = sweeps.expand(axes)
+    groups = sweeps.group_cells(cells)
+    assert [cell for group in groups for cell in group] == sorted(
+        cells, key=lambda cell: (cell.config.seed, cell.config.loss != "sg")
     )
-    assert [(group.seed, group.cells[0].loss, len(group.cells)) for group in found] == [
-        (0, "sg", 4),
-        (0, "log", 4),
-        (1, "sg", 4),
-        (1, "log", 4),
-    ]
+    found = [(group[0].config.seed, group[0].config.loss, len(group)) for group in groups]
+    assert found == [(0, "sg", 4), (0, "log", 4), (1, "sg", 4), (1, "log", 4)]
 
 
 def test_devices_and_sharding_make_other_cells() -> None:
@@ -104,20 +95,17 @@ def test_devices_and_sharding_make_other_cells() -> None:
         "share": ["global", "local"],
         "shard_tables": [False, True],
     }
-    grid = sweeps.expand(axes)
-    assert sorted((each.devices, each.share, each.shard_tables) for each in grid.cells) == [
+    cells, _ = sweeps.expand(axes)
+    configs = [cell.config for cell in cells]
+    assert sorted((each.devices, each.share, each.shard_tables) for each in configs) == [
         (1, "global", False),
         (4, "global", False),
         (4, "global", True),
         (4, "local", False),
         (4, "local", True),
     ]
-    assert len(set(sweeps.label_cells(grid.cells).values())) == 5
-    assert sorted(len(group.cells) for group in sweeps.group_cells(grid.cells)) == [
-        1,
-        2,
-        2,
-    ], "by devices and tables"
+    assert len(set(sweeps.label_cells(cells).values())) == 5
+    assert sorted(map(len, sweeps.group_cells(cells))) == [1, 2, 2], "by devices and tables"
 
 
 @pytest.mark.parametrize("name", preset_titles())
@@ -125,13 +113,13 @@ def test_presets_expand(name: str) -> None:
     wanted = read_sweep(name)
     assert wanted.name == name
     assert wanted.title
-    assert sweeps.expand(wanted.axes).cells
+    assert sweeps.expand(wanted.axes)[0]
 
 
 def test_presets_are_the_papers_grids() -> None:
     def axes(name: str, column: str) -> set[Any]:
-        cells = sweeps.expand(read_sweep(name).axes).cells
-        return {identity_of(config)[column] for config in cells}
+        cells, _ = sweeps.expand(read_sweep(name).axes)
+        return {identity_of(cell.config)[column] for cell in cells}
 
     paper = {"iid", "neg", "strat", "ns", "strat-ns"}
     models = {"model-content-mse", "model-ask-the-gru", "model-text-cnn"}
@@ -157,60 +145,60 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-plain", "convolution") == {"plain"}
     assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
     assert axes("model-ask-the-gru", "encoder") == {"gru"}
-    coupled = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes).cells
+    coupled, _ = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes)
     assert len(coupled) == 6
-    assert sum(config.coupling == "direct" for config in coupled) == 1
+    assert sum(cell.config.coupling == "direct" for cell in coupled) == 1
     # Five samplers without the setting, two with three values of it; two losses, three seeds.
-    meeting = sweeps.expand(read_sweep("all-users").axes).cells
+    meeting, _ = sweeps.expand(read_sweep("all-users").axes)
     assert len(meeting) == (5 + 2 * 3) * 2 * 3
-    assert {config.to_dict().get("negative_users") for config in meeting} == {None, 0, 512, 2048}
+    counts = {cell.config.to_dict().get("negative_users") for cell in meeting}
+    assert counts == {None, 0, 512, 2048}
     # With sg six samplers, four of them with and without the hardest; with softmax five; three.
-    rivals = sweeps.expand(read_sweep("rivals", seeds=1).axes).cells
+    rivals, _ = sweeps.expand(read_sweep("rivals", seeds=1).axes)
     assert len(rivals) == (1 + 2 + 4 * 2) + (2 + 4 * 2) + 3 * 2
     labels = sweeps.label_cells(rivals).values()
     assert len(set(labels)) == len(rivals)
     assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"
     assert axes("smoke", "dataset") == {"synthetic"}
-    assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
+    assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8
+
+
+def with_seconds(axes: dict[str, Any]) -> list[sweeps.Cell]:
+    cells, _ = sweeps.expand(axes)
+    for cell in cells:
+        cell.need = sweeps.Need(10.0)
+    return cells
 
 
 def test_a_budget_drops_seeds_then_groups() -> None:
-    cells = sweeps.expand(
-        {"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]}
-    ).cells
-    seconds = dict.fromkeys(cells, 10.0)
-    assert sweeps.fit_budget(cells, seconds, 120) == (cells, ())
-    assert sweeps.fit_budget(cells, seconds, 119.9) == (cells[:8], ("seed 9",))
-    assert sweeps.fit_budget(cells, seconds, 40)[1] == ("seed 0", "seed 9")
-    kept, dropped = sweeps.fit_budget(cells, seconds, 39.9)
-    assert [(config.sampler, config.seed) for config in kept] == [("ns", 4), ("strat-ns", 4)]
-    assert len({config.loss for config in kept}) == 1, "a group stays whole"
-    assert dropped == (
-        "seed 0",
-        "seed 9",
-        f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()} b=512",
-    )
+    cells = with_seconds({"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]})
+    assert sweeps.fit_budget(cells, 120) == (cells, [])
+    assert sweeps.fit_budget(cells, 119.9) == (cells[:8], ["seed 9"])
+    assert sweeps.fit_budget(cells, 40)[1] == ["seed 0", "seed 9"]
+    kept, dropped = sweeps.fit_budget(cells, 39.9)
+    found = [(cell.config.sampler, cell.config.seed) for cell in kept]
+    assert found == [("ns", 4), ("strat-ns", 4)]
+    (loss,) = {cell.config.loss for cell in kept}
+    other = ({"sg", "mse"} - {loss}).pop()
+    assert dropped == ["seed 0", "seed 9", f"citeulike cnn {other} b=512"], "groups stay whole"
     with pytest.raises(UsageError, match="The first group of cells is predicted to take 20 s"):
-        sweeps.fit_budget(cells, seconds, 19)
-
-
-@pytest.mark.parametrize("count", range(1, 9))
-def test_some_combinations_are_named_exactly(count: int) -> None:
-    axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "mse"], "stratum_size": [2, 4]}
-    grid = sweeps.expand(axes | {"batch_size": [64, 128]})
-    assert len(grid.cells) == len(grid.combinations) == 12
-    kept = sweeps.expand(*sweeps.narrow(grid.combinations[:count]))
-    assert kept.cells == grid.cells[:count]
-    ends = (grid.combinations[0], grid.combinations[-1])
-    assert sweeps.expand(*sweeps.narrow(ends)).cells == (grid.cells[0], grid.cells[-1])
+        sweeps.fit_budget(cells, 19)
 
 
 def test_dropped_groups_are_told_apart() -> None:
-    axes = {"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]}
-    cells = sweeps.expand(axes).cells
-    _, dropped = sweeps.fit_budget(cells, dict.fromkeys(cells, 10.0), 10)
+    cells = with_seconds({"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]})
+    _, dropped = sweeps.fit_budget(cells, 10)
     names = {f"citeulike cnn sg b={b} epochs={epochs}" for b in (128, 512) for epochs in (5, 6)}
     assert (len(dropped), set(dropped) < names) == (3, True)
+
+
+def test_some_combinations_are_named_exactly() -> None:
+    axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "mse"], "stratum_size": [2, 4]}
+    cells, _ = sweeps.expand(axes | {"batch_size": [64, 128]})
+    assert len(cells) == 12
+    for some in (*(cells[:count] for count in range(1, 9)), [cells[0], cells[-1]]):
+        found, _ = sweeps.expand(*sweeps.narrow([cell.combination for cell in some]))
+        assert [cell.config for cell in found] == [cell.config for cell in some]
 
 
 VARYING: dict[str, list[Any]] = {
@@ -229,5 +217,5 @@ VARYING: dict[str, list[Any]] = {
 @settings(deadline=None, max_examples=15)
 def test_no_two_cells_have_one_label(names: set[str]) -> None:
     axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "hinge"], "encoder": ["cnn", "mf"]}
-    grid = sweeps.expand(axes | {name: VARYING[name] for name in names})
-    assert len(set(sweeps.label_cells(grid.cells).values())) == len(grid.cells)
+    cells, _ = sweeps.expand(axes | {name: VARYING[name] for name in names})
+    assert len(set(sweeps.label_cells(cells).values())) == len(cells)

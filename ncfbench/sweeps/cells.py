@@ -1,0 +1,297 @@
+"""The cells of a sweep: how a grid expands, which cells are compared, and how far each one is.
+
+Every combination of a grid's values is a cell. Combinations that cannot work are left out with the
+reason. Combinations that come to the same are one cell: ``iid`` has no strata, so all its cells of
+one seed are one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ncfbench.config import RunConfig, complete, default_values, digest, identity_of
+from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.runs import folder as runs
+from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
+
+IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
+"""Settings that every label of a cell names."""
+Status = Literal["done", "diverged", "interrupted", "left", "failed", "in queue"]
+BEST_FIRST: tuple[Status, ...] = ("done", "diverged", "interrupted", "left")
+"""A cell with several folders has the best of their statuses."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Time and memory that a cell still needs.
+
+    ``source`` is the origin of the seconds: ``profile`` or ``pilot``. ``state_bytes`` are held
+    while the cell is open, ``step_bytes`` while it trains. Both are on the device, and exclude
+    what all cells share.
+    """
+
+    seconds: float = 0.0
+    source: str = ""
+    state_bytes: int = 0
+    step_bytes: int = 0
+
+
+@dataclass(eq=False)
+class Cell:
+    """A run of a sweep.
+
+    Args:
+        config: its settings; tuning changes them.
+        combination: the settings of the grid that give it; the first where several do.
+        folder: of the run; None where there is none. A cell that is ``left`` has no records.
+        need: what it is predicted to need; None before a prediction.
+        trials: of its tuning; cells that differ only in their seed share theirs.
+        job: id of its job in Slurm's queue.
+    """
+
+    config: RunConfig
+    combination: Mapping[str, Any] = field(default_factory=dict)
+    status: Status = "left"
+    folder: Path | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    exit_code: int = 0
+    need: Need | None = None
+    trials: Sequence[Cell] = ()
+    job: str | None = None
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are done."""
+        return float(self.summary.get("epochs") or 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """True if training it again changes nothing: it is done, or it diverged."""
+        return self.status in ("done", "diverged")
+
+
+def exit_code(cells: Iterable[Cell]) -> int:
+    """Return 0 where no cell failed or diverged, 5 where one diverged, else the first failure's."""
+    codes = [cell.exit_code for cell in cells if cell.status in ("diverged", "failed")]
+    return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
+
+
+def expand(
+    axes: Mapping[str, Sequence[Any]], further: Sequence[Mapping[str, Any]] = ()
+) -> tuple[list[Cell], Counter[str]]:
+    """Return the cells of a grid, those of the first seed first, and how many combinations are left
+    out by reason.
+
+    Args:
+        axes: values by setting; every combination is tried.
+        further: combinations of more settings, each tried with every combination of the axes.
+
+    Raises:
+        UsageError: no combination can work; the message gives the first one's reason.
+    """
+    # The seed varies slowest, so that a sweep that stops early has whole seeds.
+    names = sorted(axes, key=lambda name: name != "seed")
+    cells: dict[str, Cell] = {}
+    left_out: Counter[str] = Counter()
+    for *values, more in itertools.product(*(axes[name] for name in names), further or ({},)):
+        combination = dict(zip(names, values, strict=True)) | more
+        try:
+            config = complete(combination, ignore_unknown=True)
+        except UsageError as error:
+            left_out[str(error)] += 1
+        else:
+            cells.setdefault(cell_identity(config), Cell(config, combination))
+    if not cells:
+        raise UsageError(f"No combination of the sweep can work. The first: {next(iter(left_out))}")
+    return list(cells.values()), left_out
+
+
+def narrow(
+    combinations: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, tuple[Any, ...]], tuple[Mapping[str, Any], ...]]:
+    """Return axes and further settings of which :func:`expand` makes exactly these combinations.
+
+    There are further settings only where no grid is these combinations and no others.
+    """
+    shared = [name for name in combinations[0] if all(name in each for each in combinations)]
+    axes = {
+        name: tuple(dict.fromkeys(settings[name] for settings in combinations)) for name in shared
+    }
+    configs = (complete(settings, ignore_unknown=True) for settings in combinations)
+    wanted = {cell_identity(config) for config in configs}
+    if {cell_identity(cell.config) for cell in expand(axes)[0]} == wanted:
+        return axes, ()
+    fixed = {name: values for name, values in axes.items() if len(values) == 1}
+    further = [
+        {name: value for name, value in settings.items() if name not in fixed}
+        for settings in combinations
+    ]
+    return fixed, tuple(further)
+
+
+def cell_identity(config: RunConfig) -> str:
+    """Return a text that two cells share if their runs have the same numbers and times."""
+    return json.dumps(identity_of(config) | config.placement, sort_keys=True)
+
+
+def group_cells(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Return the cells in groups whose times are compared, ordered by their first cells.
+
+    A group has one seed, and the same settings but for those of the arms.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        shared = shared_settings(cell.config) | {"seed": cell.config.seed}
+        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(cell)
+    return list(groups.values())
+
+
+def label_cells(cells: Sequence[Cell]) -> dict[Cell, str]:
+    """Return a unique short name for each cell: what it trains, b, and settings that vary."""
+    names, labels = _varying(cells), {}
+    for cell in cells:
+        config = cell.config
+        arm = [config.sampler, Variant.of(config).note(config.encoder)]
+        words = [config.dataset, config.encoder, config.loss, *arm, *_values(config, names)]
+        labels[cell] = " ".join([*filter(None, words), f"seed {config.seed}"])
+    return labels
+
+
+def _varying(cells: Sequence[Cell]) -> list[str]:
+    """Return the settings, beside those of arms and b, in which cells differ from each other and
+    some from the defaults: a value that follows from the loss or the encoder distinguishes nothing.
+    """
+    settings = [cell.config.to_dict() for cell in cells]
+    defaults = [default_values(cell.config) for cell in cells]
+    of_arms = {name for cell in cells for name in cell.config.arm_settings}
+    return [
+        name
+        for name in dict.fromkeys(name for values in settings for name in values)
+        if name not in {*IDENTITY, *ARM_SETTINGS, "batch_size", *of_arms}
+        and len({str(values[name]) for values in settings if name in values}) > 1
+        and any(
+            str(values[name]) != str(usual[name])
+            for values, usual in zip(settings, defaults, strict=True)
+            if name in values
+        )
+    ]
+
+
+def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
+    """Return b and some settings as a label shows them."""
+    values = config.to_dict()
+    shown = [
+        f"{name}={config.settings[name].text(values[name])}" for name in names if name in values
+    ]
+    return [f"b={config.batch_size}", *shown]
+
+
+def predicted_seconds(cells: Iterable[Cell]) -> float:
+    """Return what cells still need together, as far as it was predicted."""
+    return sum(cell.need.seconds for cell in cells if cell.need)
+
+
+def fit_budget(cells: Sequence[Cell], budget: float) -> tuple[list[Cell], list[str]]:
+    """Return the cells that fit a budget in seconds, and the names of what was dropped.
+
+    The last seeds are dropped first. If one seed alone exceeds the budget, its last groups are
+    dropped. Groups stay whole: an arm without its baseline has no speedup.
+
+    Raises:
+        UsageError: not even the first group fits.
+    """
+
+    def fitting(parts: Sequence[Sequence[Cell]]) -> list[Cell]:
+        """Return the cells of the parts that fit together, from the first on."""
+        totals = itertools.accumulate(map(predicted_seconds, parts))
+        count = sum(total <= budget for total in totals)
+        return [cell for part in parts[:count] for cell in part]
+
+    seeds = list(dict.fromkeys(cell.config.seed for cell in cells))
+    by_seed = [[cell for cell in cells if cell.config.seed == seed] for seed in seeds]
+    dropped = [f"seed {seed}" for seed in seeds]
+    if kept := fitting(by_seed):
+        return kept, dropped[len({cell.config.seed for cell in kept}) :]
+    groups = group_cells(by_seed[0])
+    kept = fitting(groups)
+    if not kept:
+        raise UsageError(
+            f"The first group of cells is predicted to take {predicted_seconds(groups[0]):,.0f} s,"
+            f" and the budget is {budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for"
+            " example --set sampler=ns,strat-ns)."
+        )
+    names = _varying(cells)
+    for group in groups:
+        if group[0] not in kept:
+            config = group[0].config
+            words = [config.dataset, config.encoder, config.loss, *_values(config, names)]
+            dropped.append(" ".join(words))
+    return kept, dropped[1:]
+
+
+def read_progress(
+    cells: Sequence[Cell], runs_dir: Path, fingerprints: Mapping[str, str | None]
+) -> list[str]:
+    """Read all run folders once, and set how far the cells are.
+
+    A cell that failed keeps its status.
+
+    Args:
+        fingerprints: fingerprints of the data sets, by name.
+
+    Returns:
+        A message for each folder that cannot be used.
+    """
+    wanted = {
+        (cell_identity(cell.config), fingerprints.get(cell.config.dataset)): cell for cell in cells
+    }
+    digests = {digest(cell.config) for cell in cells}
+    states: dict[Cell, tuple[Status, Path | None, Mapping[str, Any]]] = {}
+    problems = []
+    paths = sorted(runs_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime_ns)
+    for folder in (path.parent for path in paths):
+        try:
+            config, fingerprint = runs.read_config(folder / "config.json")
+            if digest(config) not in digests:
+                continue
+            # A run that was resumed on other devices is no longer the cell's.
+            config, _ = runs.read_last_settings(folder)
+            cell = wanted.get((cell_identity(config), fingerprint))
+            if cell is None:
+                continue
+            state = _read_state(folder)
+        except (DataError, UsageError) as error:
+            problems.append(f"Skipped {folder.name}: {error}")
+        else:
+            # Of equal states the newer, which is read later, counts.
+            states[cell] = max(state, states.get(cell, state), key=_rank)
+    for cell in cells:
+        status, cell.folder, cell.summary = states.get(cell, ("left", None, {}))
+        if cell.status != "failed":
+            cell.status, cell.message = status, str(cell.summary.get("message") or "")
+            cell.exit_code = DivergedError.exit_code if status == "diverged" else 0
+    return problems
+
+
+def _read_state(folder: Path) -> tuple[Status, Path, Mapping[str, Any]]:
+    if not (folder / "summary.parquet").exists():
+        # The tables are written before the first checkpoint.
+        if any((folder / "checkpoints").glob("[0-9]*")):
+            raise DataError(f"{folder / 'summary.parquet'} is missing.")
+        return "left", folder, {}
+    summary = runs.read(folder).summary
+    statuses: Mapping[str, Status] = {"finished": "done", "diverged": "diverged"}
+    return statuses.get(summary["status"], "interrupted"), folder, summary
+
+
+def _rank(state: tuple[Status, Path | None, Mapping[str, Any]]) -> tuple[int, float]:
+    """Return a key that is larger for a better state."""
+    status, _, summary = state
+    return -BEST_FIRST.index(status), summary.get("epochs") or 0.0

@@ -1,0 +1,168 @@
+"""Runs that train in turn in one process: opened, advanced, saved and closed together."""
+
+from __future__ import annotations
+
+import gc
+import math
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset
+from ncfbench.distributed.process_group import AgreedInterrupt
+from ncfbench.models.towers import DeviceContent
+from ncfbench.runs.progress import Progress
+from ncfbench.training.run import FAILURES
+from ncfbench.training.session import Session
+
+Key = TypeVar("Key")
+
+
+class Turns(Generic[Key]):
+    """Trains runs of one data set in turn, each under a key of the caller's. A context manager.
+
+    A run that fails leaves, and the others go on. At the end all are closed; where Ctrl-C came
+    between two pieces of work, or a run agreed to it, all are saved first. A race to a clock::
+
+        with Turns(dataset, content, locations, interrupted, failed) as turns:
+            for key, config in entrants.items():
+                turns.open(key, config, folders.get(key))
+            clock = lambda run: run.recorder.train_seconds
+            while (key := turns.behind(clock, target)) is not None:
+                turns.take(key, Session.advance)  # to the next probe
+            turns.save()
+
+    Args:
+        content: the data set's content on the device.
+        interrupted: when it is true, the next piece of work raises KeyboardInterrupt.
+        failed: called with the key and the error of a run that failed, when it is closed.
+
+    Attributes:
+        runs: the open runs by key; those that are done or failed have left.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        content: DeviceContent,
+        locations: Locations,
+        interrupted: Callable[[], bool],
+        failed: Callable[[Key, BaseException], None],
+    ) -> None:
+        self.dataset, self.content, self.locations = dataset, content, locations
+        self.interrupted, self.failed = interrupted, failed
+        self.runs: dict[Key, Session] = {}
+        self._id = uuid.uuid4().hex[:12]
+        self._is_at_work = False
+        """True while something is done that a second Ctrl-C may cut."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            # A second Ctrl-C cut an iteration: then nothing more is saved.
+            is_whole = isinstance(error, AgreedInterrupt) or not self._is_at_work
+            if isinstance(error, KeyboardInterrupt) and is_whole:
+                self.save()
+        finally:
+            for key in list(self.runs):
+                self.close(key)
+            gc.collect()  # whatever trains next needs the memory
+
+    def open(
+        self,
+        key: Key,
+        config: RunConfig,
+        folder: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Open a run, a new one or that of a folder; its ledger is charged with its turns only.
+
+        Raises:
+            KeyboardInterrupt: interrupted.
+        """
+
+        def work() -> None:
+            self.runs[key] = Session.open(
+                config,
+                self.locations,
+                self.dataset,
+                progress or Progress(),
+                self.interrupted,
+                folder=folder,
+                content=self.content,
+                turns=self._id,
+            )
+
+        self._attempt(key, work)
+
+    def catch_up(self) -> None:
+        """Exclude the times of open runs up to the furthest one's epoch: it waits for them."""
+        furthest = max((run.epoch for run in self.runs.values()), default=0)
+        for run in self.runs.values():
+            run.catch_up_until(furthest)
+
+    def behind(
+        self,
+        clock: Callable[[Session], float],
+        target: float = math.inf,
+        among: Collection[Key] | None = None,
+    ) -> Key | None:
+        """Return the key of the open run with the smallest clock below a target, the first one of
+        equals, or None.
+
+        Args:
+            among: the keys that count; by default all.
+        """
+        clocks = {
+            key: clock(run) for key, run in self.runs.items() if among is None or key in among
+        }
+        key = min(clocks, key=clocks.__getitem__, default=None)
+        return None if key is None or clocks[key] >= target else key
+
+    def take(self, key: Key, work: Callable[[Session], object]) -> bool:
+        """Give an open run a turn: a piece of work such as :meth:`Session.advance_epoch`.
+
+        Returns:
+            True where that finished the run, which has left.
+
+        Raises:
+            KeyboardInterrupt: interrupted before the work, or during it by a second Ctrl-C; an
+                :class:`AgreedInterrupt` where the run stopped for the first and saved itself.
+        """
+        run = self.runs[key]
+        self._attempt(key, lambda: work(run))
+        return run.is_done and self.runs.pop(key, None) is not None
+
+    def save(self) -> None:
+        """Save the open runs that hold more than their checkpoints."""
+        for key, run in list(self.runs.items()):
+            if not run.is_saved:
+                try:
+                    run.save()
+                except FAILURES as error:
+                    self._leave(key, error)
+
+    def close(self, key: Key) -> None:
+        """Close a run, whose records are on the disk, unless it has left."""
+        if key in self.runs:
+            with suppress(*FAILURES):
+                self.runs.pop(key).close()
+
+    def _attempt(self, key: Key, work: Callable[[], object]) -> None:
+        if self.interrupted():
+            raise KeyboardInterrupt
+        self._is_at_work = True
+        try:
+            work()
+        except FAILURES as error:
+            self._leave(key, error)
+        self._is_at_work = False
+
+    def _leave(self, key: Key, error: BaseException) -> None:
+        self.close(key)
+        self.failed(key, error)
