@@ -32,12 +32,17 @@ from advice_cells import CELLS, QUICK
 from advice_table import WORST, Arm, target_level
 
 from ncfbench.advice.calibration import calibrate
-from ncfbench.advice.candidates import count_work, list_candidates
-from ncfbench.advice.clock import Clock
+from ncfbench.advice.candidates import (
+    FIRST_PROBES,
+    Candidate,
+    Status,
+    count_work,
+    list_candidates,
+)
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
-from ncfbench.advice.race import FIRST_PROBES, make_entrant
-from ncfbench.advice.state import Entrant, State, read_state
+from ncfbench.advice.race import Clock
+from ncfbench.advice.state import State, read_state
 from ncfbench.config import Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
@@ -86,10 +91,11 @@ def plan(
     configs = {each.shape: each.config for each in reversed(candidates)}
     work = {shape: count_work(graph, config) for shape, config in configs.items()}
     calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
-    seconds = calibrated.seconds
     first = FIRST_PROBES * horizon / PROBES
-    entrants = [make_entrant(question, each, seconds[each.shape], first) for each in candidates]
-    return State(dataset.fingerprint, entrants, [], refused, first, horizon=horizon)
+    for each in candidates:
+        each.expect(calibrated.seconds[each.shape], work[each.shape].negatives)
+        each.schedule_probes(first)
+    return State(dataset.fingerprint, candidates, [], refused, first, horizon=horizon)
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ def sweep_seconds(state: State, folder: Path) -> float:
 
 
 def read_arms(
-    state: State, folder: Path, dataset: Dataset, entrants: Sequence[Entrant] | None = None
+    state: State, folder: Path, dataset: Dataset, entrants: Sequence[Candidate] | None = None
 ) -> list[Arm]:
     """Return the arms of a sweep that has been timed, from the records of their runs.
 
@@ -166,7 +172,7 @@ class Sweep:
     ) -> None:
         self.state, self.dataset, self.content = state, dataset, content
         self.locations, self.say, self.interrupted = locations, say, interrupted
-        self._timing = Clock(math.inf, state.spent_seconds)
+        self._timing = Clock(math.inf, 0.0, state.spent_seconds)
         self._paces = read_paces(locations.runs_dir)
         self._open: dict[str, Session] = {}
         self._turns = uuid.uuid4().hex[:12]
@@ -205,14 +211,14 @@ class Sweep:
         self.state.is_over = True
         self._save()
 
-    def _train_one(self, entrant: Entrant, clock: float, level: float | None) -> None:
+    def _train_one(self, entrant: Candidate, clock: float, level: float | None) -> None:
         """Train a candidate to a clock, or until it is at a level if that is sooner."""
         if not self._is_there(entrant, clock, level):
             with self._opened([entrant]):
                 while entrant.name in self._open and not self._is_there(entrant, clock, level):
                     self._attempt(entrant, self._advance)
 
-    def _is_there(self, entrant: Entrant, clock: float, level: float | None) -> bool:
+    def _is_there(self, entrant: Candidate, clock: float, level: float | None) -> bool:
         if self._clock_of(entrant) >= clock:
             return True
         if level is None:
@@ -234,7 +240,7 @@ class Sweep:
                 self._attempt(last, self._advance)
 
     @contextmanager
-    def _opened(self, entrants: Sequence[Entrant]) -> Iterator[None]:
+    def _opened(self, entrants: Sequence[Candidate]) -> Iterator[None]:
         """Open the runs of candidates, and at the end save and close them.
 
         After a second Ctrl-C, which cuts an iteration, they are closed alone.
@@ -251,12 +257,12 @@ class Sweep:
             for name in list(self._open):
                 self._close(name)
 
-    def _advance(self, entrant: Entrant) -> None:
+    def _advance(self, entrant: Candidate) -> None:
         self._open[entrant.name].advance()
         if time.perf_counter() - self._saved > SAVE_SECONDS:
             self._save()
 
-    def _clock_of(self, entrant: Entrant) -> float:
+    def _clock_of(self, entrant: Candidate) -> float:
         """Return a candidate's clock: the seconds that it trained while it is timed, and then its
         iterations times the seconds of one.
         """
@@ -268,13 +274,13 @@ class Sweep:
             trained, iterations = run.recorder.train_seconds, run.iteration
         return trained if self._paces is None else iterations * self._paces.seconds[entrant.name]
 
-    def _summary(self, entrant: Entrant) -> Mapping[str, Any]:
+    def _summary(self, entrant: Candidate) -> Mapping[str, Any]:
         """Return the summary of a candidate's run; empty where it has none."""
         folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
         is_there = folder is not None and (folder / "summary.parquet").exists()
         return runs.read(folder).summary if folder is not None and is_there else {}
 
-    def _open_run(self, entrant: Entrant) -> None:
+    def _open_run(self, entrant: Candidate) -> None:
         folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
         self._open[entrant.name] = Session.open(
             entrant.config,
@@ -287,16 +293,16 @@ class Sweep:
             turns=self._turns,
         )
 
-    def _attempt(self, entrant: Entrant, action: Callable[[Entrant], object]) -> None:
+    def _attempt(self, entrant: Candidate, action: Callable[[Candidate], object]) -> None:
         """Do something for a candidate; if it fails, the candidate leaves with the reason."""
         if self.interrupted():
             raise AgreedInterrupt
         try:
             action(entrant)
         except DivergedError as error:
-            entrant.reason = f"diverged: {first_line(error)}"
+            entrant.leave(Status.DIVERGED, f"diverged: {first_line(error)}")
         except FAILURES as error:
-            entrant.reason = f"failed: {first_line(error)}"
+            entrant.leave(Status.FAILED, f"failed: {first_line(error)}")
         if entrant.reason:
             self.say(f"{entrant.name} {entrant.reason}")
             self._close(entrant.name)

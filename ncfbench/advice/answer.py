@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import permutations
 
+from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.comparison import Ratio, Runs, best_of, is_ahead, times_sooner
 from ncfbench.advice.curves import chance, curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
-from ncfbench.advice.state import Entrant, State
+from ncfbench.advice.state import State
 from ncfbench.data import Dataset
 from ncfbench.reporting.contenders import Contender
 from ncfbench.reporting.quality import RECALL, Quality, quality_at_end
@@ -54,7 +55,7 @@ class Standing:
             last, which may bring it to the recommended one's level late, or never: then infinity.
     """
 
-    entrant: Entrant
+    entrant: Candidate
     contender: Contender
     runs: Runs
     learned_at: float | None
@@ -139,7 +140,7 @@ class Answer:
 
     @property
     def ties(self) -> list[Standing]:
-        """Entrants that stayed to the end and cannot be told from the best."""
+        """Candidates that stayed to the end and cannot be told from the best."""
         return [each for each in self.standings if each.status == "tied"]
 
     @property
@@ -192,7 +193,7 @@ def make_answer(
     racing = [each.name for each in state.racing if each.name in runs]
     able = [name for name in racing if learned[name] is not None]
     best = best_of({name: runs[name] for name in able}) if able else None
-    least = next((each.candidate.effort for each in state.entrants if each.name == best), 1.0)
+    least = next((each.effort for each in state.entrants if each.name == best), 1.0)
     curves = {name: run.curves[0] for name, run in runs.items() if run.curves}
     taught = {name for name, at in learned.items() if at is not None}
     overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
@@ -209,7 +210,7 @@ def make_answer(
         timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
-        expected = each.candidate.effort / least
+        expected = each.effort / least
         if best is not None and each.name in curves:
             is_overtaken = each.name in overtaken
             expected = _expected(
@@ -253,7 +254,7 @@ def _place(each: Standing) -> tuple[int, float, float]:
 
 
 def _status(
-    each: Entrant,
+    each: Candidate,
     best: str | None,
     learned: float | None,
     *,
@@ -262,12 +263,11 @@ def _status(
 ) -> str:
     if each.name == best:
         return "recommended"
-    for status in ("diverged", "failed"):
-        if each.reason.startswith(status):
-            return status
+    if each.status in (Status.DIVERGED, Status.FAILED):
+        return each.status.value
     if not has_run:
         return "not begun"
-    if each.reason:
+    if each.status is Status.LEFT:
         return "left"
     if best is not None and learned is None:
         return "slower"
@@ -285,7 +285,7 @@ def _expected(
 
 
 def _overtaken(
-    entrants: Sequence[Entrant], curves: Mapping[str, Curve], learned: Set[str]
+    entrants: Sequence[Candidate], curves: Mapping[str, Curve], learned: Set[str]
 ) -> set[str]:
     """Return the names of entrants that a smaller learning rate of the same shape has overtaken,
     of those that trained for half of the longest clock.

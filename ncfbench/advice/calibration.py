@@ -1,8 +1,4 @@
-"""Calibration: a few shapes are timed, and the others predicted from their counts.
-
-The shapes to time lie as far apart as possible in their counts of items and interactions. The
-prediction is a cost for each count and a constant, fitted to the smallest relative errors.
-"""
+"""Calibration: a few shapes are timed, and the others predicted from their counts."""
 
 from __future__ import annotations
 
@@ -10,25 +6,21 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
-from ncfbench.advice.candidates import Shape, Work
+from ncfbench.advice.candidates import Candidate, Shape, Work
 from ncfbench.advice.rungs import Pace
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.runs.schedule import Schedule
-from ncfbench.training.evaluation import EvaluationCost, measure_evaluation_cost
-from ncfbench.training.loop import timed_loops
+from ncfbench.training.pilot import Pilot, run_pilot
 
 MOST_SHAPES = 8
 LEAST_SHAPES = 2
-BLOCK_SECONDS = 0.5
-BLOCK_ITERATIONS = (3, 100)
-SAVING_SECONDS = 0.3
-"""A first guess; the race measures it."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +32,14 @@ class Calibration:
     evaluation_seconds: float
     opening_seconds: float
 
-    def pace(self, config: RunConfig, shape: Shape, n_links: int, block_seconds: float) -> Pace:
-        """Return the pace of a run: its training with probes and evaluations.
-
-        Args:
-            block_seconds: training between two probes, beside those at the ends of epochs.
-        """
-        own = self.seconds[shape]
-        epoch = n_links / shape.batch_size * own
+    def pace(self, candidate: Candidate, n_links: int, block_seconds: float) -> Pace:
+        """Return the pace of a run that is probed after each block of training, and each epoch."""
+        config, seconds = candidate.config, candidate.iteration_seconds
+        epoch = n_links / config.batch_size * seconds
         probes = 1 + epoch / block_seconds
-        again = Schedule.of(config, n_links).step_batches
-        beside = probes * self.probe_seconds + self.evaluation_seconds + again * own
-        return Pace(self.opening_seconds, 1 + beside / epoch, SAVING_SECONDS)
+        again = Schedule.of(config, n_links).step_batches * seconds
+        others = probes * self.probe_seconds + self.evaluation_seconds + again
+        return Pace(self.opening_seconds, 1 + others / epoch)
 
 
 def calibrate(
@@ -62,7 +50,7 @@ def calibrate(
     limit_seconds: float,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Time some shapes, and predict the others.
+    """Time some shapes, and predict the others: a cost for each count and a constant.
 
     Args:
         shapes: settings of a run of each shape.
@@ -73,70 +61,42 @@ def calibrate(
         KeyboardInterrupt: ``interrupted()`` was true.
     """
     began = time.perf_counter()
-    order = farthest_first({shape: each.counts for shape, each in work.items()})[:MOST_SHAPES]
-    measured: dict[Shape, float] = {}
-    openings: list[float] = []
-    cost = EvaluationCost(0.0, 0.0, 0.0)
-    fewest_shapes = max(LEAST_SHAPES, len({each.counts.kind for each in work.values()}))
-    for shape in order:
+    counts = {shape: each.counts for shape, each in work.items()}
+    fewest = max(LEAST_SHAPES, len({each.kind for each in counts.values()}))
+    pilots: dict[Shape, Pilot] = {}
+    for shape in farthest_first(counts)[:MOST_SHAPES]:
         if interrupted():
             raise KeyboardInterrupt
-        if len(measured) >= fewest_shapes and time.perf_counter() - began > limit_seconds:
+        if len(pilots) >= fewest and time.perf_counter() - began > limit_seconds:
             break
-        opened = time.perf_counter()
-        with timed_loops(dataset, content, {"": shapes[shape]}) as loops:
-            loop = loops[""]
-            loop.full_block(1)
-            first = loop.samples[-1].seconds
-            opening = time.perf_counter() - opened
-            if not openings:
-                parameters = loop.trainer.layout.to_one_device(loop.state.parameters)
-                cost = measure_evaluation_cost(loop.trainer, dataset, loop.content, parameters)
-                opening += cost.start_seconds
-            openings.append(opening)
-            fewest, most = BLOCK_ITERATIONS
-            loop.full_block(min(max(int(BLOCK_SECONDS / first), fewest), most))
-            sample = loop.samples[-1]
-            measured[shape] = sample.seconds / sample.iterations
-    steps = [work[shape].counts for shape in measured]
-    costs = Costs.fit(steps, list(measured.values()), lines=AXES)
-    seconds = {
-        shape: measured.get(shape) or sum(costs.parts(work[shape].counts).values())
-        for shape in shapes
-    }
-    # The first opening compiled what the others share.
-    return Calibration(
-        seconds,
-        cost.probe_seconds,
-        cost.evaluation_seconds,
-        float(np.median(openings)) + cost.probe_seconds,
-    )
+        pilots[shape] = run_pilot(shapes[shape], dataset, content, evaluates=not pilots)
+    cost = next(iter(pilots.values())).evaluation
+    assert cost is not None, "the first one was asked for it"
+    measured = {shape: pilot.iteration_seconds for shape, pilot in pilots.items()}
+    costs = Costs.fit([counts[shape] for shape in measured], [*measured.values()], lines=AXES)
+    predicted = {shape: sum(costs.parts(counts[shape]).values()) for shape in shapes}
+    # The first one also compiled what the others share: the probe and the evaluation.
+    starts = [pilot.start_seconds for pilot in pilots.values()]
+    starts[0] += cost.start_seconds
+    opening = median(starts) + cost.probe_seconds
+    return Calibration(predicted | measured, cost.probe_seconds, cost.evaluation_seconds, opening)
 
 
 def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
-    """Return the shapes in an order in which each is the farthest from those before it.
-
-    Distances are between logarithms of items and of interactions; a list and a matrix of
-    interactions lie far apart. The first one has the most items, and the first ones are of all
-    kinds of interactions.
+    """Return the shapes so that each is the farthest from those before it, by logarithms of items
+    and of interactions. The first one has the most items; all kinds of interactions come early.
     """
     points = {
-        shape: np.array(
-            [
-                math.log(each.items),
-                math.log(each.interactions) * (1 if each.kind == "matrix" else -1) / 4,
-            ]
-        )
+        shape: np.log([each.items, each.interactions])
+        * [1, (1 if each.kind == "matrix" else -1) / 4]
         for shape, each in counts.items()
     }
     order = [max(points, key=lambda shape: counts[shape].items)]
-    nearest = dict.fromkeys(points, math.inf)
+
+    def novelty(shape: Shape) -> tuple[bool, float]:
+        is_new = all(counts[shape].kind != counts[before].kind for before in order)
+        return is_new, min(math.dist(points[shape], points[before]) for before in order)
+
     while len(order) < len(points):
-        nearest = {
-            shape: min(nearest[shape], float(np.linalg.norm(point - points[order[-1]])))
-            for shape, point in points.items()
-            if shape not in order
-        }
-        kinds = {counts[shape].kind for shape in order}
-        order.append(max(nearest, key=lambda one: (counts[one].kind not in kinds, nearest[one])))
+        order.append(max((shape for shape in points if shape not in order), key=novelty))
     return order

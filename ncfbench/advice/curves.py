@@ -24,10 +24,8 @@ def chance(dataset: Dataset, split: Split) -> float:
 
 
 def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
-    """Return the curve that decides: probe loss, or recall on validation items with its sign
-    changed, against iterations times the median seconds of an iteration.
-
-    One value of infinity where nothing was evaluated.
+    """Return probe loss, or recall on validation items with its sign changed, against iterations
+    times the median seconds of an iteration; one value of infinity where nothing was evaluated.
     """
     seconds = record.summary["full_iteration_seconds"] or 0.0
     if target == "loss":
@@ -45,10 +43,8 @@ def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
-    """Return the training clock at which a run was first seen to be better than chance.
-
-    None where it never was; 0 where its recall cannot tell: there is none, or all items of the
-    split fit among the first 50.
+    """Return the training clock at which a run was first seen to be better than chance; None where
+    it never was, 0 where recall cannot tell: there is none, or all items are among the first 50.
     """
     split: Split = "validation" if len(dataset.items_of("validation")) else "test"
     by_chance = chance(dataset, split)

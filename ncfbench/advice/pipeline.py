@@ -15,6 +15,7 @@ from ncfbench.advice import summary
 from ncfbench.advice.answer import Answer, make_answer
 from ncfbench.advice.calibration import Calibration, calibrate
 from ncfbench.advice.candidates import (
+    FIRST_PROBES,
     Candidate,
     LeftOut,
     by_promise,
@@ -23,13 +24,12 @@ from ncfbench.advice.candidates import (
     leave_out,
     list_candidates,
 )
-from ncfbench.advice.clock import Clock
 from ncfbench.advice.curves import CUTOFF, chance
 from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question, Target
-from ncfbench.advice.race import FIRST_PROBES, Race, make_entrant
+from ncfbench.advice.race import Clock, Race
 from ncfbench.advice.rungs import Pace, plan_rungs
-from ncfbench.advice.state import State, read_state
+from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
@@ -54,10 +54,10 @@ LEAST_BLOCK = 5.0
 """Times of a probe that a block between two probes lasts at least."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
-FIELDS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
+LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
-with. The field is made smaller until the first of these is reached, else the second, and so on. A
-race that ends earlier judges arms that mostly rest on the loss of popularity alone.
+with. Fewer begin until the first of these is reached, else the second, and so on. A race that ends
+earlier judges arms that mostly rest on the loss of popularity alone.
 """
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
@@ -79,9 +79,9 @@ class Advice:
 
     folder: Path
     state: State
-    answer: Answer | None
-    figure: Path | None
-    is_complete: bool
+    answer: Answer | None = None
+    figure: Path | None = None
+    is_complete: bool = False
 
 
 def advise(
@@ -96,6 +96,7 @@ def advise(
     data_dir: Folder = None,
     runs_dir: Folder = None,
     say: Callable[[str], None] = print,
+    assignments: Sequence[str] = (),
     **asked: Any,
 ) -> Advice:
     """Race candidates within a budget of time, and return what to train with, and why.
@@ -103,8 +104,10 @@ def advise(
     The same question continues its race.
 
     Args:
+        assignments: ``key=value`` strings of settings that all candidates share.
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
-            ``learning_rates`` to try, and settings that all candidates share.
+            ``learning_rates`` to try, by default the usual ones, and settings that all candidates
+            share.
 
     Raises:
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
@@ -112,9 +115,10 @@ def advise(
     names = {field.name for field in dataclasses.fields(Question)}
     tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
     tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
-    shared = {"dataset": dataset, "encoder": encoder, "data_dir": data_dir, "runs_dir": runs_dir}
-    fixed, locations = merge_named(say, shared | asked)
-    question = Question(fixed, target, seeds=seeds, **tried)
+    shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
+    fixed, locations = merge_named(say, shared, assignments, chosen={"encoder": [encoder]})
+    given = {name: values for name, values in tried.items() if values}
+    question = Question({"encoder": encoder, **fixed}, target, seeds=seeds, **given)
     return answer_question(question, locations, budget_seconds, dry_run=dry_run, say=say)
 
 
@@ -128,8 +132,8 @@ def answer_question(
 ) -> Advice:
     """Answer a question within a budget of wall time, or continue to.
 
-    The runs and the state are kept in ``runs/advice/NAME``; the same question continues there. One
-    that is answered is trained further if the budget is larger than what was spent.
+    The same question continues in its folder; one that is answered trains further if the budget is
+    larger than what was spent.
 
     Raises:
         DataError: the data set is not prepared or lacks what the target needs, or a folder cannot
@@ -140,7 +144,7 @@ def answer_question(
     if not budget_seconds > 0:
         raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
     others = OtherPrograms()
-    clock = Clock(budget_seconds, reserve_seconds=max(RESERVE[0], RESERVE[1] * budget_seconds))
+    clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     if question.target == "recall" and not len(dataset.items_of("validation")):
@@ -149,7 +153,6 @@ def answer_question(
             " Prepare it again with --validation-fraction 0.1."
         )
     folder = locations.runs_dir / FOLDER / question.name
-    own = dataclasses.replace(locations, runs_dir=folder)
     others.warn(say)
     with locks.held(folder, "racing in"), deferred_signals(say, STOPPING) as interrupted:
         state = read_state(folder)
@@ -157,17 +160,17 @@ def answer_question(
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
         content = jax.block_until_ready(DeviceContent.of(dataset))
-        guess, is_new = Pace(opening=5.0, training=1.5, saving=0.3), state is None
         if state is None:
-            state, guess = _begin(question, dataset, content, clock, say, interrupted)
+            state = _begin(question, dataset, content, clock, say, interrupted)
+            if not dry_run:
+                state.write(folder)
         if dry_run:
-            return Advice(folder, state, None, None, is_complete=False)
-        if is_new:
-            state.write(folder)
-        clock.spent_before = state.spent_seconds
-        race = Race(question, state, dataset, content, own, clock, guess, say, interrupted)
-        is_complete = True
-        if clock.left > DONE_SHARE * budget_seconds:
+            return Advice(folder, state)
+        clock.spent_before, clock.guess = state.spent_seconds, state.pace
+        here = dataclasses.replace(locations, runs_dir=folder)
+        race = Race(question, state, dataset, content, here, clock, say, interrupted)
+        is_complete, has_time = True, clock.left > DONE_SHARE * budget_seconds
+        if has_time:
             try:
                 race.run()
             except KeyboardInterrupt:
@@ -176,26 +179,29 @@ def answer_question(
             if question.target == "recall" and chance(dataset, "validation") >= 1:
                 notes.append(CERTAIN_NOTE)
             state.notes = list(dict.fromkeys([*state.notes, *notes]))
+            state.spent_seconds = clock.spent
             state.write(folder)
-        race.keep_records()
-        records = {each.name: race.records(each) for each in state.entrants}
+        if has_time or not (folder / ANSWERED).exists():
+            keep_records(race.records(), folder)
+        records = read_kept_records(state, folder)
         answer = make_answer(question, state, records, dataset, budget_seconds)
-        tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
-        there = {"--data-dir": locations.data_dir, "--runs-dir": locations.runs_dir}
-        found = summary.as_json(answer, folder, {name: str(path) for name, path in there.items()})
-        tables.write_json(folder / summary.ANSWER, found)
-        figure = _draw(answer, folder, say)
+        figure = _write(answer, folder, locations, say)
         return Advice(folder, state, answer, figure, is_complete)
 
 
-def _draw(answer: Answer, folder: Path, say: Callable[[str], None]) -> Path | None:
-    """Write the figure of a race, if Matplotlib is installed."""
+def _write(
+    answer: Answer, folder: Path, locations: Locations, say: Callable[[str], None]
+) -> Path | None:
+    """Write an answer; return its figure, if Matplotlib is installed."""
+    tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
+    there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
+    tables.write_json(folder / summary.ANSWER, summary.as_json(answer, folder, there))
     try:
-        (path,) = save(draw_race(answer), [folder / "advice.png"])
+        (figure,) = save(draw_race(answer), [folder / "advice.png"])
     except UsageError as error:
         say(f"No figure: {error}")
         return None
-    return path
+    return figure
 
 
 def _begin(
@@ -205,8 +211,8 @@ def _begin(
     clock: Clock,
     say: Callable[[str], None],
     interrupted: Callable[[], bool],
-) -> tuple[State, Pace]:
-    """Choose the field of a new race; return its state and its expected pace."""
+) -> State:
+    """Choose the field of a new race; return its state."""
     graph = dataset.graph
     candidates, refused = list_candidates(question, graph.n_links)
     configs = {each.shape: each.config for each in reversed(candidates)}
@@ -219,56 +225,55 @@ def _begin(
     work = {shape: count_work(graph, config) for shape, config in configs.items()}
     limit = CALIBRATION_SHARE * clock.budget_seconds
     calibrated = calibrate(dataset, content, configs, work, limit, interrupted)
-    slow = leave_out(list(configs), work, calibrated.seconds)
-    pool = by_promise(
-        [each for each in candidates if each.shape not in slow],
-        calibrated.seconds,
-        work,
-        losses_first=question.target == "recall",
-    )
-    first, field, pace, horizon = _choose_field(pool, calibrated, graph.n_links, clock)
-    left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
-    seconds = calibrated.seconds
-    entrants = [make_entrant(question, each, seconds[each.shape], first) for each in field]
-    rest = [(each, seconds[each.shape]) for each in pool if each not in field]
+    slow = leave_out(work, calibrated.seconds)
+    able = [each for each in candidates if each.shape not in slow]
+    for each in able:
+        each.expect(calibrated.seconds[each.shape], work[each.shape].negatives)
+    pool = by_promise(able, losses_first=question.target == "recall")
+    state = _choose_field(pool, calibrated, dataset, clock)
+    state.left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     hopeless = f" {len(slow)} shapes cannot win." if slow else ""
-    say(f"{clock.spent:.0f} s: {len(field)} race first, {len(rest)} may follow.{hopeless}")
-    return State(dataset.fingerprint, entrants, rest, left_out, first, horizon=horizon), pace
+    say(
+        f"{clock.spent:.0f} s: {len(state.entrants)} race first, {len(state.pool)} may"
+        f" follow.{hopeless}"
+    )
+    return state
 
 
 def _choose_field(
-    pool: Sequence[Candidate], calibrated: Calibration, n_links: int, clock: Clock
-) -> tuple[float, list[Candidate], Pace, float]:
-    """Return the first rung's clock, the candidates of the first rung, their pace, and the horizon.
+    pool: Sequence[Candidate], calibrated: Calibration, dataset: Dataset, clock: Clock
+) -> State:
+    """Return the state of a race before its first rung.
 
     Raises:
         UsageError: the budget is too small for two candidates and one rung.
     """
-    wanted = first_wave(pool)
-    epochs = (calibrated.seconds[each.shape] / each.shape.batch_size for each in wanted)
-    of_blocks = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
-    wished = max(FIRST_EPOCHS * min(epochs) * n_links, of_blocks)
-    first = min(wished, FIRST_SHARE * clock.budget_seconds)
+    wanted, n_links = first_wave(pool), dataset.graph.n_links
+    epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
+    probed = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
+    first = min(max(FIRST_EPOCHS * epoch, probed), FIRST_SHARE * clock.budget_seconds)
 
     def pace_of(field: Sequence[Candidate]) -> Pace:
-        paces = [
-            calibrated.pace(each.config, each.shape, n_links, first / FIRST_PROBES)
-            for each in field
-        ]
+        paces = [calibrated.pace(each, n_links, first / FIRST_PROBES) for each in field]
         training = sum(each.training for each in paces) / len(paces)
-        return Pace(paces[0].opening, training, paces[0].saving)
+        return dataclasses.replace(paces[0], training=training)
 
     def needs(field: Sequence[Candidate], growth: float) -> float:
         pace = pace_of(field)
         return len(field) * (pace.opening + growth * pace.training * first + 2 * pace.saving)
 
-    for growth, fewest in FIELDS:
+    for growth, fewest in LEAST_GROWTHS:
         for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
             field, pace = wanted[:size], pace_of(wanted[:size])
             plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)
             if plan is not None and plan.horizon >= growth * first:
-                return first, field, pace, plan.horizon
-    least = clock.spent + clock.reserve_seconds + needs(wanted[:2], FIELDS[-1][0])
+                for each in pool:
+                    each.schedule_probes(first)
+                rest = [each for each in pool if each not in field]
+                return State(
+                    dataset.fingerprint, field, rest, [], first, pace, horizon=plan.horizon
+                )
+    least = clock.spent + clock.reserve_seconds + needs(wanted[:2], LEAST_GROWTHS[-1][0])
     raise UsageError(
         f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two candidates, which"
         f" need about {math.ceil(1.2 * least / 10) * 10} s."

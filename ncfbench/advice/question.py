@@ -76,24 +76,24 @@ class Question:
                 "Values of different losses do not compare. Name one --loss, or use --target"
                 " recall."
             )
-        object.__setattr__(self, "losses", losses)
         usual = tuple(name for name in SAMPLERS if find_sampler(name).in_default_race)
-        object.__setattr__(self, "samplers", self.samplers or usual)
         base = complete({"loss": losses[0], **self.fixed})
+        object.__setattr__(self, "losses", losses)
+        object.__setattr__(self, "samplers", self.samplers or usual)
         object.__setattr__(self, "base", base)
-        # The base's sampler is the default one, which need not have the settings of others.
-        declared = [each for each in all_settings().values() if each.used_by == "sampler"]
-        changed = base.objective_settings | {
-            each.name: each
-            for each in declared
-            if each.changes_objective
-            and self.fixed.get(each.name) is not None
-            and each.convert(self.fixed[each.name]) != each.default
-        }
+        # The base has the default sampler, which need not have the settings of others.
+        changed = [
+            setting.name
+            for setting in all_settings().values()
+            if setting.used_by == "sampler"
+            and setting.changes_objective
+            and self.fixed.get(setting.name) is not None
+            and setting.convert(self.fixed[setting.name]) != setting.default
+        ]
         if self.target == "loss" and changed:
             raise UsageError(
-                f"{next(iter(changed))} gives samplers that have it another objective, and its"
-                " value does not compare with others'. Leave it out, or use --target recall."
+                f"{changed[0]} gives samplers that have it another objective, and its value does"
+                " not compare with others'. Leave it out, or use --target recall."
             )
         if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:
             raise UsageError(
@@ -113,22 +113,20 @@ class Question:
 
         A setting that the sampler does not use has none.
         """
-        info = find_sampler(sampler)
-        usual: Any
-        if name == "batch_size":
-            given, usual = self.batch_sizes, RunConfig.batch_size
-        elif name == "stratum_size":
-            given = self.stratum_sizes if info.reads("stratum_size") else ()
-            usual = RunConfig.stratum_size
-        elif name == "negatives":
-            usual = find_encoder(self.base.encoder).negatives
-            shares = dict.fromkeys(max(round(usual * each), 1) for each in NEGATIVE_SHARES)
-            given = (self.negatives or tuple(shares)) if info.reads("negatives") else ()
-        else:
+        if name == "learning_rate":
             usual = find_loss(loss).learning_rate
-            factors = RATE_FACTORS
-            return self.learning_rates or tuple(float(f"{usual * each:.2g}") for each in factors)
-        return tuple(sorted(given, key=lambda value: abs(value - usual)))
+            rates = tuple(float(f"{usual * factor:.2g}") for factor in RATE_FACTORS)
+            return self.learning_rates or rates
+        if name != "batch_size" and not find_sampler(sampler).reads(name):
+            return ()
+        default = find_encoder(self.base.encoder).negatives
+        shares = dict.fromkeys(max(round(default * share), 1) for share in NEGATIVE_SHARES)
+        given, wanted = {
+            "batch_size": (self.batch_sizes, RunConfig.batch_size),
+            "stratum_size": (self.stratum_sizes, RunConfig.stratum_size),
+            "negatives": (self.negatives or tuple(shares), default),
+        }[name]
+        return tuple(sorted(given, key=lambda value: abs(value - wanted)))
 
     @property
     def name(self) -> str:

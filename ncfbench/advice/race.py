@@ -1,197 +1,191 @@
-"""The race itself: entrants train in turn until the budget is spent.
-
-Every entrant is an ordinary run in the folder of the race. In a rung the one with the least
-training clock trains next, to its next probe, so that all batch sizes are interleaved and a
-disturbance of the machine meets all of them. At the end of a rung all save a checkpoint, the rule
-judges them (:mod:`ncfbench.advice.rule`), the rest is planned again with the times measured so far
-(:mod:`ncfbench.advice.rungs`), and the state is written.
-
-Early on, neighbours of the leaders enter: candidates that differ from one of them in one setting.
-They train to the clock of the others first.
-"""
+"""The race itself: candidates, which are ordinary runs, train in turn until the budget is spent."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import shutil
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
-from ncfbench.advice.candidates import Candidate
-from ncfbench.advice.clock import Clock, Measured
+from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Arm, Decision, decide, is_settled, rank
 from ncfbench.advice.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
-from ncfbench.advice.state import Entrant, State
+from ncfbench.advice.state import State
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
-from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.progress import Progress
-from ncfbench.storage import tables
-from ncfbench.training.run import FAILURES, first_line
+from ncfbench.training.run import first_line
 from ncfbench.training.session import Session
+from ncfbench.training.turns import Turns
 
 NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
-ROOM = 8.0
+LEAST_GROWTH = 8.0
 """Neighbours enter while the race can still train to this many times its clock."""
-FIRST_PROBES = 2
-"""Number of probes in the first rung, beside those at the ends of epochs."""
-ANSWERED = "answered"
-"""Folder of the records that the last answer rests on, below that of the race."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
 
+Key = tuple[str, int]
+"""The name of a candidate, and the seed of its run."""
 
+
+@dataclass
+class Clock:
+    """Wall time of a race.
+
+    Attributes:
+        reserve_seconds: kept for the answer.
+        spent_before: seconds of earlier sessions.
+        guess: the pace of what is not measured yet.
+        measured: wall seconds of each ``opening``, ``evaluation``, ``saving`` and ``turn`` of a
+            run, and the ``training`` of each turn.
+    """
+
+    budget_seconds: float
+    reserve_seconds: float
+    spent_before: float = 0.0
+    guess: Pace = field(default_factory=Pace)
+    measured: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def spent(self) -> float:
+        """Seconds spent, with those of earlier sessions."""
+        return self.spent_before + time.perf_counter() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds left for the race."""
+        return self.budget_seconds - self.reserve_seconds - self.spent
+
+    @contextmanager
+    def timed(self, part: str, runs: int = 1) -> Iterator[None]:
+        """Measure a part of the race, of several runs."""
+        began = time.perf_counter()
+        yield
+        self.measured[part] += [(time.perf_counter() - began) / runs] * runs
+
+    @property
+    def pace(self) -> Pace:
+        """Mean seconds of the parts measured so far; guesses for the others."""
+
+        def mean(part: str, guess: float) -> float:
+            return fmean(self.measured[part]) if self.measured[part] else guess
+
+        return Pace(
+            mean("opening", self.guess.opening),
+            mean("turn", self.guess.training) / mean("training", 1.0),
+            mean("saving", self.guess.saving) + mean("evaluation", 0.0),
+        )
+
+
+@dataclass
 class Race:
     """A race in a folder. :meth:`run` begins or continues it.
 
+    In a rung the run with the least training clock trains next, to its next probe, so that a
+    disturbance of the machine meets all of them. At its end the runs are saved and judged,
+    neighbours of the leaders may enter, and the rest is planned with the times measured so far. A
+    killed race loses its last rung.
+
     Args:
         locations: of the data, and of the race's own runs.
-        clock: the budget.
-        guess: pace before anything is measured.
-        say: shows a message.
         interrupted: when it is true, the race saves everything and raises KeyboardInterrupt.
     """
 
-    def __init__(
-        self,
-        question: Question,
-        state: State,
-        dataset: Dataset,
-        content: DeviceContent,
-        locations: Locations,
-        clock: Clock,
-        guess: Pace,
-        say: Callable[[str], None],
-        interrupted: Callable[[], bool],
-    ) -> None:
-        self.question, self.state, self.dataset, self.content = question, state, dataset, content
-        self.locations, self.clock, self.say = locations, clock, say
-        self.interrupted = interrupted
-        self._measured = Measured(guess)
-        self._open: dict[tuple[str, int], Session] = {}
-        self._fresh: dict[tuple[str, int], float] = {}
+    question: Question
+    state: State
+    dataset: Dataset
+    content: DeviceContent
+    locations: Locations
+    clock: Clock
+    say: Callable[[str], None]
+    interrupted: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self._turns: Turns[Key] = Turns(
+            self.dataset, self.content, self.locations, self.interrupted, self._failed
+        )
+        self._folders: dict[Key, Path] = {}
+        self._compiling: dict[Key, float] = {}
         """Seconds that opening took, of runs that have not trained since."""
-        self._folders: dict[tuple[str, int], Path] = {}
         self._learned: set[str] = set()
-        """Names of entrants that are known to be better than chance."""
-        self._has_trained = False
-        """True while runs hold more than what was kept of the last answer."""
-        self._turns = uuid.uuid4().hex[:12]
-        self._is_at_work = False
-        """True while something is done that a second Ctrl-C may cut."""
+        """Names of candidates that are known to be better than chance."""
 
     def run(self) -> None:
-        """Race until the budget is spent, and write the state.
+        """Race until the budget is spent.
 
         Raises:
-            KeyboardInterrupt: interrupted; everything was saved, and the same call continues.
-            NcfbenchError: no entrant is left.
+            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved. The same
+                call continues.
+            NcfbenchError: no candidate is left.
         """
-        state = self.state
-        state.is_over, self._has_trained = False, True
-        try:
-            target: float | None = state.clock or state.first_clock
+        self.state.is_over = False
+        with self._turns:
+            target: float | None = self.state.clock or self.state.first_clock
             while target is not None:
-                self._train([(each, 0) for each in state.racing], target)
+                self._train(self.state.racing, 0, target)
                 target = self._end_rung(target)
             self._train_seeds()
-            state.is_over = True
-        except KeyboardInterrupt as interrupt:
-            # A second Ctrl-C cut an iteration: then nothing more is saved.
-            if not self._is_at_work or isinstance(interrupt, AgreedInterrupt):
-                self._save()
-                self._write()
-            raise
-        finally:
-            for run in self._open.values():
-                with suppress(*FAILURES):
-                    run.close()
-            self._open.clear()
-        self._write()
+        self.state.is_over = True
 
-    def records(self, entrant: Entrant) -> list[RunRecord]:
-        """Return the runs of an entrant that have records, by seed.
+    def records(self) -> Iterator[RunRecord]:
+        """Yield the runs of all entrants that have records."""
+        for candidate in self.state.entrants:
+            yield from filter(None, (self._read(candidate, seed) for seed in candidate.seeds))
 
-        Those of an answer that was given stay as they were, whatever its runs train later.
-        """
-        folders = [self._folder(entrant, seed) for seed in entrant.seeds]
-        kept = self.locations.runs_dir / ANSWERED
-        if kept.is_dir() and not self._has_trained:
-            configs = [entrant.with_seed(seed) for seed in entrant.seeds]
-            folders = [choice.find(kept, config, self.state.fingerprint) for config in configs]
-        return [
-            runs.read(folder)
-            for folder in folders
-            if folder is not None and (folder / "summary.parquet").exists()
-        ]
-
-    def keep_records(self) -> None:
-        """Copy the records that the answer rests on; from then on :meth:`records` are these.
-
-        Raises:
-            DataError: they cannot be written.
-        """
-        kept = self.locations.runs_dir / ANSWERED
-        temporary = kept.with_name(f".{ANSWERED}")
-        with tables.storage_errors(kept):
-            shutil.rmtree(temporary, ignore_errors=True)
-            for record in itertools.chain.from_iterable(map(self.records, self.state.entrants)):
-                copy = temporary / record.name
-                copy.mkdir(parents=True)
-                for name in runs.RECORDS:
-                    shutil.copyfile(record.folder / name, copy / name)
-            if temporary.exists():
-                shutil.rmtree(kept, ignore_errors=True)
-                temporary.rename(kept)
-        self._has_trained = False
-
-    def _train(self, wanted: Sequence[tuple[Entrant, int]], target: float) -> None:
-        """Train runs to a clock, the one that is furthest behind first; stop when time is up, but
-        for saving them.
-        """
-        saving = len(wanted) * self._measured.pace.saving
-        for entrant, seed in wanted:
-            if (entrant.name, seed) not in self._open and self.clock.left > saving:
-                self._open_run(entrant, seed)
+    def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
+        """Train runs to a clock, or until time is up but for saving them."""
+        saving = len(candidates) * self.clock.pace.saving
+        keys = [(candidate.name, seed) for candidate in candidates]
+        for key, candidate in zip(keys, candidates, strict=True):
+            if key not in self._turns.runs and self.clock.left > saving:
+                self._open(key, candidate)
         while self.clock.left > saving:
-            behind = [
-                (self._open[entrant.name, seed].recorder.train_seconds, place)
-                for place, (entrant, seed) in enumerate(wanted)
-                if (entrant.name, seed) in self._open
-                and not self._open[entrant.name, seed].is_done
-                and self._open[entrant.name, seed].recorder.train_seconds < target
-            ]
-            if not behind:
+            behind = self._turns.behind(lambda run: run.recorder.train_seconds, target, keys)
+            if behind is None:
                 break
-            self._advance(*wanted[min(behind)[1]])
+            self._advance(behind)
 
-    def _advance(self, entrant: Entrant, seed: int) -> None:
-        key = entrant.name, seed
-        run, began = self._open[key], time.perf_counter()
+    def _open(self, key: Key, candidate: Candidate) -> None:
+        """Open a run, unless it is finished or has diverged."""
+        record, began = self._read(candidate, key[1]), time.perf_counter()
+        if record is not None and record.summary["status"] in ("finished", "diverged"):
+            return
+        self._turns.open(key, candidate.with_seed(key[1]), self._folders.get(key))
+        if key in self._turns.runs:
+            made = self._turns.runs[key].recorder.folder
+            assert made is not None, "only the first of several processes has none"
+            self._folders[key] = made
+            self._compiling[key] = time.perf_counter() - began
+
+    def _advance(self, key: Key) -> None:
+        run, began = self._turns.runs[key], time.perf_counter()
         before = run.recorder.train_seconds
-        self._attempt(entrant, run.advance)
+        self._turns.take(key, Session.advance)
         wall, trained = time.perf_counter() - began, run.recorder.train_seconds - before
-        if key in self._fresh:  # its first block compiles
-            self._measured.openings.append(self._fresh.pop(key) + wall - trained)
+        if key in self._compiling:  # the first block compiles
+            self.clock.measured["opening"].append(self._compiling.pop(key) + wall - trained)
         else:
-            self._measured.wall += wall
-            self._measured.trained += trained
-        if entrant.reason:
-            self._close(key)
+            self.clock.measured["turn"].append(wall)
+            self.clock.measured["training"].append(trained)
+
+    def _failed(self, key: Key, error: BaseException) -> None:
+        (candidate,) = (each for each in self.state.entrants if each.name == key[0])
+        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED
+        candidate.leave(status, f"{status}: {first_line(error)}")
+        self.say(f"{candidate.name} {candidate.reason}")
 
     def _end_rung(self, clock: float) -> float | None:
         """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
@@ -210,56 +204,66 @@ class Race:
         state.horizon = plan.horizon if plan else clock
         keep = len(arms)  # without time for anything more nobody leaves for want of it
         if plan is not None:
-            keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan.clocks else FINALISTS
+            keep = arms_of_rungs(len(arms), 2)[1] if plan.clocks else FINALISTS
         decision = decide(arms, state.horizon, keep)
-        for entrant in state.racing:
-            if entrant.name in decision.dropped:
-                entrant.reason = f"after {clock:.3g} s: {decision.dropped[entrant.name]}"
-                self._close((entrant.name, 0))
+        for candidate in state.racing:
+            if candidate.name in decision.dropped:
+                reason = f"after {clock:.3g} s: {decision.dropped[candidate.name]}"
+                candidate.leave(Status.LEFT, reason)
+                self._turns.close((candidate.name, 0))
         if plan is not None and clock <= EARLY * state.horizon:
             self._admit(arms, decision, clock)
         plan = self._plan(clock, seeds) if plan else None
-        goes_on = plan is not None and plan.clocks and not self._is_all_done()
+        is_last = plan is None or not plan.clocks or self._is_all_done()
         self._write()
-        horizon = plan.horizon if plan and goes_on else None
-        self._say_rung(arms[decision.leader], decision, horizon, clock)
-        return plan.clocks[0] if plan and goes_on else None
+        self._say_rung(arms, decision, clock, None if plan is None or is_last else plan.horizon)
+        return None if plan is None or is_last else plan.clocks[0]
+
+    def _say_rung(
+        self, arms: Mapping[str, Arm], decision: Decision, clock: float, horizon: float | None
+    ) -> None:
+        leads = f"{decision.leader} leads"
+        if arms[decision.leader].learned_at is None:
+            leads = "none is better than chance yet"
+        leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
+        rest = f"on to {horizon:.3g} s" if horizon else "last rung"
+        self.say(
+            f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
+            f" {leave}{len(self.state.racing)} stay, {rest}."
+        )
 
     def _is_all_done(self) -> bool:
-        """Return whether every entrant in the race has trained all its epochs."""
-        return all(
-            (key := (each.name, 0)) in self._folders
-            and (key not in self._open or self._open[key].is_done)
-            for each in self.state.racing
-        )
+        """Return whether every candidate in the race has trained all its epochs."""
+        keys = [(each.name, 0) for each in self.state.racing]
+        return all(key in self._folders and key not in self._turns.runs for key in keys)
 
     def _plan(self, clock: float, seeds: int) -> Plan | None:
         """Plan the rest; newcomers must first train to the clock of the others."""
-        racing, pace = self.state.racing, self._measured.pace
+        racing, pace = self.state.racing, self.clock.pace
         new = sum((each.name, 0) not in self._folders for each in racing)
         seconds = self.clock.left - new * (pace.opening + pace.training * clock)
         return plan_rungs(seconds, clock, len(racing), pace, seeds=seeds)
 
     def _arms(self) -> dict[str, Arm]:
-        """Return the arms in the race; an entrant that time did not suffice to begin leaves."""
-        found = {}
-        for entrant in self.state.racing:
-            records = self.records(entrant)
-            if not records:
-                entrant.reason = "no time to begin"
+        """Return the arms in the race; one that time did not suffice to begin leaves."""
+        arms = {}
+        for candidate in self.state.racing:
+            record = self._read(candidate, 0)
+            if record is None:
+                candidate.leave(Status.LEFT, "no time to begin")
                 continue
-            found[entrant.name] = Arm(
-                curve_of(records[0], self.question.target, self.dataset),
-                entrant.shape.sampler,
-                entrant.shape.is_baseline,
-                learned_at(records[0], self.dataset),
-                entrant.shape.loss,
-                entrant.config.learning_rate,
-                entrant.candidate.effort,
+            arms[candidate.name] = Arm(
+                curve_of(record, self.question.target, self.dataset),
+                candidate.shape.sampler,
+                candidate.shape.is_baseline,
+                learned_at(record, self.dataset),
+                candidate.shape.loss,
+                candidate.config.learning_rate,
+                candidate.effort,
             )
-            if found[entrant.name].learned_at is not None:
-                self._learned.add(entrant.name)
-        return found
+            if arms[candidate.name].learned_at is not None:
+                self._learned.add(candidate.name)
+        return arms
 
     def _admit(self, arms: Mapping[str, Arm], decision: Decision, clock: float) -> None:
         """Let neighbours of the leader, of the best baseline and of the second enter."""
@@ -268,164 +272,66 @@ class Race:
         state = self.state
         order = [name for name in rank(arms, is_early=True) if name not in decision.dropped]
         baselines = [name for name in order if arms[name].is_baseline]
-        candidates = {each.name: each.candidate for each in state.racing}
-        chosen: list[tuple[Candidate, float]] = []
+        racing = {candidate.name: candidate for candidate in state.racing}
+        chosen: dict[str, Candidate] = {}
         for name in dict.fromkeys([decision.leader, *baselines[:1], *order[:2]]):
-            chosen += [
-                each
-                for each in state.pool
-                if each not in chosen and each[0].is_neighbour(candidates[name])
-            ]
-        for each in chosen[:NEWCOMERS]:
-            state.entrants.append(make_entrant(self.question, *each, state.first_clock))
+            near = [each for each in state.pool if each.is_neighbour(racing[name])]
+            chosen |= {each.name: each for each in near}
+        for candidate in list(chosen.values())[:NEWCOMERS]:
+            state.entrants.append(candidate)
             plan = self._plan(clock, 1)
-            if plan is None or plan.horizon < ROOM * clock:
+            if plan is None or plan.horizon < LEAST_GROWTH * clock:
                 state.entrants.pop()
                 break
-            state.pool.remove(each)
+            state.pool.remove(candidate)
 
     def _train_seeds(self) -> None:
         """Train more seeds of the finalists to the last clock, as many as there is time for."""
-        state = self.state
-        arms = self._arms()
-        if not _has_learned(arms):
+        state, arms = self.state, self._arms()
+        if all(arm.learned_at is None for arm in arms.values()):
             return
         dropped = decide(arms, state.clock, 1).dropped
         finalists = [each for each in state.racing if each.name not in dropped]
         for seed in range(1, self.question.seeds):
-            pace = self._measured.pace
+            pace = self.clock.pace
+            finalists = [each for each in finalists if each.status is Status.RACING]
             needed = len(finalists) * (pace.opening + pace.training * LEAST_SEED * state.clock)
             if self.clock.left < needed:
                 break
-            for entrant in finalists:
-                entrant.seeds = list(dict.fromkeys([*entrant.seeds, seed]))
+            for candidate in finalists:
+                candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
             self.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
-            self._train([(each, seed) for each in finalists], state.clock)
+            self._train(finalists, seed, state.clock)
             self._save()
             self._write()
 
-    def _open_run(self, entrant: Entrant, seed: int) -> None:
-        key, config, folder = (entrant.name, seed), entrant.with_seed(seed), None
-        found = self._folder(entrant, seed)
-        if found is not None:
-            if _is_over(found):
-                return
-            folder = found
-        began = time.perf_counter()
-
-        def open_run() -> None:
-            self._open[key] = run = Session.open(
-                config,
-                self.locations,
-                self.dataset,
-                Progress(),
-                self.interrupted,
-                folder=folder,
-                content=self.content,
-                turns=self._turns,
-            )
-            assert run.recorder.folder is not None
-            self._folders[key] = run.recorder.folder
-
-        self._attempt(entrant, open_run)
-        self._fresh[key] = time.perf_counter() - began
-
-    def _attempt(self, entrant: Entrant, action: Callable[[], object]) -> None:
-        """Do something for an entrant; if it fails, the entrant leaves with the reason."""
-        if self.interrupted():
-            raise KeyboardInterrupt
-        self._is_at_work = True
-        try:
-            action()
-        except DivergedError as error:
-            entrant.reason = f"diverged: {first_line(error)}"
-        except FAILURES as error:
-            entrant.reason = f"failed: {first_line(error)}"
-        self._is_at_work = False
-        if entrant.reason:
-            self.say(f"{entrant.name} {entrant.reason}")
-
     def _evaluate(self) -> None:
-        """Evaluate the runs that are not known to be better than chance: whether they are decides
-        who may leave, and an epoch of a large data set can take longer than the race.
+        """Evaluate runs that may be at chance: an epoch, after which all are evaluated, can take
+        longer than the race.
         """
-        for entrant in self.state.racing:
-            run = self._open.get((entrant.name, 0))
-            is_known = entrant.name in self._learned
-            if run is not None and not is_known and not run.is_done:
-                began = time.perf_counter()
-                self._attempt(entrant, run.evaluate)
-                self._measured.evaluations.append(time.perf_counter() - began)
+        for candidate in self.state.racing:
+            key = candidate.name, 0
+            if key in self._turns.runs and candidate.name not in self._learned:
+                with self.clock.timed("evaluation"):
+                    self._turns.take(key, Session.evaluate)
 
     def _save(self) -> None:
-        for run in self._open.values():
-            if not run.is_done and not run.is_saved:
-                began = time.perf_counter()
-                run.save()
-                self._measured.savings.append(time.perf_counter() - began)
+        if count := sum(not run.is_saved for run in self._turns.runs.values()):
+            with self.clock.timed("saving", count):
+                self._turns.save()
 
-    def _close(self, key: tuple[str, int]) -> None:
-        if key in self._open:
-            with suppress(*FAILURES):
-                self._open.pop(key).close()
-
-    def _folder(self, entrant: Entrant, seed: int) -> Path | None:
-        key = entrant.name, seed
+    def _read(self, candidate: Candidate, seed: int) -> RunRecord | None:
+        """Return a run of a candidate; None where it has no records."""
+        key = candidate.name, seed
         if key not in self._folders:
-            config, runs_dir = entrant.with_seed(seed), self.locations.runs_dir
-            folder = choice.find(runs_dir, config, self.state.fingerprint)
+            config = candidate.with_seed(seed)
+            folder = choice.find(self.locations.runs_dir, config, self.state.fingerprint)
             if folder is None:
                 return None
             self._folders[key] = folder
-        return self._folders[key]
+        has_records = (self._folders[key] / "summary.parquet").exists()
+        return runs.read(self._folders[key]) if has_records else None
 
     def _write(self) -> None:
         self.state.spent_seconds = self.clock.spent
         self.state.write(self.locations.runs_dir)
-
-    def _say_rung(
-        self, leader: Arm, decision: Decision, horizon: float | None, clock: float
-    ) -> None:
-        leads = (
-            "none is better than chance yet"
-            if leader.learned_at is None
-            else f"{decision.leader} leads"
-        )
-        leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
-        rest = f"on to {horizon:.3g} s" if horizon else "last rung"
-        self.say(
-            f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
-            f" {leave}{len(self.state.racing)} stay, {rest}."
-        )
-
-
-def make_entrant(
-    question: Question, candidate: Candidate, seconds: float, first_clock: float
-) -> Entrant:
-    """Return the entrant of a candidate.
-
-    It is probed :data:`FIRST_PROBES` times in the first rung, and at the end of every epoch.
-
-    Args:
-        seconds: of an iteration.
-    """
-    shape, config = candidate.shape, candidate.config
-    block = max(round(first_clock / FIRST_PROBES / seconds), 1)
-    if not config.probe_every:
-        config = dataclasses.replace(config, probe_every=block)
-    name = f"{shape.label} lr={config.learning_rate:g}"
-    if len(question.losses) > 1:
-        name = f"{shape.loss} {name}"
-    return Entrant(name, candidate, config, seconds)
-
-
-def _has_learned(arms: Mapping[str, Arm]) -> bool:
-    """Return whether any arm is known to be better than chance."""
-    return any(arm.learned_at is not None for arm in arms.values())
-
-
-def _is_over(folder: Path) -> bool:
-    """Return whether a run needs no more training: it is finished, or it diverged."""
-    if not (folder / "summary.parquet").exists():
-        return False
-    return runs.read(folder).summary["status"] in ("finished", "diverged")

@@ -1,38 +1,9 @@
 """The rule of the race: from the curves so far to the arms that leave it. Pure: no clock, no file.
 
 All arms train for the same seconds of training clock before they are judged (a rung), and each rung
-ends at about twice the clock of the one before. An arm leaves for one of two reasons.
-
-*It cannot win.* Two questions are asked, and both must be answered with no:
-
-1. Can it catch up? The arm stands at a level that the leader passed at the clock tau. Let it learn
-   from there faster than the leader did by :data:`FASTER`, and let tau be late by the noise of a
-   seed. Does it overtake the leader before the horizon?
-2. Can it go lower? Let the arm gain in every doubling of the clock as much as in the better of its
-   last two, and let the leader gain in each doubling half of what it gained in the one before. Does
-   the arm come below the leader by the horizon, give or take the noise of both curves?
-
-The first question protects arms that start late, the second those that a leader hides which is
-ahead early and never comes down. Both look at the present level only, which is the latest target;
-what was ahead at the start of training does not count.
-
-*There is no time for all.* Each rung keeps about half of the arms. From a third of the horizon on
-they are ordered by their levels at the same clock. Before, what a rung shows is weighed with what
-was expected before the race (:mod:`ncfbench.advice.candidates`), since large learning rates and
-small numbers of negatives are ahead at first: the order is that of effort times delay, the time
-that an arm took to its level over the time that the lowest arm took to it. Until a third of the
-horizon the best arm of every sampler stays, and to the end the best arm of another sampler than the
-leader's, and the best arm of the leader's sampler with a smaller learning rate: a large rate learns
-first, and comes to rest above a smaller one (CiteULike and synthetic data, three times the rate: it
-leads for a tenth of the clock and never reaches the baseline's loss). The arm that is expected to
-be the lowest when the clock has doubled stays too. The best arm of the baseline always stays, and
-its best arm with a smaller learning rate until a third: an answer without it has
-no ratio.
-
-While no arm has learned anything, none leaves before a third of the horizon; then those of the
-largest efforts do. With skip-gram loss and a text encoder every arm rests for some epochs on the
-loss of popularity alone, and differences there say nothing of what follows (an LSTM on CiteULike:
-16 to 170 s at a loss of 5.9 to 6.1, and then down to 4.6 and 5.0).
+ends at about twice the clock of the one before. An arm leaves because it cannot win
+(:func:`can_win`), or because there is no time for all: each rung keeps about half of the arms, and
+those of :func:`_protected` whatever their order. docs/advice.md says why.
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
@@ -44,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,11 +35,8 @@ MOST_DOUBLINGS = 60.0
 
 @dataclass(frozen=True)
 class Curve:
-    """Evaluations of one run: a measure that falls, against the seconds of its training clock.
-
-    Attributes:
-        seconds: ascending, from 0.
-        values: as many; recall has its sign changed.
+    """Evaluations of one run: a measure that falls (recall has its sign changed), against the
+    seconds of its training clock, which ascend from 0.
     """
 
     seconds: Sequence[float]
@@ -91,13 +60,11 @@ class Curve:
         return float(np.mean(np.asarray(self.values)[half:] - lowest[half:]))
 
     def at(self, seconds: float) -> float:
-        """Return the lowest value up to a time, linear between evaluations."""
+        """Return the lowest value up to a time."""
         return float(np.interp(seconds, self.seconds, np.minimum.accumulate(self.values)))
 
     def time_to(self, level: float) -> float | None:
-        """Return the seconds at which the curve first comes down to a level, linear between
-        evaluations; None if it never does.
-        """
+        """Return the seconds at which the curve first comes down to a level; None if never."""
         return iterations_to(level, self.seconds, self.values)
 
     def gain(self, doublings_ago: int = 0) -> float:
@@ -111,7 +78,8 @@ class Curve:
         """
         gain, before = self.gain(), self.gain(1)
         ratio = min(FALLING, gain / before) if before > 0 else FALLING
-        return self.level - gain * _sum_of_gains(ratio, _doublings(self.clock, horizon))
+        gains = ratio * (1 - ratio ** _doublings(self.clock, horizon)) / (1 - ratio)
+        return float(self.level - gain * gains)
 
     def best(self, horizon: float) -> float:
         """Return the lowest plausible value at the horizon: gains do not fall."""
@@ -139,19 +107,12 @@ def _doublings(clock: float, horizon: float) -> float:
     return max(math.log2(horizon / clock), 0.0) if clock > 0 else 0.0
 
 
-def _sum_of_gains(ratio: float, doublings: float) -> float:
-    """Return ratio + ratio^2 + ... up to a number of doublings, which may be a fraction."""
-    return float(ratio * (1 - ratio**doublings) / (1 - ratio))
-
-
 @dataclass(frozen=True)
 class Arm:
     """An arm of the race.
 
     Attributes:
-        sampler: its name.
-        is_baseline: True if speedups are measured against this sampler.
-        loss, learning_rate: of its runs.
+        is_baseline: True if speedups are measured against its sampler.
         learned_at: clock at which the run was first seen to be better than chance; None before.
         effort: expected time to learn, up to a factor that all arms share.
     """
@@ -165,12 +126,11 @@ class Arm:
     effort: float = 1.0
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The consequence of a rung: the leader's name, and the reason of each arm that leaves."""
 
     leader: str
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str]
 
 
 def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
@@ -180,12 +140,13 @@ def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
     before half of the longest clock counts with its last value.
 
     Args:
-        is_early: weigh what the curves show with what was expected: order by effort times delay.
+        is_early: weigh what the curves show with what was expected: order by effort times delay,
+            the time that an arm took to its level over the time that the lowest arm took to it.
+            Large rates and small numbers of negatives are ahead at first.
     """
     longest = max(arm.curve.clock for arm in arms.values())
     common = min(arm.curve.clock for arm in arms.values() if 2 * arm.curve.clock >= longest)
-    able = [arm.curve for arm in arms.values() if arm.learned_at is not None]
-    lowest = min(able, key=lambda curve: curve.at(common), default=None)
+    lowest = min(_able(arms).values(), key=lambda curve: curve.at(common), default=None)
 
     def key(name: str) -> tuple[bool, float]:
         arm = arms[name]
@@ -194,9 +155,9 @@ def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
         level = arm.curve.at(common)
         if not is_early:
             return False, level
-        own, first = arm.curve.time_to(level), lowest.time_to(level)
+        time, first = arm.curve.time_to(level), lowest.time_to(level)
         # At the value that it began with an arm shows nothing.
-        return False, arm.effort * (own / first if own and first else 1.0)
+        return False, arm.effort * (time / first if time and first else 1.0)
 
     return sorted(arms, key=key)
 
@@ -204,34 +165,56 @@ def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
 def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
     """Judge the arms at the end of a rung.
 
+    While no arm has learned anything, none leaves before a third of the horizon.
+
     Args:
         arms: those still in the race, at about the same clock; the most promising ones first.
         horizon: clock at which the race will end.
-        keep: number of arms that the next rung has time for. More stay where the rules above
-            protect them.
+        keep: number of arms that the next rung has time for. More stay where they are protected.
     """
-    clock = max(arm.curve.clock for arm in arms.values())
-    is_early = clock < LATE * horizon
+    is_early = max(arm.curve.clock for arm in arms.values()) < LATE * horizon
     order = rank(arms, is_early=is_early)
     leader = order[0]
     if is_early and arms[leader].learned_at is None:
-        return Decision(leader)
+        return Decision(leader, {})
     baselines = [name for name in order if arms[name].is_baseline]
-    always = {leader, *baselines[:1], *_rival(arms, order), *_slower_sibling(arms, order)}
-    always |= {*_rising(arms)}
-    if is_early:
-        always |= {*_slower_sibling(arms, baselines)}
+    safe = _protected(arms, order, is_early=is_early)
     dropped = {}
     for name in order:
         ahead = baselines[0] if arms[name].is_baseline else leader
-        if name not in always and not can_win(arms[name], arms[ahead], horizon):
+        if name not in safe and not can_win(arms[name], arms[ahead], horizon):
             dropped[name] = f"cannot catch up with {ahead} within {horizon:.0f} s"
     left = [name for name in order if name not in dropped]
-    safe = always | (set(_best_of_samplers(arms, left)) if is_early else set())
+    if is_early:  # the best arm of every sampler stays
+        safe |= {*{arms[name].sampler: name for name in reversed(left)}.values()}
     for place, name in reversed(list(enumerate(left, 1))):
         if len(arms) - len(dropped) > keep and name not in safe:
             dropped[name] = f"place {place} of {len(left)}, and no time for all"
     return Decision(leader, dropped)
+
+
+def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
+    """Return whether an arm can plausibly overtake another one by the horizon: by the level that it
+    stands at, not by what was ahead at the start of training. One of two is enough.
+
+    1. It catches up: from its level, which the leader passed at the clock tau, it learns
+       :data:`FASTER` than the leader did, and tau is late by the noise of a seed. An arm that has
+       not learned anything may begin at once, where the leader stood when it began.
+    2. It goes lower: it gains in every doubling of the clock as much as in the better of its last
+       two, and the leader half of what it gained in the one before, give or take the noise of both.
+
+    The first protects arms that start late, the second those that a leader hides which is ahead
+    early and never comes down.
+    """
+    curve, ahead = arm.curve, leader.curve
+    passed = ahead.time_to(curve.level)
+    if passed is None or leader.learned_at is None:
+        return True
+    if arm.learned_at is None:
+        passed = max(passed, leader.learned_at)
+    late = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
+    catches_up = passed * late + FASTER * max(horizon - curve.clock, 0.0) >= horizon
+    return catches_up or curve.best(horizon) <= ahead.worst(horizon) + ahead.noise
 
 
 def is_settled(arms: Mapping[str, Arm]) -> bool:
@@ -241,57 +224,44 @@ def is_settled(arms: Mapping[str, Arm]) -> bool:
     While it is not, training on says more than a further seed. Arms that have not learned anything
     do not count.
     """
-    able = {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
+    able = _able(arms)
     return bool(able) and min(able, key=lambda name: able[name].level) in _rising(arms)
+
+
+def _able(arms: Mapping[str, Arm]) -> dict[str, Curve]:
+    return {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
+
+
+def _protected(arms: Mapping[str, Arm], order: Sequence[str], *, is_early: bool) -> set[str]:
+    """Return the arms that stay: the leader; the best arm of another sampler, of the baseline, and
+    of the leader's sampler with a smaller rate; the one that will be the lowest; early also the
+    best one of the baseline with a smaller rate.
+
+    A large rate learns first, and comes to rest above a smaller one. An answer without the baseline
+    at its best has no ratio.
+    """
+    leader = arms[order[0]]
+    baselines = [name for name in order if arms[name].is_baseline]
+    rivals = [name for name in order if arms[name].sampler != leader.sampler]
+    rivals = [name for name in rivals if not arms[name].is_baseline] or rivals
+    slower = [_slower(arms, order, first) for first in (order, baselines if is_early else [])]
+    return {order[0], *baselines[:1], *rivals[:1], *_rising(arms), *slower[0], *slower[1]}
 
 
 def _rising(arms: Mapping[str, Arm]) -> list[str]:
     """Return the arm that is expected to be the lowest when the clock has doubled, of those that
     have learned anything: each gains then :data:`FALLING` of what it gained in the last doubling.
     """
-    able = {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
-    levels = {name: curve.level - FALLING * curve.gain() for name, curve in able.items()}
+    levels = {name: curve.level - FALLING * curve.gain() for name, curve in _able(arms).items()}
     return sorted(levels, key=lambda name: levels[name])[:1]
 
 
-def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
-    """Return whether an arm can plausibly overtake another one by the horizon.
-
-    See the two questions of this module. An arm that has not learned anything may begin at once,
-    where the leader stood when it began.
-    """
-    own, ahead = arm.curve, leader.curve
-    passed = ahead.time_to(own.level)
-    if passed is None or leader.learned_at is None:
-        return True
-    if arm.learned_at is None:
-        passed = max(passed, leader.learned_at)
-    late = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
-    catches_up = passed * late + FASTER * max(horizon - own.clock, 0.0) >= horizon
-    return catches_up or own.best(horizon) <= ahead.worst(horizon) + ahead.noise
-
-
-def _best_of_samplers(arms: Mapping[str, Arm], order: Sequence[str]) -> list[str]:
-    """Return the first arm of each sampler."""
-    found: dict[str, str] = {}
-    for name in order:
-        found.setdefault(arms[name].sampler, name)
-    return list(found.values())
-
-
-def _rival(arms: Mapping[str, Arm], order: Sequence[str]) -> list[str]:
-    """Return the best arm of another sampler than the leader's, no baseline if there is another."""
-    others = [name for name in order if arms[name].sampler != arms[order[0]].sampler]
-    return sorted(others, key=lambda name: arms[name].is_baseline)[:1]
-
-
-def _slower_sibling(arms: Mapping[str, Arm], order: Sequence[str]) -> list[str]:
+def _slower(arms: Mapping[str, Arm], order: Sequence[str], first: Sequence[str]) -> list[str]:
     """Return the best arm of the first one's loss and sampler with a smaller learning rate."""
-    first = [arms[name] for name in order[:1]]
     return [
         name
         for name in order
-        for leader in first
-        if (arms[name].loss, arms[name].sampler) == (leader.loss, leader.sampler)
-        and arms[name].learning_rate < leader.learning_rate
+        for arm in (arms[best] for best in first[:1])
+        if (arms[name].loss, arms[name].sampler) == (arm.loss, arm.sampler)
+        and arms[name].learning_rate < arm.learning_rate
     ][:1]

@@ -17,14 +17,17 @@ FINALISTS = 3
 
 @dataclass(frozen=True)
 class Pace:
-    """Wall seconds that the parts of a race take."""
+    """Wall seconds that the parts of a race take; guesses before anything is measured.
 
-    opening: float
-    """To open a run: compile its step and its probe, and evaluate it once."""
-    training: float
-    """For one second of training clock: that second, probes, evaluations."""
-    saving: float
-    """To save a run at the end of a rung."""
+    Attributes:
+        opening: a run: compile its step and its probe, and evaluate it once.
+        training: one second of training clock, with probes and evaluations.
+        saving: a run at the end of a rung.
+    """
+
+    opening: float = 5.0
+    training: float = 1.5
+    saving: float = 0.3
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,13 @@ class Plan:
     seeds: int
 
 
-def arms_of_rungs(arms: int, finalists: int, rungs: int) -> list[int]:
+def arms_of_rungs(arms: int, rungs: int) -> list[int]:
     """Return how many arms train in each rung: all, then half, and so on, to the finalists."""
-    return [max(math.ceil(arms / 2**rung), min(arms, finalists)) for rung in range(rungs)]
+    return [max(math.ceil(arms / 2**rung), min(arms, FINALISTS)) for rung in range(rungs)]
 
 
-def plan_rungs(
-    seconds: float, clock: float, arms: int, pace: Pace, *, seeds: int, finalists: int = FINALISTS
-) -> Plan | None:
-    """Plan the rest of a race.
+def plan_rungs(seconds: float, clock: float, arms: int, pace: Pace, *, seeds: int) -> Plan | None:
+    """Plan the rest of a race; None if there is time neither for one rung nor for one seed more.
 
     Of all numbers of rungs the one is chosen whose clock grows most nearly by :data:`GROWTH` from
     rung to rung and which uses the time up. More seeds of the finalists, which train from the start
@@ -59,53 +60,41 @@ def plan_rungs(
     Args:
         seconds: wall time left.
         clock: training clock of the arms now, above 0.
-        arms: arms in the race.
         seeds: wanted seeds of each finalist.
-
-    Returns:
-        None if there is time neither for one rung more nor for one seed more.
     """
     for wanted in range(max(seeds, 1), 0, -1):
         plans = []
         for rungs in range(1, MOST_RUNGS + 1):
-            growth = _growth(seconds, clock, arms, pace, wanted, finalists, rungs)
+            growth = _growth(seconds, clock, arms, pace, wanted, rungs)
             if growth is not None:
                 plans.append((abs(math.log(growth / GROWTH)), rungs, growth))
         if plans:
             _, rungs, growth = min(plans)
             clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
             return Plan(clocks, clocks[-1], wanted)
-        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted, finalists) <= seconds:
+        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted) <= seconds:
             return Plan((), clock, wanted)
     return None
 
 
-def wall_seconds(
-    clocks: Sequence[float], clock: float, arms: int, pace: Pace, seeds: int, finalists: int
-) -> float:
+def wall_seconds(clocks: Sequence[float], clock: float, arms: int, pace: Pace, seeds: int) -> float:
     """Return what rungs take that end at these clocks, with the seeds of the finalists."""
     total, before = 0.0, clock
-    for count, end in zip(arms_of_rungs(arms, finalists, len(clocks)), clocks, strict=True):
+    for count, end in zip(arms_of_rungs(arms, len(clocks)), clocks, strict=True):
         total += count * (pace.training * (end - before) + pace.saving)
         before = end
-    more = (seeds - 1) * min(arms, finalists)
+    more = (seeds - 1) * min(arms, FINALISTS)
     return total + more * (pace.opening + pace.training * before + pace.saving)
 
 
 def _growth(
-    seconds: float,
-    clock: float,
-    arms: int,
-    pace: Pace,
-    seeds: int,
-    finalists: int,
-    rungs: int,
+    seconds: float, clock: float, arms: int, pace: Pace, seeds: int, rungs: int
 ) -> float | None:
     """Return the growth with which some rungs use the time up; None if it is out of bounds."""
 
     def needs(growth: float) -> float:
         clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
-        return wall_seconds(clocks, clock, arms, pace, seeds, finalists)
+        return wall_seconds(clocks, clock, arms, pace, seeds)
 
     low, high = GROWTHS
     if needs(low) > seconds:

@@ -57,7 +57,7 @@ def headline(answer: Answer) -> str:
     return " ".join(filter(None, parts))
 
 
-def trust(answer: Answer) -> list[str]:
+def caveats(answer: Answer) -> list[str]:
     """Return what the answer rests on, and what speaks against it, a sentence each."""
     best = answer.best
     found = []
@@ -202,7 +202,7 @@ def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[
         "level": answer.level,
         "tied": [each.name for each in answer.ties],
         "headline": headline(answer),
-        "trust": [*state.notes, *trust(answer)],
+        "trust": [*state.notes, *caveats(answer)],
         "next": [{"purpose": why, "command": what} for why, what in steps],
         "entrants": rows(answer),
         "left_out": [{"what": each.what, "reason": each.reason} for each in state.left_out],
@@ -351,7 +351,7 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
         "level": each.level if has_run else None,
-        "predicted_iteration_seconds": each.entrant.predicted_seconds,
+        "predicted_iteration_seconds": each.entrant.iteration_seconds,
         "full_iteration_seconds": each.contender.seconds if has_run else None,
         "item_slots": each.contender.items if has_run else None,
         "times_slower": ratio and ratio.value,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -13,10 +12,10 @@ from folders import write_run
 
 from ncfbench.advice import summary
 from ncfbench.advice.answer import Answer, Standing, make_answer
-from ncfbench.advice.candidates import Candidate, LeftOut, Shape
+from ncfbench.advice.candidates import Candidate, LeftOut, Status
 from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import Entrant, State, read_state
+from ncfbench.advice.state import State, read_state
 from ncfbench.cli.output import json_text
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
@@ -30,21 +29,16 @@ from ncfbench.storage import schemas, tables
 FIXED = {"dataset": "tiny", "encoder": "cnn"}
 
 
-def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Entrant:
+def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Candidate:
     config = complete(FIXED | {"sampler": sampler} | more)
-    uses_strata = sampler == "strat-ns"
-    shape = Shape(
-        config.loss,
-        sampler,
-        config.batch_size,
-        config.stratum_size if uses_strata else None,
-        config.negatives if sampler in ("iid", "neg") else None,
-    )
-    return Entrant(name, Candidate(shape, config, (0, 0)), config, 0.01, [0, 1], reason)
+    found = Candidate(name, config, iteration_seconds=0.01, seeds=[0, 1])
+    if reason:
+        found.leave(Status.DIVERGED if reason.startswith("diverged") else Status.LEFT, reason)
+    return found
 
 
 def written(
-    runs_dir: Path, each: Entrant, losses: list[float], ms: float, recalls: list[float]
+    runs_dir: Path, each: Candidate, losses: list[float], ms: float, recalls: list[float]
 ) -> list[runs.RunRecord]:
     found = []
     for seed in (0, 1):
@@ -121,7 +115,7 @@ def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
 
 
 def test_trust_names_what_speaks_against_it(answer: Answer) -> None:
-    found = " ".join(summary.trust(answer))
+    found = " ".join(summary.caveats(answer))
     assert "2 seeds of each of 3 finalists" in found
     assert "its loss fell by 67% in the latter half" in found  # from 3 at 2 s to 1 at 4 s
     assert "no time" not in found
@@ -142,13 +136,13 @@ def test_trust_names_a_rival_with_better_recall(
         return Quality(("end",), 4.0, values)
 
     monkeypatch.setattr(Standing, "at_end", property(at_end))
-    found = " ".join(summary.trust(answer))
+    found = " ".join(summary.caveats(answer))
     assert (
         "iid b=512 k=10 lr=0.01 ends with a higher recall@50, 0.360 ± 0.020: --target recall"
         " decides by recall." in found
     )
     recalls["iid b=512 k=10 lr=0.01"] = 0.35  # 0.05 < 2 * 0.02 * sqrt(2)
-    assert "higher recall" not in " ".join(summary.trust(answer))
+    assert "higher recall" not in " ".join(summary.caveats(answer))
 
 
 def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +266,7 @@ def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) ->
     left = ("near", "dear", "cheap")
     entrants = [entrant(name, "ns", "no time" * (name in left)) for name in losses]
     for each in entrants:
-        each.candidate = dataclasses.replace(each.candidate, effort=efforts[each.name])
+        each.effort = efforts[each.name]
     records = {
         each.name: written(tmp_path / each.name, each, losses[each.name], 10, [0, 0.3, 0.3])
         for each in reversed(entrants)

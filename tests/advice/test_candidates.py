@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 
 from ncfbench.advice.calibration import farthest_first
 from ncfbench.advice.candidates import (
+    Candidate,
     Shape,
     Work,
     by_promise,
@@ -34,6 +36,18 @@ def work(negatives: float, items: int = 100) -> Work:
     return Work(Counts(512, items, 512 * items, "matrix"), negatives)
 
 
+def ordered(
+    question: Question,
+    seconds: Callable[[Shape], float],
+    negatives: Callable[[Shape], float] = lambda shape: 10.0,
+) -> list[Candidate]:
+    """The candidates of a question by promise, with seconds of an iteration by shape."""
+    candidates, _ = list_candidates(question, n_links=10_000)
+    for each in candidates:
+        each.expect(seconds(each.shape), negatives(each.shape))
+    return by_promise(candidates, losses_first=question.target == "recall")
+
+
 def test_a_question_tries_all_valid_settings() -> None:
     question = Question(TINY, samplers=("iid", "strat-ns"), batch_sizes=(64, 128))
     found, refused = list_candidates(question, n_links=1000)
@@ -44,7 +58,7 @@ def test_a_question_tries_all_valid_settings() -> None:
     assert shapes == iid | strata
     rates = {each.config.learning_rate for each in found}
     assert {0.01, 0.03, 0.0033} < rates
-    assert len(found) == len(shapes) * len(rates)
+    assert len(found) == len(shapes) * len(rates) == len({each.name for each in found})
 
 
 def test_a_loss_is_raced_by_the_samplers_that_serve_it() -> None:
@@ -54,7 +68,7 @@ def test_a_loss_is_raced_by_the_samplers_that_serve_it() -> None:
     assert {each.shape.sampler for each in found if each.shape.is_baseline} == {"neg"}
 
 
-def test_batches_beyond_the_links_are_left_out() -> None:
+def test_what_cannot_work_is_left_out() -> None:
     found, refused = list_candidates(Question(TINY, samplers=("ns",)), n_links=600)
     assert {each.shape.batch_size for each in found} == {256, 512}
     assert [each.reason for each in refused] == ["batch_size = 1024 is larger than the 600 links."]
@@ -62,57 +76,56 @@ def test_batches_beyond_the_links_are_left_out() -> None:
         Question(TINY, samplers=("strat-ns",), batch_sizes=(512, 510), stratum_sizes=(3,)), 600
     )
     assert odd.reason.endswith("Use for example --batch-sizes 513."), "advise's own option"
+    with pytest.raises(UsageError, match="negatives"):
+        list_candidates(Question(TINY, samplers=("neg",), negatives=(0,)), n_links=10_000)
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("fixed", "more", "message"),
     [
-        ({"target": "speed"}, "--target 'speed'. Valid: loss, recall."),
-        ({"losses": ("sg", "mse")}, "Values of different losses do not compare."),
-        ({"samplers": ("nss",)}, "did you mean 'ns'"),
-        ({"seeds": 0}, "--seeds 0"),
+        ({}, {"target": "speed"}, r"--target 'speed'\. Valid: loss, recall\."),
+        ({}, {"losses": ("sg", "mse")}, r"Values of different losses do not compare\."),
+        ({}, {"samplers": ("nss",)}, "did you mean 'ns'"),
+        ({}, {"seeds": 0}, "--seeds 0"),
+        ({"sampler": "ns"}, {}, "sampler is what advise tries"),
+        ({"encoder": "mf"}, {"target": "recall"}, "mf has none"),
     ],
 )
-def test_a_question_without_an_answer_is_refused(more: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
-        Question(TINY, **more)  # type: ignore[arg-type]
-
-
-def test_what_is_tried_cannot_be_fixed() -> None:
-    with pytest.raises(UsageError, match="sampler is what advise tries"):
-        Question(TINY | {"sampler": "ns"})
-    with pytest.raises(UsageError, match="mf has none"):
-        Question({"dataset": "tiny", "encoder": "mf"}, target="recall")
+def test_a_question_without_an_answer_is_refused(
+    fixed: dict[str, object], more: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        Question(TINY | fixed, **more)  # type: ignore[arg-type]
 
 
 def test_slow_links_with_fewer_negatives_are_left_out() -> None:
     """Neg takes 2.5 times as long for a link as ns, and has 10 negatives for 511."""
     neg, ns = shape("neg", k=10), shape("ns")
     counted = {neg: work(10), ns: work(511)}
-    found = leave_out([neg, ns], counted, {neg: 25e-3, ns: 10e-3})
+    found = leave_out(counted, {neg: 25e-3, ns: 10e-3})
     assert list(found) == [neg]
     assert found[neg] == (
         "48.8 us for a link with 10 negatives; ns b=512 takes 19.5 us for one with 511"
     )
-    assert leave_out([neg, ns], counted, {neg: 19e-3, ns: 10e-3}) == {}  # not twice
-    assert leave_out([neg, ns], counted | {ns: work(9)}, {neg: 25e-3, ns: 10e-3}) == {}
+    assert leave_out(counted, {neg: 19e-3, ns: 10e-3}) == {}  # not twice
+    assert leave_out(counted | {ns: work(9)}, {neg: 25e-3, ns: 10e-3}) == {}
 
 
 def test_a_baseline_is_left_out_for_baselines_only() -> None:
     iid, few, ns = shape("iid", k=10), shape("iid", k=3), shape("ns")
     counted = {iid: work(10), few: work(3), ns: work(511)}
     seconds = {iid: 50e-3, few: 20e-3, ns: 5e-3}
-    assert leave_out([iid, few, ns], counted, seconds) == {}
+    assert leave_out(counted, seconds) == {}
     counted[few] = work(10)
-    assert list(leave_out([iid, few, ns], counted, seconds)) == [iid]
+    assert list(leave_out(counted, seconds)) == [iid]
 
 
 def test_finer_strata_are_not_left_out_for_coarser() -> None:
     fine, coarse = shape("strat-ns", s=2), shape("strat-ns", s=8)
     counted = {fine: work(50), coarse: work(63)}
-    assert leave_out([fine, coarse], counted, {fine: 30e-3, coarse: 5e-3}) == {}
+    assert leave_out(counted, {fine: 30e-3, coarse: 5e-3}) == {}
     counted = {fine: work(63), coarse: work(50)}
-    assert list(leave_out([fine, coarse], counted, {fine: 5e-3, coarse: 30e-3})) == [coarse]
+    assert list(leave_out(counted, {fine: 5e-3, coarse: 30e-3})) == [coarse]
 
 
 def test_a_smaller_batch_may_learn_as_much_in_a_step() -> None:
@@ -121,19 +134,16 @@ def test_a_smaller_batch_may_learn_as_much_in_a_step() -> None:
     """
     small, large = shape("ns", 128), shape("ns", 512)
     counted = {small: work(127), large: work(511)}
-    assert leave_out([small, large], counted, {small: 1e-3, large: 1e-3}) == {}
-    assert list(leave_out([small, large], counted, {small: 1.1e-3, large: 1e-3})) == [small]
+    assert leave_out(counted, {small: 1e-3, large: 1e-3}) == {}
+    assert list(leave_out(counted, {small: 1.1e-3, large: 1e-3})) == [small]
 
 
 def test_the_first_wave_is_the_usual_shape_of_each_sampler() -> None:
-    question = Question(TINY, samplers=("iid", "ns", "strat-ns"))
-    candidates, _ = list_candidates(question, n_links=10_000)
-    seconds = {
-        each.shape: each.shape.batch_size * (1 if each.shape.sampler == "iid" else 0.5)
-        for each in candidates
-    }
-    counted = {each.shape: work(10 if each.shape.negatives else 511) for each in candidates}
-    pool = by_promise(candidates, seconds, counted, losses_first=False)
+    pool = ordered(
+        Question(TINY, samplers=("iid", "ns", "strat-ns")),
+        lambda shape: shape.batch_size * (1 if shape.sampler == "iid" else 0.5),
+        lambda shape: 10 if shape.negatives else 511,
+    )
     first = first_wave(pool)
     assert {each.shape for each in first} == {
         shape("iid", k=10),
@@ -149,53 +159,44 @@ def test_the_first_wave_is_the_usual_shape_of_each_sampler() -> None:
 
 def test_for_recall_losses_come_before_samplers() -> None:
     question = Question(TINY, target="recall", samplers=("iid", "ns"), losses=("sg", "mse"))
-    candidates, _ = list_candidates(question, n_links=10_000)
-    seconds = {each.shape: 1.0 if each.shape.sampler == "ns" else 3.0 for each in candidates}
-    counted = {each.shape: work(10) for each in candidates}
-    first = first_wave(by_promise(candidates, seconds, counted, losses_first=True))
+    first = first_wave(ordered(question, lambda shape: 1.0 if shape.sampler == "ns" else 3.0))
     baseline = first.pop(1)
     assert (baseline.shape.sampler, baseline.shape.loss) == ("iid", "sg")
     assert {each.shape.sampler for each in first[:6]} == {"ns"}
     assert {each.shape.loss for each in first[:6]} == {"sg", "mse"}
+    assert baseline.name == "sg iid b=512 k=10 lr=0.01"
 
 
 def test_the_effort_weighs_cost_with_negatives() -> None:
     """A link with few negatives is cheaper here, but it teaches log2(512) / log2(6) times less; an
     unusual rate is expected to take longer.
     """
-    question = Question(TINY, samplers=("neg", "ns"), batch_sizes=(512,), negatives=(5,))
-    candidates, _ = list_candidates(question, n_links=10_000)
-    counted = {shape("neg", k=5): work(5), shape("ns"): work(511)}
-    seconds = {shape("neg", k=5): 1e-3, shape("ns"): 2e-3}
-    pool = by_promise(candidates, seconds, counted, losses_first=False)
+    pool = ordered(
+        Question(TINY, samplers=("neg", "ns"), batch_sizes=(512,), negatives=(5,)),
+        lambda shape: 1e-3 if shape.negatives else 2e-3,
+        lambda shape: shape.negatives or 511,
+    )
     efforts = {(each.shape.sampler, each.config.learning_rate): each.effort for each in pool}
     assert [each.shape.sampler for each in pool[:2]] == ["ns", "neg"]
     assert efforts["ns", 0.01] / efforts["neg", 0.01] == pytest.approx(2 * math.log(6, 512))
     assert efforts["ns", 0.03] / efforts["ns", 0.01] == pytest.approx(1.3)
 
 
-def test_no_negatives_are_refused() -> None:
-    with pytest.raises(UsageError, match="negatives"):
-        list_candidates(Question(TINY, samplers=("neg",), negatives=(0,)), n_links=10_000)
-
-
 def test_neighbours_differ_in_one_setting() -> None:
-    question = Question(TINY, samplers=("ns", "strat-ns"))
-    candidates, _ = list_candidates(question, n_links=10_000)
-    named = {(each.shape.label, each.config.learning_rate): each for each in candidates}
-    leader = named["strat-ns b=512 s=4", 0.01]
-    found = {key for key, each in named.items() if each.is_neighbour(leader)}
-    assert found == {
-        ("ns b=512", 0.01),
-        ("strat-ns b=256 s=4", 0.01),
-        ("strat-ns b=1024 s=4", 0.01),
-        ("strat-ns b=512 s=2", 0.01),
-        ("strat-ns b=512 s=8", 0.01),
-        ("strat-ns b=512 s=4", 0.03),
-        ("strat-ns b=512 s=4", 0.017),
-        ("strat-ns b=512 s=4", 0.006),
-        ("strat-ns b=512 s=4", 0.0033),
+    candidates, _ = list_candidates(Question(TINY, samplers=("ns", "strat-ns")), n_links=10_000)
+    (leader,) = (each for each in candidates if each.name == "strat-ns b=512 s=4 lr=0.01")
+    assert {each.name for each in candidates if each.is_neighbour(leader)} == {
+        "ns b=512 lr=0.01",
+        "strat-ns b=256 s=4 lr=0.01",
+        "strat-ns b=1024 s=4 lr=0.01",
+        "strat-ns b=512 s=2 lr=0.01",
+        "strat-ns b=512 s=8 lr=0.01",
+        *(f"strat-ns b=512 s=4 lr={rate}" for rate in (0.03, 0.017, 0.006, 0.0033)),
     }
+    question = Question(TINY, target="recall", samplers=("ns",), losses=("sg", "mse"))
+    sg, *others = (each for each in list_candidates(question, 10_000)[0] if "b=512" in each.name)
+    rates = {each.config.learning_rate for each in others if each.is_neighbour(sg)}
+    assert rates >= {each.config.learning_rate for each in others if each.shape.loss == "mse"}
 
 
 def test_the_work_of_a_batch_is_counted(tiny: Dataset) -> None:

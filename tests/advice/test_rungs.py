@@ -14,8 +14,8 @@ PACE = Pace(opening=3.0, training=1.5, saving=0.2)
 
 
 def test_each_rung_has_half_the_arms() -> None:
-    assert arms_of_rungs(16, 3, 5) == [16, 8, 4, 3, 3]
-    assert arms_of_rungs(2, 3, 3) == [2, 2, 2]
+    assert arms_of_rungs(16, 5) == [16, 8, 4, 3, 3]
+    assert arms_of_rungs(2, 3) == [2, 2, 2]
 
 
 def test_the_cost_of_a_plan_by_hand() -> None:
@@ -23,7 +23,7 @@ def test_the_cost_of_a_plan_by_hand() -> None:
     first = 4 * (1.5 * 2 + 0.2)
     second = 3 * (1.5 * 4 + 0.2)
     seeds = 3 * (3.0 + 1.5 * 8 + 0.2)
-    found = wall_seconds([4.0, 8.0], 2.0, 4, PACE, seeds=2, finalists=3)
+    found = wall_seconds([4.0, 8.0], 2.0, 4, PACE, seeds=2)
     assert found == pytest.approx(first + second + seeds)
 
 
@@ -35,7 +35,7 @@ def test_the_cost_of_a_plan_by_hand() -> None:
 )
 def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seeds: int) -> None:
     plan = plan_rungs(seconds, clock, arms, PACE, seeds=seeds)
-    least = wall_seconds([clock * GROWTHS[0]], clock, arms, PACE, seeds=1, finalists=3)
+    least = wall_seconds([clock * GROWTHS[0]], clock, arms, PACE, seeds=1)
     if plan is None:
         assert least > seconds
         return
@@ -43,7 +43,7 @@ def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seed
         assert plan.seeds > 1
         assert plan.horizon == clock
         return
-    used = wall_seconds(plan.clocks, clock, arms, PACE, seeds=plan.seeds, finalists=3)
+    used = wall_seconds(plan.clocks, clock, arms, PACE, seeds=plan.seeds)
     assert used <= seconds * (1 + 1e-9)
     assert used == pytest.approx(seconds, rel=1e-6)
     assert 1 <= plan.seeds <= seeds
@@ -59,20 +59,17 @@ def test_rungs_about_double() -> None:
     assert all(1.6 < b / a < 2.5 for a, b in itertools.pairwise(clocks))
 
 
-def test_a_second_seed_goes_before_another_rung() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "rungs", "seeds"), [(78.0, 1, 2), (77.0, 0, 2), (54.0, 1, 1), (5.0, None, None)]
+)
+def test_a_second_seed_goes_before_another_rung(
+    seconds: float, rungs: int | None, seeds: int | None
+) -> None:
     """Three seeds to 10 s take 3 x (3 + 15 + 0.2) = 54.6 s; another rung to 12.5 s and they take
     3 x (1.5 x 2.5 + 0.2) + 3 x (3 + 18.75 + 0.2) = 77.7 s.
     """
-    arms, clock = 3, 10.0
-    both = plan_rungs(78.0, clock, arms, PACE, seeds=2)
-    assert both is not None
-    assert len(both.clocks) == 1
-    assert both.seeds == 2
-    seed = plan_rungs(77.0, clock, arms, PACE, seeds=2)
-    assert seed is not None
-    assert (list(seed.clocks), seed.horizon, seed.seeds) == ([], 10.0, 2)
-    rung = plan_rungs(54.0, clock, arms, PACE, seeds=2)
-    assert rung is not None
-    assert len(rung.clocks) == 1
-    assert rung.seeds == 1
-    assert plan_rungs(5.0, clock, arms, PACE, seeds=2) is None
+    plan = plan_rungs(seconds, 10.0, 3, PACE, seeds=2)
+    assert (plan and len(plan.clocks), plan and plan.seeds) == (rungs, seeds)
+    if rungs == 0:
+        assert plan is not None
+        assert plan.horizon == 10.0

@@ -1,0 +1,189 @@
+"""Races of made curves in virtual time: who stays, what the budget is used for, resuming."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ncfbench.advice import race as racing
+from ncfbench.advice.candidates import Status, by_promise, first_wave, list_candidates
+from ncfbench.advice.question import Question
+from ncfbench.advice.race import Clock, Race
+from ncfbench.advice.state import State, read_state
+from ncfbench.config import Locations, RunConfig
+from ncfbench.errors import DivergedError, NcfbenchError
+from ncfbench.runs import choice
+from ncfbench.runs import folder as runs
+from ncfbench.training import turns
+
+Law = Callable[[RunConfig, float], float]
+"""The loss of a run after some seconds of training; infinite where it diverges."""
+DATASET: Any = SimpleNamespace(fingerprint="f" * 64, items_of=lambda split: range(1000))
+BEST, BASELINE = "strat-ns b=512 s=4 lr=0.01", "iid b=512 k=10 lr=0.01"
+RECALL = "validation_recall_at_50"
+
+
+def usual(config: RunConfig, seconds: float) -> float:
+    """Strata are the fastest, and the usual rate comes to rest lowest."""
+    rate = abs(math.log(config.learning_rate / 0.01))
+    speed = {"iid": 1, "ns": 8, "strat-ns": 20}[config.sampler] / (1 + rate)
+    return 1 + 0.3 * rate + 7 / math.sqrt(1 + speed * seconds)
+
+
+class Run:
+    """Stands for a session: it moves a clock, and keeps its records in memory."""
+
+    now, learns_at, law = 0.0, 1.0, usual
+    records: dict[Path, Any]
+
+    @classmethod
+    def open(cls, config: RunConfig, locations: Locations, *_: Any, folder: Any, **__: Any) -> Run:
+        run = cls()
+        Run.now += 2.0
+        if folder is None:
+            folder = locations.runs_dir / f"run{len(cls.records)}"
+            folder.mkdir(exist_ok=True)
+            cls.records[folder] = SimpleNamespace(config=config, curve=[], summary={})
+        run.kept, run.rows = cls.records[folder], [*cls.records[folder].curve]
+        run.pace = config.batch_size * (4e-5 if config.sampler == "iid" else 1e-5)
+        run.iteration = run.rows[-1]["iteration"] if run.rows else 0
+        run.recorder = SimpleNamespace(folder=folder, train_seconds=run.iteration * run.pace)
+        run.is_done = run.is_saved = False
+        return run
+
+    def advance(self) -> None:
+        config = self.kept.config
+        self.iteration, self.is_saved = self.iteration + config.probe_every, False
+        self.recorder.train_seconds = self.iteration * self.pace
+        Run.now += config.probe_every * self.pace + 0.1
+        loss = Run.law(config, self.recorder.train_seconds)
+        if not math.isfinite(loss):
+            self.write("diverged")
+            raise DivergedError("The loss is not finite.")
+        errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
+        self.rows.append({"iteration": self.iteration, "probe_loss": loss, RECALL: None, **errors})
+
+    def evaluate(self) -> None:
+        Run.now += 0.2
+        self.rows[-1][RECALL] = 0.5 if self.recorder.train_seconds >= Run.learns_at else 0.05
+
+    def save(self) -> None:
+        Run.now += 0.1
+        self.is_saved = True
+        self.write("interrupted")
+
+    def write(self, status: str) -> None:
+        (self.recorder.folder / "summary.parquet").touch()
+        times = {"full_iteration_seconds": self.pace, "recall_reason": None}
+        self.kept.summary, self.kept.curve = {"status": status, **times}, [*self.rows]
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """A function that holds a race of 300 s, and returns its state and what it said."""
+
+    def find(_folder: Path, config: RunConfig, _fingerprint: str) -> Path | None:
+        return next((path for path, run in Run.records.items() if run.config == config), None)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
+    monkeypatch.setattr(racing, "Session", Run)
+    monkeypatch.setattr(turns, "Session", Run)
+    monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
+    monkeypatch.setattr(choice, "find", find)
+
+    def hold(
+        law: Law = usual,
+        *,
+        learns_at: float = 1.0,
+        cut: float = math.inf,
+        state: State | None = None,
+    ) -> tuple[State, list[str]]:
+        tried: dict[str, Any] = {"samplers": ("iid", "ns", "strat-ns"), "batch_sizes": (512, 1024)}
+        tried |= {"stratum_sizes": (4,), "negatives": (10,)}
+        question = Question({"dataset": "tiny", "encoder": "cnn"}, **tried)
+        if state is None:
+            Run.now, Run.learns_at, Run.law, Run.records = 0.0, learns_at, staticmethod(law), {}
+            candidates, _ = list_candidates(question, n_links=100_000)
+            for each in candidates:
+                each.expect(each.config.batch_size * 1e-5, 10)
+                each.schedule_probes(1.0)
+            pool = by_promise(candidates, losses_first=False)
+            field = first_wave(pool)[:8]
+            rest = [each for each in pool if each not in field]
+            state = State(DATASET.fingerprint, field, rest, [], 1.0)
+        said: list[str] = []
+        here = Locations(tmp_path, tmp_path)
+        clock = Clock(300.0, 3.0, state.spent_seconds, began=Run.now)
+        content: Any = None
+        try:
+            Race(
+                question, state, DATASET, content, here, clock, said.append, lambda: Run.now > cut
+            ).run()
+        finally:
+            state.spent_seconds = clock.spent
+            state.write(tmp_path)
+        return state, said
+
+    return hold
+
+
+def test_a_race_ends_with_the_best_and_the_baseline(hold: Callable[..., Any]) -> None:
+    """Neighbours of the leader enter, the slow leave, and the time that is left is for seeds."""
+    state, said = hold()
+    assert state.is_over
+    left = [each for each in state.entrants if each.status is Status.LEFT]
+    assert all(each.reason.startswith("after ") for each in left)
+    stayed = {each.name: each.seeds for each in state.racing}
+    assert stayed[BEST] == stayed[BASELINE] == [0, 1]
+    assert len(stayed) < 8 < len(state.entrants)
+    assert not {each.name for each in state.entrants} & {each.name for each in state.pool}
+    assert any(f"{BEST} leads" in line and "last rung" in line for line in said)
+    assert 0.8 * 300 < state.spent_seconds <= 300
+
+
+def test_what_has_learned_nothing_gets_no_second_seed(hold: Callable[..., Any]) -> None:
+    """It would show nothing: the time goes to the first seeds."""
+    state, said = hold(learns_at=math.inf)
+    assert all(each.seeds == [0] for each in state.entrants)
+    assert all("none is better than chance yet" in line for line in said)
+
+
+def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> None:
+    state, said = hold(
+        lambda config, seconds: math.inf if config.learning_rate == 0.03 else usual(config, seconds)
+    )
+    lost = [each for each in state.entrants if each.status is Status.DIVERGED]
+    assert {each.config.learning_rate for each in lost} == {0.03}
+    assert {each.reason for each in lost} == {"diverged: The loss is not finite."}
+    assert f"{lost[0].name} {lost[0].reason}" in said
+    assert BEST in {each.name for each in state.racing}
+    with pytest.raises(NcfbenchError, match="No candidate is left. .* diverged: The loss"):
+        hold(lambda config, seconds: math.inf)
+
+
+@pytest.mark.parametrize("cut", [5.0, 25.0, 150.0, 280.0])
+def test_an_interrupted_race_continues(
+    hold: Callable[..., Any], tmp_path: Path, cut: float
+) -> None:
+    """Nothing that was trained is lost, and the budget counts what was spent before."""
+    with pytest.raises(KeyboardInterrupt):
+        hold(cut=cut)
+    state = read_state(tmp_path)
+    assert state is not None
+    assert not state.is_over
+    trained = {folder: len(run.curve) for folder, run in Run.records.items()}
+    state, _ = hold(state=state)
+    assert state.is_over
+    assert state.spent_seconds <= 300
+    assert all(len(Run.records[folder].curve) >= length for folder, length in trained.items())
+    assert len(Run.records) == sum(len(each.seeds) for each in state.entrants)
+    assert BEST in {each.name for each in state.racing}
