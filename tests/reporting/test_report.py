@@ -9,39 +9,30 @@ from typing import Any
 import pytest
 from literal_runs import record, rows_of
 
-from ncfbench.config import complete
+from ncfbench.config import complete, merge
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
 
 
 def test_the_papers_three_columns_by_hand() -> None:
-    rows = rows_of(
-        [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20), record("strat", [9, 8, 7], 10)]
-    )
-    assert rows["iid"]["status"] == "baseline"
-    assert rows["iid"]["reference_loss"] == 3
-    assert (rows["iid"]["per_iteration_speedup"], rows["iid"]["total_speedup"]) == (1, 1)
-    ns = rows["ns"]
-    assert ns["status"] == "reached"
-    assert ns["iterations_to_reference"] == pytest.approx(150)
-    assert ns["seconds_to_reference"] == pytest.approx(3)
-    assert ns["per_iteration_speedup"] == pytest.approx(10)
-    assert ns["step_per_iteration_speedup"] == pytest.approx(10)
-    assert ns["iterations_speedup"] == pytest.approx(200 / 150)
-    assert ns["total_speedup"] == pytest.approx(10 * 200 / 150)
-    strat = rows["strat"]
-    assert strat["status"] == "not reached"
-    assert strat.get("iterations_to_reference") is None
-    assert strat["per_iteration_speedup"] == pytest.approx(20)
-    assert strat["total_speedup"] is None
-    assert ns["interleaved"] is False
+    runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)]
+    rows = rows_of([*runs, record("strat", [9, 8, 7], 10)])
+    for sampler, expected in (
+        ("iid", {"status": "baseline", "reference_loss": 3, "total_speedup": 1}),
+        ("ns", {"status": "reached", "iterations_to_reference": 150, "seconds_to_reference": 3}),
+        ("ns", {"per_iteration_speedup": 10, "step_per_iteration_speedup": 10}),
+        ("ns", {"iterations_speedup": 200 / 150, "total_speedup": 10 * 200 / 150}),
+        ("ns", {"interleaved": False}),
+        ("strat", {"status": "not reached", "iterations_to_reference": None}),
+        ("strat", {"per_iteration_speedup": 20, "total_speedup": None}),
+    ):
+        assert {name: rows[sampler].get(name) for name in expected} == pytest.approx(expected)
 
 
 def test_missing_cells_name_their_command() -> None:
-    rows = rows_of(
-        [record("ns", [9, 2], 20, epochs=7, seed=3, noise="0.75")],
-        locations={"--runs-dir": "my runs"},
-    )
+    runs = [record("ns", [9, 2], 20, epochs=7, seed=3, noise="0.75")]
+    rows = rows_of(runs, locations={"--runs-dir": "my runs"})
+    assert set(rows) == {"iid", "neg", "strat", "ns", "strat-ns"}
     assert rows["strat-ns"]["status"] == "missing"
     words = shlex.split(rows["strat-ns"]["command"])
     assert words[:2] == ["ncfbench", "run"]
@@ -55,21 +46,13 @@ def test_missing_cells_name_their_command() -> None:
         assert words[words.index(flag) + 1] == value
     assert rows["ns"]["status"] == "no baseline"
     assert "--sampler iid" in rows["ns"]["command"]
-    assert set(rows) == {"iid", "neg", "strat", "ns", "strat-ns"}
 
 
 def test_a_command_recreates_the_settings() -> None:
     """The named command, parsed as the command line does, gives the run of the missing cell."""
-    from ncfbench.config import merge
-
     odd = {
-        "filters": 30,
-        "mask": False,
-        "unique_items": False,
-        "gamma": 0.3,
-        "loss": "hinge",
-        "learning_rate": 0.003,
-        "epochs": 2,
+        **{"filters": 30, "mask": False, "unique_items": False, "gamma": 0.3},
+        **{"loss": "hinge", "learning_rate": 0.003, "epochs": 2},
     }
     rows = rows_of([record("neg", [1, 0.5], 10, **odd)])
     words = shlex.split(rows["ns"]["command"])[2:]
@@ -83,15 +66,13 @@ def test_a_command_recreates_the_settings() -> None:
             flags[word[5:].replace("-", "_")] = False
         else:
             flags[word[2:].replace("-", "_")] = words.pop(0)
-    assert complete(merge(flags, assignments)[0]) == complete(
-        {"dataset": "citeulike", "sampler": "ns"} | odd
-    )
+    expected = complete({"dataset": "citeulike", "sampler": "ns"} | odd)
+    assert complete(merge(flags, assignments)[0]) == expected
 
 
 def test_pairwise_losses_have_their_baseline() -> None:
-    rows = rows_of(
-        [record("neg", [1, 0.5], 100, loss="log"), record("ns", [1, 0.5], 10, loss="log")]
-    )
+    both = ("neg", 100), ("ns", 10)
+    rows = rows_of([record(sampler, [1, 0.5], ms, loss="log") for sampler, ms in both])
     assert set(rows) == {"neg", "ns", "strat-ns"}
     assert rows["neg"]["status"] == "baseline"
     assert rows["ns"]["total_speedup"] == pytest.approx(10)
@@ -137,6 +118,7 @@ def test_other_settings_are_other_comparisons() -> None:
 
 
 def test_s_and_k_are_rows_of_one_comparison() -> None:
+    """Negative with k = 20 has the baseline of the same k."""
     runs = [
         record("iid", [9, 3], 100),
         record("iid", [9, 2], 200, negatives=20),
@@ -145,11 +127,8 @@ def test_s_and_k_are_rows_of_one_comparison() -> None:
         record("neg", [9, 3], 50, negatives=20),
     ]
     rows = rows_of(runs)
-    assert rows["strat-ns s=8"]["per_iteration_speedup"] == pytest.approx(20)
-    assert rows["neg k=20"]["per_iteration_speedup"] == pytest.approx(4), (
-        "the baseline of the same k"
-    )
-    assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(10)
+    for name, ratio in (("strat-ns s=8", 20), ("neg k=20", 4), ("strat-ns", 10)):
+        assert rows[name]["per_iteration_speedup"] == pytest.approx(ratio)
 
 
 def test_local_sharing_is_a_row_beside_global_sharing() -> None:
@@ -174,10 +153,8 @@ def test_another_computation_is_another_comparison() -> None:
     groups = {group.title(): group for group in comparison.group(both)}
     assert set(groups) == {"", "convolution=plain"}
     for title, speedup in (("", 20), ("convolution=plain", 2)):
-        rows = {
-            row["sampler"]: row
-            for row in speedup_rows(groups[title], allow_mixed=False, locations={})
-        }
+        found = speedup_rows(groups[title], allow_mixed=False, locations={})
+        rows = {row["sampler"]: row for row in found}
         assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(speedup)
         assert rows["strat-ns"]["settings"] == title
         assert ("--convolution plain" in rows["ns"]["command"]) == bool(title)
@@ -196,21 +173,17 @@ def test_the_newest_finished_run_counts() -> None:
 
 
 def test_recall_rows() -> None:
-    (group,) = comparison.group(
-        [record("iid", [9], 1, 0.3, seed=0), record("iid", [9], 1, 0.5, seed=1)]
-    )
+    two = [record("iid", [9], 1, recall, seed=seed) for seed, recall in enumerate((0.3, 0.5))]
+    (group,) = comparison.group(two)
     rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert rows["iid"]["test_recall_at_50"] == pytest.approx(0.4)
     assert (rows["iid"]["seeds"], rows["ns"]["status"]) == (2, "missing")
-    (mf,) = comparison.group(
-        [record("iid", [9], 1, None, encoder="mf", reason="held-out items have none")]
-    )
+    reason = "held-out items have none"
+    (mf,) = comparison.group([record("iid", [9], 1, None, encoder="mf", reason=reason)])
     row = recall_rows(mf, locations={})[0]
-    assert (row["status"], row["test_recall_at_50"], row["reason"]) == (
-        "no recall",
-        None,
-        "held-out items have none",
-    )
+    assert [row[name] for name in ("status", "test_recall_at_50", "reason")] == [
+        *("no recall", None, reason)
+    ]
 
 
 def test_a_run_without_times_is_no_crash() -> None:
