@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
 from ncfbench.paper.cells import RATIO_TOLERANCE, RECALL_TOLERANCE, REPRODUCED, UNDECIDED
-from ncfbench.timing import seed_statistics
-from ncfbench.timing.seed_statistics import CONFIDENCE, NORMAL_QUANTILE, Estimate
+from ncfbench.timing import intervals, speedups
+from ncfbench.timing.intervals import CONFIDENCE, Estimate
 
 Row = Mapping[str, Any]
 
@@ -145,10 +145,10 @@ def soonest(evidence: Evidence) -> Measured | None:
         common = sorted(logs.keys() & theirs.keys())
         if not common:
             return Measured(f"no seed in common with {title}")
-        lead = seed_statistics.geometric([math.exp(logs[k] - theirs[k]) for k in common])
+        lead = intervals.geometric([math.exp(logs[k] - theirs[k]) for k in common])
         if by_profile:
-            shorter = seed_statistics.quotient(own["length"], rival["length"])
-            lead = seed_statistics.product(lead, shorter)
+            shorter = intervals.quotient(own["length"], rival["length"])
+            lead = intervals.product(lead, shorter)
         leads.append((lead.value, title, lead))
     if not leads:
         return None
@@ -165,7 +165,7 @@ def _is_slower(rival: Row, own: Row, measure: str, by_profile: bool) -> bool:
     if bound is None or ratio is None:
         return False
     if by_profile:
-        ratio = seed_statistics.product(ratio, own["length"])
+        ratio = intervals.product(ratio, own["length"])
         bound *= rival["length"].upper or math.inf
     return ratio.lower is not None and bool(bound < ratio.lower)
 
@@ -177,8 +177,7 @@ def kept_recall(evidence: Evidence) -> Measured | None:
     if apart is None or not recalls:
         return None
     scale = _mean(recalls)
-    half = seed_statistics.t_quantile(apart.degrees) * apart.error
-    low, high = (apart.value - half) / scale, (apart.value + half) / scale
+    low, high = ((apart.value + side * apart.half_width) / scale for side in (-1, 1))
     side, share = "higher" if apart.value > 0 else "lower", abs(apart.value) / scale
     baseline = find_sampler(evidence.baseline).title
     words = f"recall@50 {side} by {share:.3f} of {baseline}'s {scale:.3f}"
@@ -210,16 +209,13 @@ def lower_variance(evidence: Evidence) -> Measured | None:
     if not ratios:
         return None
     ratio, batches, _ = min(ratios)
-    # A variance over n batches is known to sqrt(2 / n) of itself if the gradient had one dimension.
-    half = NORMAL_QUANTILE * math.sqrt(2 * 2 / batches)
     words = []
     for alone, shared in SHARED.items():
         if shares := sorted(1 / value for value, _, name in ratios if name == alone):
             ends = " to ".join(dict.fromkeys(f"{shares[end]:.2f}" for end in (0, -1)))
             titles = find_sampler(shared).title, find_sampler(alone).title
             words.append(f"{titles[0]} has {ends} times the variance of {titles[1]}")
-    figure = Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half), 1)
-    return _above(figure, "; ".join(words))
+    return _above(intervals.ratio_of_variances(ratio, batches), "; ".join(words))
 
 
 def slower_regularised(evidence: Evidence) -> Measured | None:
@@ -243,7 +239,7 @@ def slower_regularised(evidence: Evidence) -> Measured | None:
     if not pairs:
         return None
     # The regularised runs are the baseline here, so that above 1 they are the slower ones.
-    speedup = seed_statistics.speedup_at([min(curve.losses) for curve, _ in pairs], pairs)
+    speedup = speedups.speedup_at([min(curve.losses) for curve, _ in pairs], pairs)
     weight = f"a weight of {strongest['coupling_weight']:g}"
     if speedup.iterations is not None:
         words = f"{speedup.iterations.value:.2f} times as many iterations with {weight}"

@@ -12,7 +12,7 @@ from ncfbench.reporting.marks import is_busy
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, by_profile
 from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
 from ncfbench.runs.arms import shared_settings
-from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 
 def find_evidence(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ncfbench.timing.statistics import BUSY_SPREAD
+from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 Mark = Callable[[Row], str]

@@ -9,7 +9,7 @@ from typing import Any
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.rows import speedup_rows
-from ncfbench.timing import seed_statistics
+from ncfbench.timing import intervals
 
 Cell = dict[int, Mapping[str, Any]]
 """An arm of a folder: a row for each seed."""
@@ -67,7 +67,7 @@ def changes(
 
     A gain is the geometric mean over common seeds of own / other, inverted for seconds and losses,
     so that above 1 the first folder is better; its interval comes from
-    :func:`ncfbench.timing.seed_statistics.geometric`. A measure has regressed where
+    :func:`ncfbench.timing.intervals.geometric`. A measure has regressed where
 
     - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. The rule
       is the same for any number of seeds and ignores the interval, which is wide with few seeds;
@@ -160,7 +160,7 @@ def _compare(
             if bound and others[seed] and not is_apart
         ]
         is_bounded = bool(gains) and len(gains) == len(common)
-        at_most = seed_statistics.geometric(gains).value if is_bounded else None
+        at_most = intervals.geometric(gains).value if is_bounded else None
         return replace(change, gain_at_most=at_most, regressed=True, note=note)
     change = replace(change, own=_mean([values[seed] for seed in common]))
     if is_apart:
@@ -173,7 +173,7 @@ def _compare(
         # A loss or a recall of 0 has no ratio, but shows which of the two is better.
         is_worse = any(above < below for above, below in pairs)
         return replace(change, regressed=is_worse, note="a value is 0: no ratio")
-    gain = seed_statistics.geometric([above / below for above, below in pairs])
+    gain = intervals.geometric([above / below for above, below in pairs])
     regressed = gain.value < 1 / (1 + limit)
     clear = None if gain.lower is None or gain.upper is None else not gain.lower <= 1 <= gain.upper
     notes = ["the 95 % interval holds 1"] if regressed and clear is False else []
