@@ -53,7 +53,6 @@ def test_a_run_that_has_trained_has_no_fault() -> None:
 
 def test_a_loss_that_still_falls_is_a_fault() -> None:
     fault = find_fault(curve_of(*approach(1)))
-    assert fault is not None
     assert fault.kind == "falling"
     # By hand: 41 rows, of which those up to iteration 300 of 400 come before the last quarter.
     shares = [math.exp(-place / 40) for place in (29, 39)]
@@ -67,7 +66,6 @@ def test_a_loss_that_still_falls_is_a_fault() -> None:
 def test_an_early_dip_is_a_fault() -> None:
     """The baseline of a large batch: its smallest loss at iteration 20, and above it ever after."""
     fault = find_fault(curve_of(9, 6.2, 5.9, 6.1, 6.3, 6.2, 6.1, 6.0))
-    assert fault is not None
     assert (fault.kind, "iteration 20 of 70" in fault.finding) == ("dip", True)
     assert kind_of(curve_of(5.0, 6, 7, 8, 9)) == "dip", "never below the untrained model"
     assert kind_of(curve_of(9, 6.2, 6.1, 5.9, 6.1, 6.3, 6.2, 6.1)) is None

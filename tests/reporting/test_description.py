@@ -36,7 +36,6 @@ from ncfbench.sampling.listed import IidSampler
 
 def test_a_distribution_by_hand() -> None:
     found = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
-    assert found is not None
     bins = [(0, 0, 1, 0), (1, 1, 2, 2), (2, 3, 2, 5), (4, 7, 1, 4), (8, 9, 1, 9)]
     assert [tuple(bin_.values()) for bin_ in found["bins"]] == bins
     assert (found["nodes"], found["total"], found["mean"]) == (7, 20, 20 / 7)
@@ -47,7 +46,6 @@ def test_a_distribution_by_hand() -> None:
 def test_no_node_and_nothing_to_share() -> None:
     assert distribution(np.zeros(0, np.int32)) is None
     empty = distribution(np.zeros(3, np.int32))
-    assert empty is not None
     assert (empty["gini"], empty["top_1_percent"], empty["mean"]) == (None, None, 0)
     assert len(empty["bins"]) == 1
 
@@ -56,7 +54,6 @@ def test_no_node_and_nothing_to_share() -> None:
 @settings(max_examples=40, deadline=None)
 def test_distributions_against_their_definitions(counts: list[int]) -> None:
     found = distribution(np.array(counts, np.int32))
-    assert found is not None
     n, total = len(counts), sum(counts)
     differences = sum(abs(one - other) for one in counts for other in counts) / n**2
     assert found["gini"] == pytest.approx(differences / (2 * total / n))
