@@ -125,8 +125,11 @@ def _arms(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
 def _timed_by(run: Run) -> tuple[Any, ...]:
     """Return what a run and its row of a profile have in common."""
     config, usual = run.config, default_values(run.config)
-    computed = {name: getattr(config, name) for name in COMPUTATION_SETTINGS}
-    words = frozenset(f"{name}={value}" for name, value in computed.items() if value != usual[name])
+    words = frozenset(
+        f"{name}={value}"
+        for name, value in config.to_dict().items()
+        if name in COMPUTATION_SETTINGS and value != usual[name]
+    )
     arm = (config.sampler, run.variant.stratum_size, run.variant.negatives, run.variant.strata)
     names = (config.encoder, config.loss, config.batch_size)
     return (run.record.data_fingerprint, *names, *arm, words)
