@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeVar
 
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
-from ncfbench.reporting.figures.costs import (
-    Iterations,
-    draw_crossover,
-    draw_product_ratios,
-    product_ratios_name,
-)
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_product_ratios
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
-from ncfbench.reporting.figures.epoch_times import (
-    draw_epoch_times,
-    profiled_times,
-    trained_name,
-    trained_times,
-)
+from ncfbench.reporting.figures.epoch_times import draw_epoch_times
 from ncfbench.reporting.profiled_speedups import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios
 
+T = TypeVar("T")
 KINDS = ("svg", "png", "pdf")
 USUAL_KINDS = ("svg", "png")
 PROFILE = ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key")
@@ -47,7 +39,7 @@ def figures(results: Results) -> dict[str, Draw]:
     """
     comparisons, profile = results.comparisons, results.beside
     found: dict[str, Draw] = {
-        each.named("answer"): partial(draw_answer, each) for each in results.answers
+        answer.named("answer"): partial(draw_answer, answer) for answer in results.answers
     }
     for comparison, retimed in zip(comparisons, results.retimed, strict=True):
         own: dict[str, Draw] = {
@@ -58,24 +50,22 @@ def figures(results: Results) -> dict[str, Draw]:
         }
         found |= {file_name(kind, comparison): draw for kind, draw in own.items()}
     labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
-    for rows in _grouped(profile.get("costmodel", ()), *PROFILE):
+    costs = profile.get("costmodel", ())
+    for rows in _grouped(costs, lambda row: tuple(row[name] for name in PROFILE)):
         label = labels.get(rows[0]["data_fingerprint"], "")
-        found[profile_name("epoch-time", rows[0])] = partial(
-            draw_epoch_times, *profiled_times(rows), label
-        )
-    for rows in _on_one_graph(profile.get("costmodel", ())):
+        found[profile_name("epoch-time", rows[0])] = partial(draw_epoch_times, rows, label)
+    profiles = [list(rows.values()) for rows in by_profile(costs)]
+    for own_profiles in _grouped(profiles, _graph):
+        rows = [row for own_rows in own_profiles for row in own_rows]
         if len({row["encoder"] for row in rows}) > 1:
             name = profile_name("crossover", rows[0])
             name += f"-k{_negatives(rows)}" if name in found else ""
             label = labels.get(rows[0]["data_fingerprint"], "")
-            ratios = _iterations(comparisons, rows)
-            found[name] = partial(draw_crossover, rows, ratios, label)
-    for origin, times in trained_times(comparisons):
-        label = labels[origin.data_fingerprint]
-        found[trained_name(origin)] = partial(draw_epoch_times, origin, times, label)
+            found[name] = partial(draw_crossover, rows, _iterations(comparisons, rows), label)
     products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
-    for rows in _grouped(products, "environment_key"):
-        found[product_ratios_name(rows)] = partial(draw_product_ratios, rows)
+    for rows in _grouped(products, lambda row: row["environment_key"]):
+        name = f"product-ratio-{rows[0]['environment_key'][:6]}"
+        found[name] = partial(draw_product_ratios, rows)
     return found
 
 
@@ -115,18 +105,13 @@ def check_kind(kind: str) -> None:
         )
 
 
-def _on_one_graph(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the rows of profiles with the same links, loss, batch size, negatives and environment.
-    Their texts may differ: some encoders need word pieces.
+def _graph(rows: Sequence[Row]) -> tuple[Any, ...]:
+    """Return the links, loss, batch size, environment and negatives of a profile. Those that agree
+    in them may differ in their texts: some encoders need word pieces.
     """
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for own in by_profile(rows):
-        own_rows = list(own.values())
-        first = own_rows[0]
-        graph = first["links"] or first["data_fingerprint"]
-        same = (first[name] for name in ("loss", "batch_size", "environment_key"))
-        found.setdefault((graph, *same, _negatives(own_rows)), []).extend(own_rows)
-    return list(found.values())
+    first = rows[0]
+    same = (first[name] for name in ("loss", "batch_size", "environment_key"))
+    return (first["links"] or first["data_fingerprint"], *same, _negatives(rows))
 
 
 def _negatives(rows: Sequence[Row]) -> int | None:
@@ -138,23 +123,24 @@ def _iterations(comparisons: Sequence[Comparison], profiled: Sequence[Row]) -> I
     """Return how many times fewer iterations each sampler needs, by the runs of the profiles' data,
     loss and batch size with the most samplers that come down to the reference; none without such.
     """
-    names, found = ("data_fingerprint", "loss", "batch_size"), []
-    alike = {tuple(row[name] for name in names) for row in profiled}
-    for each in comparisons:
-        if (each.data_fingerprint, each.config.loss, each.config.batch_size) in alike:
-            logs = {arm: log_ratios(each, arm, "iterations_speedup") for arm in each.arms}
-            ratios = {
-                arm.sampler: math.exp(math.fsum(by_seed.values()) / len(by_seed))
-                for arm, by_seed in logs.items()
-                if by_seed and not arm.note(each.config.encoder)
+    alike = {(row["data_fingerprint"], row["loss"], row["batch_size"]) for row in profiled}
+    found = []
+    for comparison in comparisons:
+        config = comparison.config
+        if (comparison.data_fingerprint, config.loss, config.batch_size) in alike:
+            logs = {
+                arm.sampler: list(log_ratios(comparison, arm, "iterations_speedup").values())
+                for arm in comparison.arms
+                if not arm.note(config.encoder)
             }
-            found.append(Iterations(each.config.encoder, ratios))
-    most = max(found, key=lambda one: len(one.by_sampler), default=None)
+            ratios = {name: math.exp(fmean(values)) for name, values in logs.items() if values}
+            found.append(Iterations(config.encoder, ratios))
+    most = max(found, key=lambda iterations: len(iterations.by_sampler), default=None)
     return most if most and most.by_sampler else None
 
 
-def _grouped(rows: Sequence[Row], *names: str) -> list[list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return list(found.values())
+def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

@@ -20,7 +20,7 @@ from ncfbench.reporting.figures.drawing import (
     with_label,
 )
 from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import seed_statistics
+from ncfbench.timing import intervals
 
 Runs = Mapping[int, RunRecord]
 """Runs by seed."""
@@ -43,7 +43,7 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     Returns:
         None where no sampler ran with two values, or where they have no seed in common.
     """
-    lines, levels = arms_by_value(comparison, setting)
+    lines, levels = _by_value(comparison, setting)
     seeds = [set(runs) for points in lines.values() for runs in points.values()]
     common = sorted(set.intersection(*seeds)) if seeds else []
     if not common:
@@ -54,13 +54,9 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     axes = figure.subplots(1, len(measures))
     for axis, (measure, label) in zip(axes, measures.items(), strict=True):
         for sampler in sorted(lines, key=rank):
-            points = {
-                value: [runs[seed] for seed in common] for value, runs in lines[sampler].items()
-            }
-            _plot_points(axis, sampler, points, measure)
+            _plot_points(axis, sampler, lines[sampler], common, measure)
         for sampler in sorted(levels, key=rank):
-            own = [run for seed, run in levels[sampler].items() if seed in common]
-            _plot_level(axis, sampler, own, measure)
+            _plot_level(axis, sampler, levels[sampler], common, measure)
         axis.set_xscale("log", base=2)
         axis.set_xticks(values, [str(value) for value in values])
         axis.set_xticks([], minor=True)
@@ -76,7 +72,7 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     return Drawing(title, figure)
 
 
-def arms_by_value(
+def _by_value(
     comparison: Comparison, setting: str
 ) -> tuple[dict[str, dict[int, Runs]], dict[str, Runs]]:
     """Return runs by sampler and value of a setting, and those of samplers that have no k.
@@ -87,17 +83,15 @@ def arms_by_value(
         "stratum_size": RunConfig.stratum_size,
         "negatives": find_encoder(comparison.config.encoder).negatives,
     }
+    del usual[setting]
+    ((other, paper),) = usual.items()
     lines: dict[str, dict[int, Runs]] = {}
     levels: dict[str, Runs] = {}
     for variant, runs in comparison.arms.items():
-        others = [
-            getattr(variant, name) in (None, value)
-            for name, value in usual.items()
-            if name != setting
-        ]
-        if not all(others) or any((variant.strata, variant.uniform_items, variant.share)):
-            continue
         value = getattr(variant, setting)
+        is_usual = getattr(variant, other) in (None, paper)
+        if not is_usual or any((variant.strata, variant.uniform_items, variant.share)):
+            continue
         if value is not None:
             lines.setdefault(variant.sampler, {})[value] = runs
         elif setting == "negatives":
@@ -106,21 +100,16 @@ def arms_by_value(
 
 
 def _plot_points(
-    axis: Any, sampler: str, points: Mapping[int, Sequence[RunRecord]], measure: str
+    axis: Any, sampler: str, points: Mapping[int, Runs], seeds: Sequence[int], measure: str
 ) -> None:
     """Plot one sampler's means over seeds by s or k."""
     color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
-    known = [
-        (value, estimate)
-        for value, runs in sorted(points.items())
-        if (estimate := _mean(runs, measure)) is not None
-    ]
-    halves = [
-        0.0 if estimate.upper is None else estimate.upper - estimate.value for _, estimate in known
-    ]
+    means = {value: _mean(points[value], seeds, measure) for value in sorted(points)}
+    known = {value: mean for value, mean in means.items() if mean is not None}
+    halves = [0.0 if mean.upper is None else mean.upper - mean.value for mean in known.values()]
     axis.errorbar(
-        [value for value, _ in known],
-        [estimate.value for _, estimate in known],
+        list(known),
+        [mean.value for mean in known.values()],
         yerr=halves if any(halves) else None,
         color=color,
         linestyle=line,
@@ -132,15 +121,16 @@ def _plot_points(
     )
 
 
-def _plot_level(axis: Any, sampler: str, runs: Sequence[RunRecord], measure: str) -> None:
+def _plot_level(axis: Any, sampler: str, runs: Runs, seeds: Sequence[int], measure: str) -> None:
     """Plot the mean of a sampler without the setting across the whole axis."""
-    estimate = _mean(runs, measure)
-    if estimate is not None:
+    mean = _mean(runs, [seed for seed in seeds if seed in runs], measure)
+    if mean is not None:
         color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)
         label = f"{find_sampler(sampler).title} (the batch's)"
-        axis.axhline(estimate.value, color=color, linestyle=line, linewidth=1.5, label=label)
+        axis.axhline(mean.value, color=color, linestyle=line, linewidth=1.5, label=label)
 
 
-def _mean(runs: Sequence[RunRecord], measure: str) -> seed_statistics.Estimate | None:
-    values = [run.summary[measure] for run in runs if run.summary.get(measure) is not None]
-    return seed_statistics.mean(values) if values else None
+def _mean(runs: Runs, seeds: Sequence[int], measure: str) -> intervals.Estimate | None:
+    values = [runs[seed].summary.get(measure) for seed in seeds]
+    known = [value for value in values if value is not None]
+    return intervals.mean(known) if known else None

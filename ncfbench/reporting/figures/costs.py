@@ -48,13 +48,12 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
         iterations: makes totals of the ratios of times; None leaves the totals out.
         data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
     """
-    by_encoder: dict[tuple[str, str], dict[str, Row]] = {}
-    for own in by_profile(rows):
-        any_row = next(iter(own.values()))
-        alike = [row for row in rows if row["encoder"] == any_row["encoder"]]
-        by_encoder[any_row["encoder"], _difference(any_row, alike)] = own
     base = rows[0]["baseline"]
-    able = {arm: own for arm, own in by_encoder.items() if base in own}
+    able = {}
+    for profile in by_profile(rows):
+        if base in profile:
+            alike = [row for row in rows if row["encoder"] == profile[base]["encoder"]]
+            able[profile[base]["encoder"], _difference(profile[base], alike)] = profile
     title, first = find_sampler(base).title, rows[0]
     figure = new_figure(6.4 + 4.6 * (iterations is not None), 4.6)
     axes = figure.subplots(ncols=1 + (iterations is not None), squeeze=False)[0]
@@ -94,25 +93,25 @@ def _draw_speedups(
     Args:
         factors: what multiplies a sampler's ratio of times; others are left out, if there are any.
     """
-    shares = {arm: _items(own[base]) / _rest(own[base]) for arm, own in able.items()}
-    names = sorted({name for own in able.values() for name in own} - {base}, key=rank)
+    shares = {arm: _items(rows[base]) / _rest(rows[base]) for arm, rows in able.items()}
+    samplers = sorted({name for rows in able.values() for name in rows} - {base}, key=rank)
     grid = np.geomspace(0.4 * min(shares.values()), 2.5 * max(shares.values()), 60)
-    for name in names:
-        if factors and name not in factors:
+    for sampler in samplers:
+        if factors and sampler not in factors:
             continue
-        colour, line, mark = STYLES.get(name, PLUGIN_STYLE)
-        factor = factors.get(name, 1.0)
-        own = {arm: (both[base], both[name]) for arm, both in able.items() if name in both}
-        fewer = median(one["item_slots"] / other["item_slots"] for one, other in own.values())
-        rest = median(_rest(one) / _rest(other) for one, other in own.values())
+        colour, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
+        factor = factors.get(sampler, 1.0)
+        pairs = {arm: (rows[base], rows[sampler]) for arm, rows in able.items() if sampler in rows}
+        fewer = median(one["item_slots"] / other["item_slots"] for one, other in pairs.values())
+        rest = median(_rest(one) / _rest(other) for one, other in pairs.values())
         # (rest + items) of the baseline over those of the sampler, in units of the baseline's rest.
         curve = factor * (1 + grid) / (1 / rest + grid / fewer)
         axis.plot(grid, curve, color=colour, linestyle=line, linewidth=1.2)
         points = [
             (shares[arm], factor * _measured(one) / _measured(other))
-            for arm, (one, other) in own.items()
+            for arm, (one, other) in pairs.items()
         ]
-        label = find_sampler(name).title
+        label = find_sampler(sampler).title
         axis.plot(*zip(*points, strict=True), color=colour, linestyle="", marker=mark, label=label)
     axis.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
@@ -127,7 +126,7 @@ def _name_encoders(axis: Any, shares: Mapping[tuple[str, str], float]) -> None:
     """Name the encoders above their places, at least a twentieth of the axis apart."""
     low, high = np.log(axis.get_xlim())
     last = -math.inf
-    for (encoder, settings), share in sorted(shares.items(), key=lambda one: one[1]):
+    for (encoder, settings), share in sorted(shares.items(), key=lambda item: item[1]):
         axis.axvline(share, color=GREY, linewidth=0.5, linestyle=":")
         place = (math.log(share) - low) / (high - low)
         last = max(place, last + 0.05)
@@ -165,7 +164,7 @@ def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
     matrix, vectors = by_part["matrix product"], by_part["element-wise product"]
     figure = new_figure(5.2, 3.6)
     axis = figure.subplots()
-    ratios = [other / own for own, other in zip(matrix["seconds"], vectors["seconds"], strict=True)]
+    ratios = np.divide(vectors["seconds"], matrix["seconds"])
     axis.plot(matrix["sizes"], ratios, color="#000000", marker="o", linewidth=1.5)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
@@ -175,8 +174,3 @@ def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
     axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
     finish(axis)
     return Drawing("Scores by vector products over one matrix product", figure)
-
-
-def product_ratios_name(rows: Sequence[Row]) -> str:
-    """Return the name of :func:`draw_product_ratios`' figure."""
-    return f"product-ratio-{rows[0]['environment_key'][:6]}"

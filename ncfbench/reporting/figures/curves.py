@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from ncfbench.catalog import find_loss, find_sampler
@@ -140,29 +140,28 @@ def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y
     common = thin(sorted(set.intersection(*(set(curve) for curve in curves))))
     if not common:  # an encoder without vectors of held-out items has no recall
         return
-    rows = [[curve[iteration] for curve in curves] for iteration in common]
-    xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
-    ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]
+    xs, ys = (
+        [[curve[iteration][name] for curve in curves] for iteration in common] for name in (x, y)
+    )
     label = variant_label(variant, runs[0].config.encoder)
-    axis.plot(xs, ys, markevery=max(1, len(rows) // 8), label=label, **style)
+    means = (list(map(fmean, values)) for values in (xs, ys))
+    axis.plot(*means, markevery=max(1, len(common) // 8), label=label, **style)
     if len(runs) > 1:
-        lowest, highest = ([bound(row[y] for row in each) for each in rows] for bound in (min, max))
-        axis.fill_between(xs, lowest, highest, color=style["color"], alpha=0.15, linewidth=0)
+        band = (list(map(bound, ys)) for bound in (min, max))
+        axis.fill_between(
+            list(map(fmean, xs)), *band, color=style["color"], alpha=0.15, linewidth=0
+        )
 
 
 def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
     """Plot one variant's speedup at each level that all its seeds reached, and bounds elsewhere."""
     style, targets = line_style(targets[0].variant), thin(targets)
     points = [(target.level, getattr(target.speedup, kind)) for target in targets]
-    known = [(level, estimate) for level, estimate in points if estimate is not None]
-    levels, values = [level for level, _ in known], [estimate.value for _, estimate in known]
+    known = [(level, ratio) for level, ratio in points if ratio is not None]
     label = variant_label(targets[0].variant, encoder)
+    levels, values = [level for level, _ in known], [ratio.value for _, ratio in known]
     axis.plot(levels, values, markevery=max(1, len(known) // 8), label=label, **style)
-    bands = [
-        (level, estimate.lower, estimate.upper)
-        for level, estimate in known
-        if estimate.lower is not None
-    ]
+    bands = [(level, ratio.lower, ratio.upper) for level, ratio in known if ratio.lower is not None]
     if len(bands) > 1:
         axis.fill_between(*zip(*bands, strict=True), color=style["color"], alpha=0.15, linewidth=0)
     for end, (mark, text) in BOUNDS.items():

@@ -35,11 +35,11 @@ _STYLES = (
 
 def styles_of(names: Iterable[str]) -> dict[str, tuple[str, str, str]]:
     """Return a colour, line and mark of each name; where colours repeat, lines and marks differ."""
-    turns = (divmod(place, len(_STYLES)) for place in range(len(_STYLES) ** 2))
-    return {
-        name: (_STYLES[place][0], *_STYLES[(place + turn) % len(_STYLES)][1:])
-        for name, (turn, place) in zip(names, turns, strict=False)
-    }
+    found = {}
+    for number, name in enumerate(names):
+        turn, place = divmod(number, len(_STYLES))
+        found[name] = (_STYLES[place][0], *_STYLES[(place + turn) % len(_STYLES)][1:])
+    return found
 
 
 STYLES = styles_of(SAMPLERS)
@@ -145,7 +145,8 @@ def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:
     """
     if len(points) <= most:
         return list(points)
-    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
+    step = (len(points) - 1) / (most - 1)
+    return [points[round(index * step)] for index in range(most)]
 
 
 def describe(comparison: Comparison) -> str:
@@ -160,7 +161,7 @@ def describe(comparison: Comparison) -> str:
 
 def with_label(title: str, data_label: str, width: int = 95) -> str:
     """Return a title in lines that fit, and the data set's label in a line of its own."""
-    return "\n".join([*textwrap.wrap(title, width), *([data_label] if data_label else [])])
+    return "\n".join([*textwrap.wrap(title, width), *filter(None, [data_label])])
 
 
 def file_name(kind: str, comparison: Comparison) -> str:
@@ -219,21 +220,27 @@ def line_style(variant: Variant) -> dict[str, Any]:
 
 def main_variants(comparison: Comparison) -> list[Variant]:
     """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
-    usual = (RunConfig.stratum_size, find_encoder(comparison.config.encoder).negatives)
+    sizes = (None, RunConfig.stratum_size)
+    negatives = (None, find_encoder(comparison.config.encoder).negatives)
     by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.arms:
         key = (variant.sampler, variant.strata, variant.uniform_items)
         by_sampler.setdefault(key, []).append(variant)
     found = []
-    for own in by_sampler.values():
-        paper = [
-            one
-            for one in own
-            if one.stratum_size in (None, usual[0]) and one.negatives in (None, usual[1])
+    for variants in by_sampler.values():
+        papers = [
+            variant
+            for variant in variants
+            if variant.stratum_size in sizes and variant.negatives in negatives
         ]
-        found += paper or own
+        found += papers or variants
     return sorted(
-        found, key=lambda one: (rank(one.sampler), one.stratum_size or 0, one.negatives or 0)
+        found,
+        key=lambda variant: (
+            rank(variant.sampler),
+            variant.stratum_size or 0,
+            variant.negatives or 0,
+        ),
     )
 
 
