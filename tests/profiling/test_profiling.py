@@ -31,7 +31,7 @@ from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
-from ncfbench.reporting.figures.epoch_times import draw_epoch_times, profiled_times
+from ncfbench.reporting.figures.epoch_times import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
@@ -244,7 +244,7 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
     assert titles[0].endswith("b=32, dimension=8, word_dimension=8")
     assert titles[1].endswith("b=32, convolution=plain")
-    drawn = draw_epoch_times(*profiled_times(both["costmodel"]), "").figure
+    drawn = draw_epoch_times(both["costmodel"], "").figure
     labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
     assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]
 

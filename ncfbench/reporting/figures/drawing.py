@@ -234,14 +234,8 @@ def main_variants(comparison: Comparison) -> list[Variant]:
             if variant.stratum_size in sizes and variant.negatives in negatives
         ]
         found += papers or variants
-    return sorted(
-        found,
-        key=lambda variant: (
-            rank(variant.sampler),
-            variant.stratum_size or 0,
-            variant.negatives or 0,
-        ),
-    )
+    found.sort(key=lambda variant: (variant.stratum_size or 0, variant.negatives or 0))
+    return sorted(found, key=lambda variant: rank(variant.sampler))
 
 
 def variant_label(variant: Variant, encoder: str) -> str:
