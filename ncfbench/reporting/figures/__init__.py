@@ -54,14 +54,14 @@ def figures(results: Results) -> dict[str, Draw]:
     for rows in _grouped(costs, lambda row: tuple(row[name] for name in PROFILE)):
         label = labels.get(rows[0]["data_fingerprint"], "")
         found[profile_name("epoch-time", rows[0])] = partial(draw_epoch_times, rows, label)
-    profiles = [list(rows.values()) for rows in by_profile(costs)]
-    for own_profiles in _grouped(profiles, _graph):
-        rows = [row for own_rows in own_profiles for row in own_rows]
-        if len({row["encoder"] for row in rows}) > 1:
-            name = profile_name("crossover", rows[0])
-            name += f"-k{_negatives(rows)}" if name in found else ""
-            label = labels.get(rows[0]["data_fingerprint"], "")
-            found[name] = partial(draw_crossover, rows, _iterations(comparisons, rows), label)
+    profiles = [list(by_sampler.values()) for by_sampler in by_profile(costs)]
+    for group in _grouped(profiles, _graph):
+        alike = [row for own_rows in group for row in own_rows]
+        if len({row["encoder"] for row in alike}) > 1:
+            name = profile_name("crossover", alike[0])
+            name += f"-k{_negatives(alike)}" if name in found else ""
+            label = labels.get(alike[0]["data_fingerprint"], "")
+            found[name] = partial(draw_crossover, alike, _iterations(comparisons, alike), label)
     products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
     for rows in _grouped(products, lambda row: row["environment_key"]):
         name = f"product-ratio-{rows[0]['environment_key'][:6]}"

@@ -10,12 +10,12 @@ from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
     add_legend_below,
+    entitle,
     finish,
     label_few,
     line_style,
     new_figure,
     thin,
-    with_label,
 )
 from ncfbench.reporting.retimed import time_label
 from ncfbench.runs.arms import Variant
@@ -58,8 +58,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
     handles, labels = axes[0].get_legend_handles_labels()
     add_legend_below(figure, handles[::-1], labels[::-1])
     title = f"Which sampler trains soonest: {answer.subject}"
-    figure.suptitle(with_label(title, answer.data_label))
-    return Drawing(title, figure)
+    return entitle(figure, title, answer.data_label)
 
 
 def _finish_losses(axis: Any, answer: Answer) -> None:

@@ -14,10 +14,10 @@ from ncfbench.reporting.figures.drawing import (
     Drawing,
     add_legend_below,
     describe,
+    entitle,
     finish,
     new_figure,
     rank,
-    with_label,
 )
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import intervals
@@ -68,8 +68,7 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
     counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
     title = f"{TITLES[setting]}: {describe(comparison)}, {counted} in common"
-    figure.suptitle(with_label(title, comparison.data_label))
-    return Drawing(title, figure)
+    return entitle(figure, title, comparison.data_label)
 
 
 def _by_value(

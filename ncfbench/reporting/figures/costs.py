@@ -15,12 +15,12 @@ from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,
     STYLES,
     Drawing,
+    entitle,
     finish,
     label_few,
     new_figure,
     own_settings,
     rank,
-    with_label,
 )
 from ncfbench.reporting.profiled_speedups import by_profile
 
@@ -68,8 +68,7 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
     loss = find_loss(first["loss"]).title
     datasets = " and ".join(dict.fromkeys(row["dataset"] for row in rows))
     heading = f"Speedup as items become dearer: {datasets}, {loss}, b={first['batch_size']}"
-    figure.suptitle(with_label(heading, data_label))
-    return Drawing(heading, figure)
+    return entitle(figure, heading, data_label)
 
 
 def _difference(row: Row, alike: Sequence[Row]) -> str:

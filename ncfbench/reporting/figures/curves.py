@@ -13,6 +13,7 @@ from ncfbench.reporting.figures.drawing import (
     Drawing,
     add_legend_below,
     describe,
+    entitle,
     finish,
     label_few,
     line_style,
@@ -20,7 +21,6 @@ from ncfbench.reporting.figures.drawing import (
     new_figure,
     thin,
     variant_label,
-    with_label,
 )
 from ncfbench.reporting.retimed import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
@@ -64,8 +64,7 @@ def draw_convergence(comparison: Comparison) -> Drawing:
             finish(axis)
     add_legend_below(figure, *axes[0, 0].get_legend_handles_labels())
     title = f"Loss and recall while training: {describe(comparison)}"
-    figure.suptitle(with_label(title, comparison.data_label))
-    return Drawing(title, figure)
+    return entitle(figure, title, comparison.data_label)
 
 
 def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawing | None:
@@ -110,8 +109,7 @@ def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawin
     _add_legend(figure, axes)
     baseline = find_sampler(comparison.baseline_sampler).title
     title = f"Speedup over {baseline} at every target: {describe(comparison)}"
-    figure.suptitle(with_label(title, comparison.data_label))
-    return Drawing(title, figure)
+    return entitle(figure, title, comparison.data_label)
 
 
 def _add_legend(figure: Any, axes: Any) -> None:

@@ -50,6 +50,8 @@ LONGEST_SETTINGS = 60
 """Characters of settings in a file's name; a digest stands for more."""
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata that makes Matplotlib leave the date out, by the kind of a file."""
+LETTERS = 10
+"""Letters of a title in an inch."""
 MOST_POINTS = 80
 """Points of a curve that a figure draws: more cannot be seen, and make an SVG large."""
 
@@ -159,9 +161,11 @@ def describe(comparison: Comparison) -> str:
     return f"{found}, SIMULATED: times are of no use" if comparison.is_simulated else found
 
 
-def with_label(title: str, data_label: str, width: int = 95) -> str:
-    """Return a title in lines that fit, and the data set's label in a line of its own."""
-    return "\n".join([*textwrap.wrap(title, width), *filter(None, [data_label])])
+def entitle(figure: Any, title: str, data_label: str) -> Drawing:
+    """Write a title above a figure, in lines that fit, and the data set's label below it."""
+    width = min(int(LETTERS * figure.get_figwidth()), 95)
+    figure.suptitle("\n".join([*textwrap.wrap(title, width), *filter(None, [data_label])]))
+    return Drawing(title, figure)
 
 
 def file_name(kind: str, comparison: Comparison) -> str:

@@ -11,11 +11,11 @@ from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,
     STYLES,
     Drawing,
+    entitle,
     finish,
     new_figure,
     own_settings,
     rank,
-    with_label,
 )
 
 Row = Mapping[str, Any]
@@ -72,5 +72,4 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
     devices = f", {first['devices']} devices{simulated}" if first["devices"] else ""
     loss = find_loss(first["loss"]).title
     title = f"Time of an epoch: {first['dataset']}, {loss}, b={first['batch_size']}{devices}"
-    axis.set_title(with_label(title, data_label))
-    return Drawing(title, figure)
+    return entitle(figure, title, data_label)
