@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ncfbench.catalog import (
@@ -16,15 +17,18 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
-from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison, label
-from ncfbench.reporting.table import Cell, Table, sentence
+from ncfbench.reporting.table import Cell, Col, Table, sentence
 
 Row = Mapping[str, Any]
 Member = tuple[Comparison, Sequence[Row]]
 """A comparison with its rows."""
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
+Arm = tuple[str, str, str]
+"""Encoder, sampler and variant: a row of the table."""
+Place = tuple[str, str, str]
+"""Data set, its fingerprint, and loss."""
 
 STATUS_WORDS = {
     "missing": "no run",
@@ -66,54 +70,54 @@ def arrange(
     name: str,
 ) -> Table:
     """Return a table with a row for each encoder, sampler and variant."""
+    arms: dict[Arm, dict[Place, Row]] = {}
+    for comparison, rows in members:
+        for row in rows:
+            arm = (row["encoder"], row["sampler"], row["variant"])
+            arms.setdefault(arm, {})[*data_of(comparison), comparison.config.loss] = row
     data = data_names(members)
-    cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
-    for comparison, member in members:
-        for row in member:
-            column_of = (*data_of(comparison), comparison.config.loss)
-            own = cells.setdefault((row["encoder"], row["sampler"], row["variant"]), {})
-            own[column_of] = row
-    rows = []
-    for key in sorted(cells, key=_order):
-        encoder, sampler, variant = key
-        shown = []
-        for own_data in data:
-            for column in columns:
-                here = (*own_data, column.loss)
-                found = cells[key].get(here)
-                if found is None:
-                    shown.append(_absent(sampler, variant, column.loss))
-                    continue
-                rivals = [
-                    own[here]
-                    for (other, _, _), own in cells.items()
-                    if other == encoder and here in own
-                ]
-                best = column.measure is not None and _is_best(found, rivals, column.measure)
-                shown.append(column.render(found, best))
-        label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
-        rows.append([Cell(find_encoder(encoder).title), Cell(label), *shown])
-    labels = {
-        data[data_of(comparison)]: comparison.data_label
-        for comparison, _ in members
-        if comparison.data_label
-    }
-    header = [
-        table.Column(each.heading, group=data_set) for data_set in data.values() for each in columns
+    cols = [
+        Col("encoder", lambda arm: find_encoder(arm[0]).title),
+        Col("sampler", lambda arm: " ".join([find_sampler(arm[1]).title, *_bracketed(arm[2])])),
     ]
-    return Table(
+    cols += [
+        Col(column.heading, partial(_cell, arms, column, (*place, column.loss)), group=data_set)
+        for place, data_set in data.items()
+        for column in columns
+    ]
+    labels = {data[data_of(each)]: each.data_label for each, _ in members if each.data_label}
+    is_invalid = any(
+        (*place, column.loss) not in places and _absent(arm, column.loss) is INVALID
+        for arm, places in arms.items()
+        for place in data
+        for column in columns
+    )
+    return Table.of(
         title,
-        ["encoder", "sampler", *header],
-        rows,
+        cols,
+        sorted(arms, key=_order),
         [
             *(sentence(f"{data_set}: {text}") for data_set, text in labels.items()),
-            *([INVALID_NOTE] if any(INVALID in row for row in rows) else []),
+            *([INVALID_NOTE] if is_invalid else []),
             *notes,
         ],
         labels=2,
         grouped=1,
         name=name,
     )
+
+
+def _bracketed(variant: str) -> list[str]:
+    return [f"({variant})"] if variant else []
+
+
+def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place, arm: Arm) -> Cell:
+    row = arms[arm].get(place)
+    if row is None:
+        return _absent(arm, column.loss)
+    rivals = [rows[place] for other, rows in arms.items() if other[0] == arm[0] and place in rows]
+    best = column.measure is not None and _is_best(row, rivals, column.measure)
+    return column.render(row, best)
 
 
 def by_table(
@@ -145,10 +149,7 @@ def label_of(members: Sequence[Member]) -> str:
 def losses(members: Sequence[Member]) -> list[str]:
     """Return the losses of some comparisons in the catalog's order, plug-ins last."""
     present = {comparison.config.loss for comparison, _ in members}
-    known = list(LOSSES)
-    return sorted(
-        present, key=lambda name: (known.index(name) if name in known else len(known), name)
-    )
+    return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
 
 
 def data_of(comparison: Comparison) -> tuple[str, str]:
@@ -158,11 +159,11 @@ def data_of(comparison: Comparison) -> tuple[str, str]:
 
 def data_names(members: Sequence[Member]) -> dict[tuple[str, str], str]:
     """Return a heading for each data set, with digits of the fingerprint where names collide."""
-    unique = list(dict.fromkeys(data_of(comparison) for comparison, _ in members))
-    names = [name for name, _ in unique]
+    data = dict.fromkeys(data_of(comparison) for comparison, _ in members)
+    names = [name for name, _ in data]
     return {
         (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"
-        for name, digits in unique
+        for name, digits in data
     }
 
 
@@ -171,16 +172,16 @@ def without_value(row: Row) -> Cell:
     return Cell(STATUS_WORDS.get(row["status"], "not measured"), "muted")
 
 
-def _absent(sampler: str, variant: str, loss: str) -> Cell:
+def _absent(arm: Arm, loss: str) -> Cell:
     """Return the word for an arm of which no row exists: it has no run, or cannot have one."""
-    strata = "user" if "by user" in variant else "item"
-    is_served = serves(find_sampler(sampler).with_strata(strata), find_loss(loss))
-    return without_value({"status": "missing"}) if is_served else INVALID
+    _, sampler, variant = arm
+    info = find_sampler(sampler).with_strata("user" if "by user" in variant else "item")
+    return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
 
 
-def _order(key: tuple[str, str, str]) -> tuple[Any, ...]:
+def _order(arm: Arm) -> tuple[Any, ...]:
     """Return the sorting key of a row: catalog order, plug-ins last, ``s=2`` before ``s=16``."""
-    encoder, sampler, variant = key
+    encoder, sampler, variant = arm
     known = {name: index for index, name in enumerate([*ENCODERS, *SAMPLERS])}
     settings = re.findall(r"([^0-9]+)([0-9]*)", variant)
     return (
