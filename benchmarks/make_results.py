@@ -52,7 +52,7 @@ from ncfbench.timing.clock import format_duration
 
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
-PROFILE_FIGURES = "crossover", "epoch-time", "product-ratio"
+PROFILE_FIGURES = "crossover", "epoch-time"
 MOST_FIGURE_BYTES, MOST_BYTES = 300_000, 40_000_000
 
 

@@ -203,17 +203,7 @@ def write_profile(runs_dir: Path) -> None:
             ("strat-ns", 0.012),
         )
     ]
-    products = [
-        common
-        | {
-            "part": part,
-            "sizes": [64, 128, 256, 512],
-            "seconds": [base * 2**place for place in range(4)],
-        }
-        for part, base in (("matrix product", 1e-5), ("element-wise product", 4e-4))
-    ]
     tables.write_rows(runs_dir / "costmodel.parquet", rows, schemas.COSTMODEL)
-    tables.write_rows(runs_dir / "unitcost.parquet", products, schemas.UNITCOST)
 
 
 def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
@@ -252,8 +242,7 @@ def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
     products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [
-            filled(schemas.UNITCOST, **arm, **profile, part=part, **products)
-            for part in (*parts, "matrix product", "element-wise product")
+            filled(schemas.UNITCOST, **arm, **profile, part=part, **products) for part in parts
         ],
         "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
         "conformance": [

@@ -15,5 +15,4 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pilot, "BLOCK_SECONDS", 0.01)
     # A step is compiled for each size: only those of the samplers' batches.
     patch.setattr(calibration, "SPACING", 1000.0)
-    patch.setattr(calibration, "PRODUCT_SIZES", (8, 16))
     patch.setattr(roofline, "measure_peaks", lambda precision: roofline.Peaks(1e11, 1e10))

@@ -23,7 +23,7 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import rounds
 from ncfbench.profiling.calibration import BatchMaker
 from ncfbench.profiling.cost_model import Counts
-from ncfbench.profiling.parts import Parts, products
+from ncfbench.profiling.parts import Parts
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.step import Trainer
@@ -62,7 +62,6 @@ def timed(data_dir: Path, names: list[str]) -> dict[str, rounds.Timed]:
             for items in (100, 1000):
                 call = parts.item(maker.items(items))
                 found[f"g of {items}"] = rounds.timed("g", items, call)
-            found["matrix"] = rounds.timed("matrix", 512, products(config, 512)[0])
             found["optimiser"] = rounds.timed("optimiser", 1, parts.optimiser())
     return found
 

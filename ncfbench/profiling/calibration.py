@@ -34,8 +34,6 @@ from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared, 
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""
-PRODUCT_SIZES = (32, 64, 128, 256, 512)
-"""Rows and columns of the scores of :func:`ncfbench.profiling.parts.products`."""
 
 Points: TypeAlias = dict[str, list[Counts]]
 """Counts of the steps on each of :data:`ncfbench.profiling.cost_model.AXES`, ascending. The base is

@@ -8,7 +8,7 @@ medians are formed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ XRAY_BATCHES = 50
 BOOTSTRAPS = 400
 ALONE = ("optimiser", "dispatch")
 """Parts that no count changes, and that are timed alone."""
-PRODUCTS = ("matrix product", "element-wise product")
 RANDOM_ITEMS = "step on random items"
 """The step on a sampler's batches with random items in their slots."""
 SENT = ("global", "local", "texts")
@@ -99,14 +98,8 @@ def per_call(
     ]
 
 
-def unit_costs(
-    samples: Sequence[Row], points: Points, product_sizes: Collection[int]
-) -> tuple[Costs, list[Row]]:
+def unit_costs(samples: Sequence[Row], points: Points) -> tuple[Costs, list[Row]]:
     """Fit the costs to the steps of a calibration; each also as a row of the table UNITCOST."""
-
-    def medians(part: str, sizes: Collection[int]) -> list[float]:
-        return [float(np.median(per_call(samples, part, None, size))) for size in sizes]
-
     steps = list(labels(points))
     by_step = np.array(
         [per_call(samples, part, None, size) for part, size in labels(points).values()]
@@ -129,7 +122,7 @@ def unit_costs(
     for axis in filter(points.get, AXES):
         sizes = [counts.on(axis) for counts in points[axis]]
         seconds = by_step[[steps.index(counts) for counts in points[axis]]]
-        alone_seconds = medians(axis, sizes)
+        alone_seconds = [float(np.median(per_call(samples, axis, None, size))) for size in sizes]
         low, high = np.quantile(seconds, [0.25, 0.75], axis=1)
         rows.append(
             {
@@ -148,9 +141,6 @@ def unit_costs(
     for part, (centre, *ends) in alone.items():
         row: Row = {"part": part, "unit_seconds": None, "is_linear": True}
         rows.append(row | _ends(ends) | {"alone_unit_seconds": centre})
-    for part in PRODUCTS:
-        product_seconds = medians(part, product_sizes)
-        rows.append({"part": part, "sizes": list(product_sizes), "seconds": product_seconds})
     return costs, rows
 
 

@@ -20,10 +20,9 @@ from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.config import RunConfig
 from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.precision import at
@@ -145,29 +144,6 @@ class Parts:
 
     def _vectors(self, rows: int) -> np.ndarray:
         return self.rng.normal(0, 1e-3, (rows, self.config.dimension)).astype(np.float32)
-
-
-def products(config: RunConfig, size: int) -> tuple[Call, Call]:
-    """Return two ways to all ``size`` x ``size`` scores and their gradient (KDD 2017, figure).
-
-    The first is the interaction's matrix, the second its pairs.
-    """
-    rng, dimension = np.random.default_rng(0), config.dimension
-    score = make_interaction(config)
-
-    def matrix(f: jax.Array, g: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.tanh(score.matrix(f, g)))
-
-    def pairs(f: jax.Array, g: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.tanh(score.pairs(f[row], g[column])))
-
-    by_matrix, by_pairs = (
-        jax.jit(at(config.precision, jax.value_and_grad(value, argnums=(0, 1))))
-        for value in (matrix, pairs)
-    )
-    f, g = jax.device_put(rng.normal(size=(2, size, dimension)).astype(np.float32))
-    row, column = jax.device_put(np.divmod(np.arange(size * size, dtype=np.int32), np.int32(size)))
-    return lambda: by_matrix(f, g), lambda: by_pairs(f, g, row, column)
 
 
 def collectives(trainer: Trainer, batch: Batch) -> tuple[int, Call]:

@@ -22,7 +22,7 @@ from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import calibration, roofline
+from ncfbench.profiling import roofline
 from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
@@ -181,7 +181,7 @@ def _profile(
         samples = _measure(programs, rounds, passes, progress)
         others.warn(progress.say, is_over=True)
     paced = at_usual_pace(samples)
-    costs, unit_rows = unit_costs(paced, points, calibration.PRODUCT_SIZES)
+    costs, unit_rows = unit_costs(paced, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []
     for name, config in configs.items():

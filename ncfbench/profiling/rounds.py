@@ -17,10 +17,9 @@ import jax
 import numpy as np
 
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import calibration
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
-from ncfbench.profiling.cost_rows import PRODUCTS, RANDOM_ITEMS, Row
-from ncfbench.profiling.parts import Call, Parts, products
+from ncfbench.profiling.cost_rows import RANDOM_ITEMS, Row
+from ncfbench.profiling.parts import Call, Parts
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
@@ -191,9 +190,6 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
         columns = counts.interactions // maker.rows - 1 if is_matrix else counts.items
         call = parts.interaction(maker.batch(replace(counts, items=columns)))
         found.append(timed(counts.kind, counts.interactions, call))
-    for size in calibration.PRODUCT_SIZES:
-        both = zip(PRODUCTS, products(parts.config, size), strict=True)
-        found += [timed(part, size, call) for part, call in both]
     return found
 
 

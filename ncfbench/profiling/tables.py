@@ -34,6 +34,10 @@ UNIT_TITLES = {
 SAMPLER = Col("sampler", title)
 
 
+def _milliseconds(heading: str, key: str) -> Col:
+    return Col(heading, key, ".2f", scale=1e3)
+
+
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
     """Write the tables; rows of other profiles that are there already stay.
 
@@ -115,20 +119,20 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
         return ("line" if row["is_linear"] else "curve") if row["part"] in AXES else ""
 
     by_part = {row["part"]: row for row in units}
-    notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
-    if units:
+    notes = [
+        "In the step: what one more adds to a training step, on average between the smallest and"
+        " the largest count; fixed is what no count changes. Alone: the same part compiled and"
+        " timed by itself, a check that predicts nothing; difference: how much longer it takes.",
+        "Curve: with a straight line some step is off by more than"
+        f" {100 * LINEAR_TOLERANCE:.0f} %.",
+    ]
+    if not units:
+        notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
+    if "matrix product" in by_part:  # of earlier profiles
         vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
         products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
         ratios = [f"{size} x {size}: {other / one:.1f}" for size, one, other in products]
-        notes = [
-            "In the step: what one more adds to a training step, on average between the smallest"
-            " and the largest count; fixed is what no count changes. Alone: the same part compiled"
-            " and timed by itself, a check that predicts nothing; difference: how much longer it"
-            " takes.",
-            f"Curve: with a straight line some step is off by more than"
-            f" {100 * LINEAR_TOLERANCE:.0f} %. Vector products over one matrix product,"
-            f" {', '.join(ratios)}.",
-        ]
+        notes[-1] += f" Vector products over one matrix product, {', '.join(ratios)}."
     return Table.of(
         f"Unit costs, forward and backward: {name}",
         [
@@ -192,8 +196,8 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
     def account(name: str) -> list[Col]:
         return under(
             name,
-            Col("predicted", f"predicted_{name}_iteration_seconds", ".2f", scale=1e3),
-            Col("measured", f"measured_{name}_iteration_seconds", ".2f", scale=1e3),
+            _milliseconds("predicted", f"predicted_{name}_iteration_seconds"),
+            _milliseconds("measured", f"measured_{name}_iteration_seconds"),
             off(name),
         )
 
@@ -211,10 +215,7 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
         f" {find_sampler(rows[0]['baseline']).title}: {name}",
         [
             SAMPLER,
-            *under(
-                "parts",
-                *(Col(part, f"predicted_{part}_seconds", ".2f", scale=1e3) for part in PARTS),
-            ),
+            *under("parts", *(_milliseconds(part, f"predicted_{part}_seconds") for part in PARTS)),
             *account("step"),
             *account("full"),
             *under(
@@ -249,28 +250,23 @@ def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
     ]
     if any(row["limit_seconds"] is None for row in rows):
         notes.append("-: not counted. XLA counts a loop as if it went round once.")
-    accounting = []
     if paper_clock:
         clocks |= {"in series": "serial", "paper's clock": "paper"}
-        accounting = [
-            Col(
-                "accounting %",
-                lambda row: row["paper_speedup"] / row["serial_speedup"] - 1,
-                "+.1f",
-                scale=100,
-            )
-        ]
         notes.append(
             "In series: step, drawing, assembling, transfer one after another. Paper's clock: the"
             " same without what the authors' program did before its timer started: shuffling, and"
             " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
             " that charges all samplers alike."
         )
+
+    def accounting(row: Row) -> Any:
+        return row["paper_speedup"] / row["serial_speedup"] - 1
+
     cols = [SAMPLER]
     for heading, clock in clocks.items():
         cols += under(
             heading,
-            Col("ms", f"{clock}_iteration_seconds", ".2f", scale=1e3),
+            _milliseconds("ms", f"{clock}_iteration_seconds"),
             Col("speedup", f"{clock}_speedup", ".2f"),
         )
     alone = ("draw", "assemble", "transfer")
@@ -278,7 +274,7 @@ def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
         f"Accounts, what the sampler costs, and the machine's limit: {name}",
         [
             *cols,
-            *accounting,
+            *([Col("accounting %", accounting, "+.1f", scale=100)] if paper_clock else []),
             *under(
                 "alone", *(Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3) for part in alone)
             ),
@@ -289,7 +285,7 @@ def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
             ),
             *under(
                 "limit",
-                Col("ms", "limit_seconds", ".2f", scale=1e3),
+                _milliseconds("ms", "limit_seconds"),
                 Col("reached %", "limit_share", ".0f", scale=100),
                 Col("bound by", "bound", align="left"),
             ),
@@ -333,8 +329,8 @@ def _bytes_sent(rows: Sequence[Row], name: str) -> Table:
                 kilobytes("local", "local"),
                 kilobytes("by texts", "texts"),
             ),
-            Col("collectives ms", "measured_collectives_seconds", ".2f", scale=1e3),
-            Col("step ms", "measured_step_iteration_seconds", ".2f", scale=1e3),
+            _milliseconds("collectives ms", "measured_collectives_seconds"),
+            _milliseconds("step ms", "measured_step_iteration_seconds"),
         ],
         rows,
         notes,

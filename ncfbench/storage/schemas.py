@@ -255,9 +255,9 @@ PROFILE = _schema(
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
-or interactions); users, items, vectors, matrix, optimiser, dispatch (alone); matrix product and
-element-wise product (``size`` x ``size`` scores); and full, step, step on random items, draw,
-assemble, transfer, collectives of a sampler.
+or interactions); users, items, vectors, matrix, optimiser, dispatch (alone); and full, step, step
+on random items, draw, assemble, transfer, collectives of a sampler. Earlier profiles have matrix
+product and element-wise product (``size`` x ``size`` scores) too.
 """
 
 _PREDICTED = "users items interactions collectives optimiser dispatch"

@@ -101,7 +101,6 @@ def test_the_page_fits_and_asks_for_nothing(
             "stratum-size",
             "negatives",
             "epoch-time",
-            "product-ratio",
         )
         missing = [
             kind

@@ -13,7 +13,7 @@ from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
-from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_product_ratios
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times
@@ -62,10 +62,6 @@ def figures(results: Results) -> dict[str, Draw]:
             name += f"-k{_negatives(alike)}" if name in found else ""
             label = labels.get(alike[0]["data_fingerprint"], "")
             found[name] = partial(draw_crossover, alike, _iterations(comparisons, alike), label)
-    products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
-    for rows in _grouped(products, lambda row: row["environment_key"]):
-        name = f"product-ratio-{rows[0]['environment_key'][:6]}"
-        found[name] = partial(draw_product_ratios, rows)
     return found
 
 

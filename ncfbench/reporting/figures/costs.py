@@ -151,25 +151,3 @@ def _items(row: Row) -> float:
 
 def _rest(row: Row) -> float:
     return float(row["predicted_full_iteration_seconds"]) - _items(row)
-
-
-def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
-    """Draw the time of n x n scores by vector products over that by one matrix product.
-
-    Args:
-        rows: the two rows of products among one profile's unit costs.
-    """
-    by_part = {row["part"]: row for row in rows}
-    matrix, vectors = by_part["matrix product"], by_part["element-wise product"]
-    figure = new_figure(5.2, 3.6)
-    axis = figure.subplots()
-    ratios = np.divide(vectors["seconds"], matrix["seconds"])
-    axis.plot(matrix["sizes"], ratios, color="#000000", marker="o", linewidth=1.5)
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
-    axis.set(xlabel="n", ylabel="time of n x n scores,\nvector products / matrix product")
-    label_few(axis.yaxis)
-    axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
-    finish(axis)
-    return Drawing("Scores by vector products over one matrix product", figure)
