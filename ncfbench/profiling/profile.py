@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler, serves
@@ -65,17 +65,13 @@ EARLIER_SETTINGS = {"filters": 50, "filter_width": 3, "lstm_units": 50}
 """Encoders' settings that every digest of version 1 held, whatever the encoder."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Record:
     """A profile as rows of the tables of :mod:`ncfbench.storage.schemas`."""
 
-    profile: list[Row]
-    unitcost: list[Row]
-    costmodel: list[Row]
-
-    def __repr__(self) -> str:
-        rows = ", ".join(f"{len(rows)} rows of {name}" for name, rows in self.tables.items())
-        return f"<Record of a profile: {rows}>"
+    profile: list[Row] = field(repr=False)
+    unitcost: list[Row] = field(repr=False)
+    costmodel: list[Row] = field(repr=False)
 
     @property
     def tables(self) -> dict[str, list[Row]]:

@@ -83,7 +83,8 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "load_average": load_average(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    environment |= {} if mesh is None else {"mesh": mesh}
+    if mesh is not None:
+        environment["mesh"] = mesh
     return environment | {"key": key(environment)}
 
 
@@ -131,12 +132,9 @@ def accelerators() -> list[str]:
     """Return the accelerators that the system has, whether JAX uses them or not: model and driver
     of each, as far as they are known.
     """
-    try:
-        asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
-        return [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    except (OSError, subprocess.SubprocessError):
-        pass
+    listed = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    if listed is not None:
+        return [line.strip() for line in listed.splitlines() if line.strip()]
     devices = {
         "/dev/nvidia0": "an NVIDIA GPU",
         "/dev/kfd": "an AMD GPU",
@@ -176,17 +174,19 @@ def _commit() -> dict[str, Any] | None:
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
-    asked = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch"]
-    try:
-        done = subprocess.run(
-            [*asked, "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+    asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    printed = _output("git", "-C", str(folder), *asked)
+    if printed is None:
         return None
-    oid, *lines = done.stdout.splitlines()
+    oid, *lines = printed.splitlines()
     is_dirty = any(not line.startswith("#") for line in lines)
     return {"id": oid.removeprefix("# branch.oid "), "dirty": is_dirty}
+
+
+def _output(*command: str) -> str | None:
+    """Return what a command prints; None where it fails or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
