@@ -44,7 +44,7 @@ def timed(data_dir: Path, names: list[str]) -> dict[str, rounds.Timed]:
     dataset = load(data_dir, "long")
     config = complete({"dataset": "long", "encoder": "cnn", "sampler": "strat-ns"})
     trainer, state = Trainer.create(config, dataset)
-    content, maker = DeviceContent.of(dataset), BatchMaker.of(dataset, config)
+    content, maker = DeviceContent.of(dataset), BatchMaker(dataset.graph, config)
     steps = rounds.Steps(state, content)
     parts = Parts(*Trainer.create(config, dataset), content)
     found = {}

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from ncfbench.config import RunConfig
-from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.distributed.shards import cut
 from ncfbench.profiling.cost_model import Counts
@@ -108,25 +107,11 @@ def labels(points: Points) -> dict[Counts, tuple[str, int]]:
 
 @dataclass(frozen=True)
 class BatchMaker:
-    """Makes batches of any counts, of random users and items.
-
-    Args:
-        rows: b, the positive links of a batch.
-        n_shards: devices that a batch is cut for.
-        is_local: shards share negatives within themselves only.
-    """
+    """Makes batches of any counts, of random users and items, cut for the settings' devices."""
 
     graph: BipartiteGraph
-    rng: np.random.Generator
-    rows: int
-    n_shards: int = 1
-    is_local: bool = False
-
-    @classmethod
-    def of(cls, dataset: Dataset, config: RunConfig) -> BatchMaker:
-        """Return a maker of the batches that the settings ask for."""
-        rng, n = np.random.default_rng(0), config.devices
-        return cls(dataset.graph, rng, config.batch_size, n, config.shares_locally)
+    config: RunConfig
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def users(self, count: int) -> Int32:
         """Return int32[count]: users as often as they have training links."""
@@ -146,7 +131,7 @@ class BatchMaker:
         """
         if counts.kind == "all_users":
             return self._all_users(counts)
-        shards = [self._links(counts) for _ in range(self.n_shards)]
+        shards = [self._links(counts) for _ in range(self.config.devices)]
         pos_user, pos_item, *negatives = map(np.concatenate, zip(*shards, strict=True))
         return Batch(
             users=self.users(counts.users),
@@ -163,7 +148,7 @@ class BatchMaker:
 
     def _all_users(self, counts: Counts) -> Batch:
         """Return a batch whose items meet all users, or as many drawn ones as there are slots."""
-        graph, b = self.graph, self.rows
+        graph, b = self.graph, self.config.batch_size
         met, items = (counts.interactions - b) // counts.items, self.items(counts.items)
         is_every, linked = met == graph.n_users, self.users(b)
         users = np.arange(met, dtype=np.int32) if is_every else self.users(met)
@@ -182,19 +167,20 @@ class BatchMaker:
             ),
             n_items=np.int32(len(items)),
         )
-        return batch if self.n_shards == 1 else cut(batch, self.n_shards)
+        return batch if self.config.devices == 1 else cut(batch, self.config.devices)
 
     def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
         """Return one shard's arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""
-        rows, users = self.rows // self.n_shards, counts.users // self.n_shards
-        items = counts.items // self.n_shards if self.is_local else counts.items
+        b, n = self.config.batch_size, self.config.devices
+        rows, users = b // n, counts.users // n
+        items = counts.items // n if self.config.shares_locally else counts.items
         pos_user = (np.arange(rows) % users).astype(np.int32)
-        k = counts.interactions // self.rows - 1 if counts.kind == "vectors" else 0
+        k = counts.interactions // b - 1 if counts.kind == "vectors" else 0
         slots = np.resize(self.rng.permutation(items), rows * (1 + k)).astype(np.int32)
         if counts.kind == "matrix":
-            return pos_user, slots, np.full((rows, items), 1 / (self.rows * items), np.float32)
+            return pos_user, slots, np.full((rows, items), 1 / (b * items), np.float32)
         # The negatives' users are those of no positive link, if there are any.
         others = rows + np.arange(rows * k, dtype=np.int32) % max(users - rows, 1)
         user = others if users > rows else np.repeat(pos_user, k)
-        weight = np.full((rows, k), 1 / (self.rows * k), np.float32)
+        weight = np.full((rows, k), 1 / (b * k), np.float32)
         return pos_user, slots[:rows], user.reshape(rows, k), slots[rows:].reshape(rows, k), weight

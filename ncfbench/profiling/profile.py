@@ -158,13 +158,13 @@ def _profile(
         trainer, state = Trainer.create(example, dataset, layout)
         for name, loop in loops.items() if not is_several else ():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps, maker = Steps(state, layout.replicate(content)), BatchMaker.of(dataset, example)
+        steps, maker = Steps(state, layout.replicate(content)), BatchMaker(dataset.graph, example)
         programs = timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
             programs += timed_sampler(name, loop, samplers[name], maker, steps)
         # Steps take over their state's memory, so the parts need one that stays.
         parts = Parts(*Trainer.create(example.on_one_device(), dataset), content)
-        programs += timed_parts(parts, points, BatchMaker.of(dataset, parts.config))
+        programs += timed_parts(parts, points, BatchMaker(dataset.graph, parts.config))
         for name, loop in loops.items() if is_several else ():
             programs.append(timed("collectives", *collectives(loop.trainer, batches[name]), name))
             slots = counts[name].items

@@ -187,7 +187,7 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
     for counts in (*points["vectors"], *points["matrix"], *points.get("all_users", ())):
         # Shards that share within themselves have scores with their own items only.
         is_matrix = counts.kind == "matrix"
-        columns = counts.interactions // maker.rows - 1 if is_matrix else counts.items
+        columns = counts.interactions // maker.config.batch_size - 1 if is_matrix else counts.items
         call = parts.interaction(maker.batch(replace(counts, items=columns)))
         found.append(timed(counts.kind, counts.interactions, call))
     return found

@@ -82,7 +82,7 @@ def test_steps_of_a_calibration_determine_all_costs() -> None:
     ],
 )
 def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> None:
-    batch = BatchMaker.of(tiny, complete(SMALL)).batch(counts)
+    batch = BatchMaker(tiny.graph, complete(SMALL)).batch(counts)
     assert Counts.of(batch) == counts
     assert np.isin(batch.items, tiny.graph.items_in_use).all()
     assert len(set(batch.items)) == min(counts.items, len(tiny.graph.items_in_use))
@@ -102,7 +102,7 @@ def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> No
 
 
 def test_other_items_keep_the_links(tiny: Dataset) -> None:
-    maker = BatchMaker.of(tiny, complete(SMALL))
+    maker = BatchMaker(tiny.graph, complete(SMALL))
     batch = maker.batch(IID)
     other = maker.with_random_items(batch)
     assert (other.items != batch.items).any()
@@ -115,7 +115,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     config = complete(
         SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
     )
-    maker = BatchMaker.of(tiny, config)
+    maker = BatchMaker(tiny.graph, config)
     flops = {}
     for items in (16, 160):
         batch = maker.batch(Counts(32, items, 160, "vectors"))
@@ -135,7 +135,7 @@ def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) ->
     layout = make_layout(config)
     trainer, state = Trainer.create(config, tiny, layout)
     content = layout.replicate(DeviceContent.of(tiny))
-    maker = BatchMaker.of(tiny, config)
+    maker = BatchMaker(tiny.graph, config)
     reach = 20 if share == "local" else 40
     matrix = Counts(32, 40, 32 * (reach + 1), "matrix")
     cases = [Counts(64, 40, 160, "vectors"), matrix]
@@ -157,7 +157,7 @@ def test_steps_train_with_one_state(tiny: Dataset, monkeypatch: pytest.MonkeyPat
     """
     config = complete(SMALL | {"sampler": "ns"})
     (trainer, state), (other, _) = (Trainer.create(config, tiny) for _ in range(2))
-    maker, steps = BatchMaker.of(tiny, config), Steps(state, DeviceContent.of(tiny))
+    maker, steps = BatchMaker(tiny.graph, config), Steps(state, DeviceContent.of(tiny))
     batches = [maker.batch(IID) for _ in range(2)]
     for each in (trainer, other, trainer):
         before = int(steps.state.iteration)
