@@ -6,24 +6,25 @@ time?
     python benchmarks/bench_advice.py --quick         # two tiny cells, to try it out
 
 Each cell is one question. A full sweep trains every candidate, those too that advice would leave
-out, to the target or to the end of the same training clock; ``ncfbench advise`` gets the same
-question and a tenth of the sweep's time. Both are processes of their own and compile everything
-themselves. Both use the same seed: the question is what the race loses by stopping early, not what
-another seed would say.
+out, to the end of the same training clock; ``ncfbench advise`` gets the same question and a tenth
+of the sweep's time. Both are processes of their own and compile everything themselves. Both use the
+same seed: the question is what the race loses by stopping early, not what another seed would say.
 
 Two parts need a quiet machine and come first: the timing with which a sweep begins, and the race.
 ``--races-only`` ends there, and ``--resume`` goes on, whatever else the machine does then.
 
+- Timing: the candidates train in turns of a few seconds, which times an iteration of each. From
+  there on their clock is their iterations times those seconds, and they train one after the other:
+  neither a machine that drifts nor other programs change what a long sweep finds.
 - Regret: the time to the target of the recommended arm over that of the best arm, both from the
   sweep's records. The target is the lowest loss that any baseline arm of the sweep reaches in the
-  first two thirds of the clock (``advice_table.target_level`` says why).
+  first two thirds of the clock (``advice_cells.target_level`` says why).
 - Rank: Spearman's correlation between advice's order of the arms that raced and the sweep's.
 - Time: wall time of advice over that of the sweep, in per cent. The sweep's counts, after its
   timing, no probe and no evaluation, but each arm to the horizon; advice's counts everything.
 
 The verdict: a regret of at most 1.15 in nine of ten cells and of at most 1.5 in all; in every cell
-a rank correlation of at least 0.8 and at most a tenth of the time. Results are kept after each
-cell, with the environment and the fingerprints of data and code. After a change of the race alone
+a rank correlation of at least 0.8 and at most a tenth of the time. After a change of the race alone
 the sweeps are kept. Exit codes: 0 if the verdict is met, 3 if a data set is missing, 6 if it is
 missed or a process failed, 130 if interrupted.
 """
@@ -31,285 +32,292 @@ missed or a process failed, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import hashlib
 import math
 import os
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from advice_cells import CELLS, QUICK, SYNTHETIC, Cell
-from advice_sweep import read_arms, read_paces, sweep_seconds
-from advice_table import SHARE, compare, complaints, shortcomings, show
-from cell_files import (
+import jax
+from advice_cells import CELLS, QUICK, SHARE, Arm, Cell, cell_table, compare, complaints
+from harness import (
     FOLDER,
     RESULTS,
-    Result,
-    choose_cells,
+    Benchmark,
+    Found,
     code_fingerprint,
     default_folder,
-    missing_data,
-    process_failed,
-    put_cell,
-    read_result,
-    run_and_show,
-    write_result,
+    prepared,
+    say,
 )
+from measuring import command, isolated
 
-import ncfbench
-from ncfbench.advice.state import read_state
-from ncfbench.data.store import load, read_manifest
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
+from ncfbench.advice.calibration import calibrate
+from ncfbench.advice.candidates import (
+    FIRST_PROBES,
+    Candidate,
+    Status,
+    count_work,
+    list_candidates,
+)
+from ncfbench.advice.curves import curve_of, learned_at
+from ncfbench.advice.state import State, read_state
+from ncfbench.config import Locations
+from ncfbench.data import Dataset
+from ncfbench.data.store import load
+from ncfbench.distributed.signals import deferred_signals
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
+from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import choice
+from ncfbench.runs import folder as runs
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
+from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.training.run import first_line
+from ncfbench.training.session import Session
+from ncfbench.training.turns import Turns
 
-RESULT = RESULTS / "advice-cpu.json"
-HEAD = {"benchmark": "advice", "format": 1}
-AFTER_TRAINING = ("advice", "reporting", "cli")
-"""Rooms that a sweep's records do not depend on, once its candidates are listed."""
-OWN_FILES = [FOLDER / f"advice_{part}.py" for part in ("cells", "sweep", "table")]
+PROBES = 40
+"""Least number of probes of a candidate up to the horizon."""
+CALIBRATION_SECONDS = 20.0
+"""After this time no further shape is timed. It only decides how often a candidate is probed."""
+TIMED_SECONDS = 5.0
+"""Training clock that times a candidate; a quarter of the horizon if that is less."""
 START_SECONDS = 6.0
 """Left out of the budget for the start of the process and for printing the answer."""
-CACHE = "NCFBENCH_CACHE_DIR"
-RACED = "raced.json"
-"""The budget of a race that has ended, in the cell's folder."""
+AFTER_TRAINING = ("advice", "reporting", "cli")
+"""Rooms that a sweep's records do not depend on, once its candidates are listed."""
+PACES, ANSWER, SPENT = "paces.json", "answer.json", "spent.json"
+"""Findings of the timing, in the sweep's folder; the answer, the budget and the wall seconds of a
+race, in its folder.
+"""
+STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 
 
-def measure(
-    name: str, cell: Cell, home: Path, data_dir: Path, *, races_only: bool = False
-) -> dict[str, Any] | None:
-    """Time the sweep, ask for advice, sweep, and return the figures of a cell; what is done already
-    is kept.
+class Advice(Benchmark):
+    """A cell for each question, with a folder of runs."""
 
-    Args:
-        home: the cell's folder.
-        races_only: return None before the sweep, whatever there is.
+    name, file = "advice", RESULTS / "advice-cpu.json"
+    own_files = (FOLDER / "advice_cells.py", FOLDER / "bench_advice.py")
 
-    Raises:
-        CheckFailedError: the sweep or advice failed; the message ends with its last lines.
-        KeyboardInterrupt: interrupted; the same call continues.
-    """
-    sweep, places = home / "sweep", [f"--data-dir={data_dir}", f"--folder={home / 'sweep'}"]
-    command = [sys.executable, str(FOLDER / "advice_sweep.py"), name, *places]
-    if read_paces(sweep) is None:
-        run_part(name, "sweep", [*command, "--time-only"], home)
-    state = read_state(sweep)
-    assert state is not None
-    if not (home / RACED).exists():
-        budget = max(budget_of(sweep_seconds(state, sweep)), cell.least_budget_seconds)
-        words = [sys.executable, "-m", "ncfbench", *cell.words, "--json", f"--budget={budget:.0f}s"]
-        run_part(name, "advice", [*words, f"--data-dir={data_dir}", f"--runs-dir={home}"], home)
-        tables.write_json(home / RACED, budget)
-    if races_only:
-        return None
-    if not state.is_over:
-        run_part(name, "sweep", command, home)
-        state = read_state(sweep)
-        assert state is not None
-    arms = read_arms(state, sweep, load(data_dir, cell.dataset))
-    seconds = seconds_of(home, "advice")
-    return {
-        "horizon_seconds": state.horizon,
-        "sweep_seconds": round(state.spent_seconds, 1),
-        "budget_seconds": tables.read_json(home / RACED),
-        "advice_seconds": round(seconds, 1),
-        "share": seconds / state.spent_seconds,
-        **compare(arms, state.horizon, tables.read_json(home / "advice.json")),
+    options: ClassVar = {
+        "runs_dir": (default_folder("runs_dir") / "bench-advice", "a folder of runs for each cell"),
+        "races_only": (False, "end each cell before its sweep; the rest needs no quiet machine"),
     }
+    places = ("runs_dir", "races_only")
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, Cell]:
+        return QUICK if options.quick else CELLS
+
+    def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found | None:
+        """Time the sweep, ask for advice, sweep, and return the figures; what is done is kept.
+
+        The folder of the sweep is named after what it depends on, and that of the race after the
+        code too: a change of the race alone keeps the sweep.
+        """
+        data_dir, code = options.data_dir, code_fingerprint(without=AFTER_TRAINING)
+        facts = [environment.describe()["key"], prepared(cell.dataset, data_dir), code, cell]
+        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+        folder = options.runs_dir / name.replace("/", "-") / digest
+        raced = folder.with_name(f"{digest}-race-{code_fingerprint(*self.own_files)}")
+        if not options.resume:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(raced, ignore_errors=True)
+        if not (folder / PACES).exists():
+            isolated(sweep, cell, data_dir, folder)
+        if not (raced / ANSWER).exists():
+            race(cell, data_dir, raced, sweep_seconds(read_sweep(folder), folder))
+        if options.races_only:
+            return None
+        if not read_sweep(folder).is_over:
+            isolated(sweep, cell, data_dir, folder)
+        state, answer = read_sweep(folder), tables.read_json(raced / ANSWER)
+        arms = read_arms(state, folder, load(data_dir, cell.dataset))
+        seconds, spent = sweep_seconds(state, folder), tables.read_json(raced / SPENT)["seconds"]
+        return {
+            "horizon_seconds": state.horizon,
+            "sweep_seconds": round(seconds, 1),
+            "advice_seconds": round(spent, 1),
+            "share": spent / seconds,
+            **compare(arms, state.horizon, answer),
+        }
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        return complaints(cells)
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> Iterator[Any]:
+        yield cell_table(cells, environments)
 
 
-def budget_of(sweep_seconds: float) -> float:
-    """Return the budget of advice beside a sweep, in whole seconds."""
-    return math.floor(SHARE * sweep_seconds - START_SECONDS)
-
-
-def run_part(name: str, part: str, command: Sequence[str], home: Path) -> None:
-    """Run a part of a cell in a process of its own, with a cache of compiled programs of its own.
-
-    The cell's folder keeps its output as ``PART.json``, its messages as ``PART.log``, and the wall
-    seconds of all its calls.
+def race(cell: Cell, data_dir: Path, folder: Path, seconds: float) -> None:
+    """Ask ``ncfbench advise``, with a tenth of a sweep's seconds; keep its answer, and the wall
+    seconds of all calls.
 
     Raises:
         CheckFailedError: it failed.
-        KeyboardInterrupt: interrupted. The process, which Ctrl-C reaches too, has saved and ended.
+        KeyboardInterrupt: interrupted; the same call continues.
     """
-    variables = {**os.environ, CACHE: str(home / f"cache-{part}")}
-    before, begin = seconds_of(home, part), time.perf_counter()
-    with tables.storage_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
-        with (home / f"{part}.json").open("w") as output, (home / f"{part}.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=output, stderr=log, env=variables)
-            try:
-                exit_code = process.wait()
-            except KeyboardInterrupt:
-                process.wait()
-                exit_code = INTERRUPTED_EXIT_CODE
-    spent = before + time.perf_counter() - begin
-    tables.write_json(home / f"{part}_seconds.json", spent)
-    if exit_code == INTERRUPTED_EXIT_CODE:
+    spent = {"budget": max(math.floor(SHARE * seconds - START_SECONDS), cell.least_budget_seconds)}
+    if (folder / SPENT).exists():
+        spent = tables.read_json(folder / SPENT)
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-m", "ncfbench", *cell.words, "--json"]
+    words += [f"--budget={spent['budget']:.0f}s", f"--data-dir={data_dir}", f"--runs-dir={folder}"]
+    begin = time.perf_counter()
+    try:
+        done = command(words, variables={"NCFBENCH_CACHE_DIR": str(folder / "cache")})
+    finally:
+        wall = spent.get("seconds", 0.0) + time.perf_counter() - begin
+        tables.write_json(folder / SPENT, spent | {"seconds": wall})
+    if done.exit_code == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
-    if exit_code:
-        messages = (home / f"{part}.log").read_text(encoding="utf-8", errors="replace")
-        raise process_failed(f"{name}: the process of its {part}", exit_code, messages)
+    if done.exit_code:
+        raise CheckFailedError(f"ncfbench advise ended with {done.exit_code}.")
+    (folder / ANSWER).write_text(done.output, encoding="utf-8")
 
 
-def seconds_of(home: Path, part: str) -> float:
-    """Return the wall seconds of all calls of a part so far."""
-    path = home / f"{part}_seconds.json"
-    return float(tables.read_json(path)) if path.exists() else 0.0
+# --- the sweep
 
 
-def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
-    """Measure the cells that the arguments ask for, and return what went wrong.
+def sweep(cell: Cell, data_dir: Path, folder: Path) -> None:
+    """Time the candidates of a cell; where they are timed, train them to the horizon. The process
+    gets a cache of compiled programs of its own.
 
     Raises:
-        UsageError: no cell has such a name, or the file is no result of this benchmark.
-        DataError: a file cannot be read or written.
+        KeyboardInterrupt: interrupted; everything was saved, and the same call continues.
     """
-    cells = grid(arguments)
-    chosen = choose_cells(arguments.cells, cells)
-    result = read_result(arguments.json, HEAD)
-    described, code = environment.describe(), code_fingerprint(*OWN_FILES)
-    of_sweep = code_fingerprint(without=AFTER_TRAINING)
-    problems: list[NcfbenchError] = []
-    missing: dict[str, list[str]] = {}
-    for number, name in enumerate(chosen, 1):
-        fingerprint = prepared(cells[name].dataset, arguments.data_dir)
-        if fingerprint is None:
-            missing.setdefault(cells[name].dataset, []).append(name)
-            continue
-        made_of = {
-            "environment_key": described["key"],
-            "code": code,
-            "data_fingerprint": fingerprint,
-        }
-        said = f"{name} ({number} of {len(chosen)})"
-        if arguments.resume and is_kept(result, name, made_of):
-            print(f"{said}: kept", file=sys.stderr)
-            continue
-        print(f"{said}: measuring", file=sys.stderr)
-        home = arguments.runs_dir / name.replace("/", "-")
+    began, state, is_timed = time.perf_counter(), read_state(folder), (folder / PACES).exists()
+    os.environ["NCFBENCH_CACHE_DIR"] = str(folder / "cache")
+    keep_compiled(say)
+    dataset = load(data_dir, cell.dataset)
+    content = jax.block_until_ready(DeviceContent.of(dataset))
+    with deferred_signals(say, STOPPING) as interrupted:
+        if state is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            state = plan(cell, dataset, content, interrupted)
+        say(f"{len(state.racing)} candidates to {state.horizon:g} s each.")
         try:
-            question = {**made_of, "code": of_sweep, "cell": repr(cells[name])}
-            begin_in(home, question, code, resume=arguments.resume)
-            figures = measure(
-                name, cells[name], home, arguments.data_dir, races_only=arguments.races_only
-            )
-        except CheckFailedError as error:
-            print(f"Error: {error}", file=sys.stderr)
-            problems.append(error)
-            continue
-        if figures is None:
-            print(f"{said}: raced", file=sys.stderr)
-            continue
-        when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        found = {"cell": name, **made_of, "time": when, **figures}
-        put_cell(result, found, described, cells)
-        write_result(arguments.json, result, "arms")
-        print(f"{said}: {', '.join(shortcomings(found)) or 'met'}", file=sys.stderr)
-    for dataset, names in missing.items():
-        problems.append(missing_data(dataset, names, arguments.data_dir))
-        print(f"Error: {problems[-1]}", file=sys.stderr)
-    return problems
+            train(state, dataset, content, Locations(data_dir, folder), interrupted, is_timed)
+        finally:
+            if not is_timed:
+                state.spent_seconds += time.perf_counter() - began
+            state.write(folder)
+        if not is_timed:
+            facts = find_paces(state, folder) | {"wall_seconds": state.spent_seconds}
+            tables.write_json(folder / PACES, facts)
 
 
-def grid(arguments: argparse.Namespace) -> Mapping[str, Cell]:
-    """Return the cells that can be chosen, by name."""
-    return QUICK if arguments.quick else CELLS
-
-
-def prepared(dataset: str, data_dir: Path) -> str | None:
-    """Return a data set's fingerprint, or None if it is missing; synthetic ones are made first.
+def train(
+    state: State,
+    dataset: Dataset,
+    content: DeviceContent,
+    locations: Locations,
+    interrupted: Callable[[], bool],
+    is_timed: bool,
+) -> None:
+    """Train all candidates in turns to the clock that times them; or, when they are timed, one
+    after the other to the horizon.
 
     Raises:
-        UsageError: there is other data of that name.
+        KeyboardInterrupt: interrupted; all were saved.
     """
-    if dataset in SYNTHETIC:
-        made = ncfbench.prepare(
-            "synthetic",
-            name=dataset,
-            data_dir=data_dir,
-            say=lambda text: print(text, file=sys.stderr),
-            **SYNTHETIC[dataset],
-        )
-        return made.fingerprint
-    manifest = read_manifest(data_dir, dataset)
-    return None if manifest is None else str(manifest["fingerprint"])
+    folder = locations.runs_dir
+    entrants = {entrant.name: entrant for entrant in state.racing}
+    paces = tables.read_json(folder / PACES)["seconds"] if is_timed else {}
+    target = state.horizon if is_timed else min(TIMED_SECONDS, state.horizon / 4)
+
+    def failed(name: str, error: BaseException) -> None:
+        entrants[name].leave(Status.FAILED, f"failed: {first_line(error)}")
+        say(f"{name} {entrants[name].reason}")
+
+    for names in [[name] for name in entrants] if is_timed else [list(entrants)]:
+        with Turns(dataset, content, locations, interrupted, failed) as turns:
+            for name in names:
+                turns.open(name, entrants[name].config, home_of(folder, state, entrants[name]))
+            pace = paces.get(names[0])
+
+            def clock(run: Session, pace: float | None = pace) -> float:
+                return run.recorder.train_seconds if pace is None else pace * run.iteration
+
+            while (least := turns.behind(clock, target)) is not None:
+                turns.take(least, Session.advance)  # to the next probe
+            turns.save()
+    state.is_over = is_timed
 
 
-def is_kept(result: Result, name: str, made_of: Mapping[str, str]) -> bool:
-    """Return whether a result has a cell of the same environment, code and data."""
-    return any(
-        each["cell"] == name and all(each[key] == value for key, value in made_of.items())
-        for each in result["cells"]
-    )
+def plan(
+    cell: Cell, dataset: Dataset, content: DeviceContent, interrupted: Callable[[], bool]
+) -> State:
+    """Return the state of a sweep that has not begun: all candidates, and what cannot work.
 
-
-def begin_in(home: Path, sweep: Mapping[str, str], code: str, *, resume: bool) -> None:
-    """Make the folder of a cell; unless it is to be resumed, what it holds is removed, and so is
-    what another environment, code or data made. A change of the race alone removes the race alone.
-
-    Args:
-        sweep: what the sweep is made of.
-        code: fingerprint of all code.
+    Raises:
+        KeyboardInterrupt: ``interrupted()`` was true.
     """
-    path = home / "made_of.json"
-    before = tables.read_json(path) if resume and path.exists() else {}
-    if before.get("sweep") != sweep:
-        shutil.rmtree(home, ignore_errors=True)
-    elif before["code"] != code:
-        shutil.rmtree(home / "advice", ignore_errors=True)
-        for made in (*home.glob("*advice*"), *home.glob(RACED)):
-            shutil.rmtree(made) if made.is_dir() else made.unlink()
-    with tables.storage_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
-    tables.write_json(path, {"sweep": dict(sweep), "code": code})
+    graph, horizon = dataset.graph, cell.horizon_seconds
+    candidates, refused = list_candidates(cell.question, graph.n_links)
+    configs = {candidate.shape: candidate.config for candidate in reversed(candidates)}
+    work = {shape: count_work(graph, config) for shape, config in configs.items()}
+    calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
+    first = FIRST_PROBES * horizon / PROBES
+    for candidate in candidates:
+        shape = candidate.shape
+        candidate.expect(calibrated.seconds[shape], work[shape].negatives)
+        candidate.schedule_probes(first)
+    return State(dataset.fingerprint, candidates, [], refused, first, horizon=horizon)
 
 
-def show_kept(arguments: argparse.Namespace) -> bool:
-    """Print the cells that are kept, and return whether they meet the verdict."""
-    result = read_result(arguments.json, HEAD)
-    chosen = choose_cells(arguments.cells, grid(arguments))
-    cells = [each for each in result["cells"] if each["cell"] in chosen]
-    show(cells, result["environments"])
-    return not complaints(cells)
+def home_of(folder: Path, state: State, entrant: Candidate) -> Path | None:
+    """Return the folder of a candidate's run; None where it has none."""
+    return choice.find(folder, entrant.config, state.fingerprint)
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Parse, measure, print, and keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
-    parser.add_argument(
-        "--runs-dir",
-        type=Path,
-        default=default_folder("runs_dir") / "bench-advice",
-        help="a folder of runs for each cell",
-    )
-    parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")
-    parser.add_argument(
-        "--quick", action="store_true", help="two tiny cells instead, of a minute each"
-    )
-    parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
-    parser.add_argument(
-        "--races-only",
-        action="store_true",
-        help="end each cell before its sweep: what is left needs no quiet machine",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="keep cells that were measured in this environment, with this code and these data,"
-        " and go on with the one that was interrupted",
-    )
-    arguments = parser.parse_args(words)
-    run_and_show(lambda: run(arguments), lambda: show_kept(arguments))
+def find_paces(state: State, folder: Path) -> dict[str, Any]:
+    """Return the seconds of an iteration of each candidate, the median of its blocks, and all
+    candidates' training clock in the timing.
+    """
+    homes = {entrant.name: home_of(folder, state, entrant) for entrant in state.racing}
+    summaries = {name: runs.read(home).summary for name, home in homes.items() if home is not None}
+    return {
+        "seconds": {name: own["full_iteration_seconds"] for name, own in summaries.items()},
+        "trained_seconds": math.fsum(own["train_seconds"] for own in summaries.values()),
+    }
+
+
+def read_sweep(folder: Path) -> State:
+    """Return the state of a sweep that has begun."""
+    state = read_state(folder)
+    assert state is not None, "the sweep has not begun"
+    return state
+
+
+def sweep_seconds(state: State, folder: Path) -> float:
+    """Return the seconds of a sweep that has been timed: wall time of the timing, and then what the
+    candidates' clocks lack to the horizon, without any probe.
+    """
+    paces = tables.read_json(folder / PACES)
+    clocks = len(state.racing) * state.horizon
+    return float(paces["wall_seconds"] + max(clocks - paces["trained_seconds"], 0.0))
+
+
+def read_arms(state: State, folder: Path, dataset: Dataset) -> list[Arm]:
+    """Return the arms of a sweep that is over, from the records of their runs."""
+    seconds, arms = tables.read_json(folder / PACES)["seconds"], []
+    for entrant in state.racing:
+        home = home_of(folder, state, entrant)
+        assert home is not None
+        record = runs.read(home)
+        summary = {**record.summary, "full_iteration_seconds": seconds[entrant.name]}
+        record = dataclasses.replace(record, summary=summary)
+        curve, learned = curve_of(record, "loss", dataset), learned_at(record, dataset)
+        arms.append(Arm(entrant.name, curve, entrant.shape.is_baseline, learned))
+    return arms
 
 
 if __name__ == "__main__":
     allocator.restart()
-    main()
+    Advice().main()

@@ -11,56 +11,46 @@ baseline are each predicted within 15 % of what the same rounds measured; a cell
 samplers are. A miss names the part that is responsible for most of it. The machine was noisy where
 the second half of the rounds took other times than the first.
 
-Results are kept after each cell, with the environment, the fingerprints of data and code, and the
-rows that the table is made of. Exit codes: 0 if all cells are met, 3 if a data set is missing, 6 if
-a cell is missed or its profile failed.
+Exit codes: 0 if all cells are met, 3 if a data set is missing, 6 if a cell is missed or its profile
+failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from cell_files import (
-    RESULTS,
-    Result,
-    choose_cells,
-    code_fingerprint,
-    default_folder,
-    missing_data,
-    process_failed,
-    put_cell,
-    read_result,
-    run_and_show,
-    write_result,
-)
-from costmodel_table import Row, is_met, show, verdict_of
+from harness import RESULTS, TINY, Benchmark, Found, environment_notes
+from measuring import command
 
-from ncfbench.data.store import read_manifest
-from ncfbench.errors import CheckFailedError, NcfbenchError
+from ncfbench.catalog import find_sampler
+from ncfbench.errors import CheckFailedError
+from ncfbench.profiling.cost_model import DRIFT_TOLERANCE, RESIDUAL_TOLERANCE
+from ncfbench.reporting.table import Cell as Text
+from ncfbench.reporting.table import Col, Style, Table, under
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import allocator, environment
+from ncfbench.timing import allocator
 
-RESULT = RESULTS / "costmodel-cpu.json"
-HEAD = {"format": 1}
 DIGITS = 5
 """Significant digits of a number that is kept."""
+QUANTITIES = {
+    "step ms": ("{}_step_iteration_seconds", 1e3),
+    "full ms": ("{}_full_iteration_seconds", 1e3),
+    "step speedup": ("{}_step_speedup", 1),
+    "full speedup": ("{}_full_speedup", 1),
+}
+"""Predicted quantities: columns of the cost model, and the factor they are shown with."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One profile of the grid."""
+class Cell(NamedTuple):
+    """One profile of the grid: its data set, and the other options of ``ncfbench profile``."""
 
     dataset: str
-    arguments: tuple[str, ...]
-    """Options of ``ncfbench profile`` beside the data set."""
+    options: tuple[str, ...]
 
 
 CELLS = {
@@ -77,138 +67,149 @@ CELLS = {
     "long/lstm": Cell("long", ("--encoder=lstm",)),
 }
 """The grid: CiteULike with titles and tags, MovieLens with plots, and made texts of 300 words."""
-
-# --- measuring
-
-
-def measure(name: str, cell: Cell, rounds: int, data_dir: Path, runs_dir: Path) -> Sequence[Row]:
-    """Profile a cell in a process of its own, and return its rows of the cost model.
-
-    Raises:
-        CheckFailedError: the profile failed; the message ends with its last lines.
-    """
-    command = [sys.executable, "-m", "ncfbench", "profile", f"--dataset={cell.dataset}"]
-    command += [*cell.arguments, f"--rounds={rounds}"]
-    command += [f"--data-dir={data_dir}", f"--runs-dir={runs_dir}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise process_failed(f"{name}: the profile", done.returncode, done.stderr)
-    return tables.read_rows(runs_dir / "costmodel.parquet", schemas.COSTMODEL)
+QUICK = {"tiny/mf": Cell(TINY, ("--encoder=mf", "--batch-size=32", "--samplers=iid,strat-ns"))}
 
 
-def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
-    """Measure the cells that the arguments ask for, and return what went wrong.
+class CostModel(Benchmark):
+    """A cell for each profile and pass; ``samplers`` are its rows of the cost model."""
 
-    Raises:
-        UsageError: no cell has such a name, or the file is no result of this benchmark.
-        DataError: the file cannot be read or written.
-    """
-    chosen = choose_cells(arguments.cells, CELLS)
-    result = read_result(arguments.json, HEAD)
-    described, code = environment.describe(), code_fingerprint()
-    problems: list[NcfbenchError] = []
-    missing: dict[str, list[str]] = {}
-    for number, name in enumerate(chosen, 1):
-        cell = CELLS[name]
-        manifest = read_manifest(arguments.data_dir, cell.dataset)
-        if manifest is None:
-            missing.setdefault(cell.dataset, []).append(name)
-            continue
-        made_of = {
-            "environment_key": described["key"],
-            "code": code,
-            "data_fingerprint": manifest["fingerprint"],
-        }
-        said = f"{name}, pass {arguments.number} ({number} of {len(chosen)})"
-        if arguments.resume and is_kept(result, name, arguments.number, made_of, arguments.rounds):
-            print(f"{said}: kept", file=sys.stderr)
-            continue
-        print(f"{said}: measuring", file=sys.stderr)
-        begin = time.perf_counter()
-        try:
-            with tempfile.TemporaryDirectory(prefix="ncfbench-costmodel-") as folder:
-                rows = measure(name, cell, arguments.rounds, arguments.data_dir, Path(folder))
-        except CheckFailedError as error:
-            print(f"Error: {error}", file=sys.stderr)
-            problems.append(error)
-            continue
-        found = {
-            "cell": name,
-            "pass": arguments.number,
-            **made_of,
-            "environment_key": rows[0]["environment_key"],
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "wall_seconds": round(time.perf_counter() - begin, 1),
-            "rounds": rows[0]["rounds"],
-            "samplers": list(map(kept_columns, rows)),
-        }
-        put_cell(result, found, described, CELLS, "pass")
-        write_result(arguments.json, result, "samplers")
-        print(f"{said}: {verdict_of(found)}, {found['wall_seconds']:.0f} s", file=sys.stderr)
-    for dataset, names in missing.items():
-        problems.append(missing_data(dataset, names, arguments.data_dir))
-        print(f"Error: {problems[-1]}", file=sys.stderr)
-    return problems
+    name, rounds, file = "costmodel", 7, RESULTS / "costmodel-cpu.json"
 
+    options: ClassVar = {"pass": (1, "measure the cells once more, beside the first pass")}
+    identity = ("pass",)
 
-def is_kept(
-    result: Result, name: str, number: int, made_of: Mapping[str, str], rounds: int
-) -> bool:
-    """Return whether a result has a cell of the same environment, code and data, with no fewer
-    rounds.
-    """
-    return any(
-        each["cell"] == name
-        and each["pass"] == number
-        and each["rounds"] >= rounds
-        and all(each[key] == value for key, value in made_of.items())
-        for each in result["cells"]
-    )
+    def cells(self, options: argparse.Namespace) -> Mapping[str, Cell]:
+        return QUICK if options.quick else CELLS
+
+    def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
+        with tempfile.TemporaryDirectory(prefix="ncfbench-costmodel-") as folder:
+            words = [sys.executable, "-m", "ncfbench", "profile", f"--dataset={cell.dataset}"]
+            words += [*cell.options, f"--rounds={max(options.rounds, 3)}"]
+            words += [f"--data-dir={options.data_dir}", f"--runs-dir={folder}"]
+            code = command(words).exit_code
+            if code:
+                raise CheckFailedError(f"The profile ended with {code}.")
+            rows = tables.read_rows(Path(folder) / "costmodel.parquet", schemas.COSTMODEL)
+        facts = {name: rows[0][name] for name in ("environment_key", "rounds")}
+        return {**facts, "samplers": [kept_columns(row) for row in rows]}
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        verdicts = {f"{cell['cell']}, pass {cell['pass']}": verdict_of(cell) for cell in cells}
+        return [f"{name}: {text}" for name, text in verdicts.items() if text[:3] != "met"]
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> list[Table]:
+        rounds = sorted({cell["rounds"] for cell in cells})
+        notes = [f"{' and '.join(map(str, rounds))} rounds."]
+        notes += environment_notes(cells, environments)
+        tolerance = f"{100 * RESIDUAL_TOLERANCE:.0f} %"
+        title = f"The cost model beside the clock: met where all four are within {tolerance}"
+        rows = [
+            {**row, "cell": cell["cell"], "pass": cell["pass"]}
+            for cell in cells
+            for row in cell["samplers"]
+        ]
+        passes = sorted({cell["pass"] for cell in cells})
+        columns = [Col("cell", "cell")]
+        columns += [
+            Col(f"pass {number}", str(number), style=style_of(number), wraps=True)
+            for number in passes
+        ]
+        verdicts: dict[str, Found] = {}
+        for cell in cells:
+            row = verdicts.setdefault(cell["cell"], dict.fromkeys(map(str, passes)))
+            row |= {"cell": cell["cell"], str(cell["pass"]): verdict_of(cell)}
+        return [
+            Table.of(title, COLUMNS, rows, notes, labels=3, grouped=2),
+            Table.of("Verdicts", columns, verdicts.values()),
+        ]
 
 
-def kept_columns(row: Row) -> dict[str, Any]:
+def style_of(number: int) -> Callable[[Found], Style]:
+    """Return the style of a pass's verdicts."""
+    return lambda row: "good" if (row[str(number)] or "").startswith("met") else "plain"
+
+
+def off(row: Mapping[str, Any], quantity: str) -> float:
+    """Return predicted over measured, less 1."""
+    column = QUANTITIES[quantity][0]
+    return float(row[column.format("predicted")] / row[column.format("measured")] - 1)
+
+
+def is_met(row: Mapping[str, Any]) -> bool:
+    """Return whether all that is predicted of a sampler is near what was measured."""
+    return all(abs(off(row, quantity)) <= RESIDUAL_TOLERANCE for quantity in QUANTITIES)
+
+
+def is_noisy(row: Mapping[str, Any]) -> bool:
+    """Return whether the second half of the rounds took other times than the first."""
+    return bool(abs(row["drift"] - 1) > DRIFT_TOLERANCE)
+
+
+def verdict_of(cell: Found) -> str:
+    """Return ``met``, or the samplers of a cell that are missed, with the worst error of each."""
+    rows = cell["samplers"]
+    missed = [row for row in rows if not is_met(row)]
+    noisy = ", noisy" if any(map(is_noisy, rows)) else ""
+    if not missed:
+        worst = max((off(row, quantity) for row in rows for quantity in QUANTITIES), key=abs)
+        return f"met, worst {100 * worst:+.0f} %{noisy}"
+    parts = []
+    for row in missed:
+        errors = {quantity: off(row, quantity) for quantity in QUANTITIES}
+        _, worst_of = max((abs(error), quantity) for quantity, error in errors.items())
+        parts.append(
+            f"{row['sampler']} {worst_of.removesuffix(' ms')} {100 * errors[worst_of]:+.0f} %"
+        )
+    return f"missed: {', '.join(parts)}{noisy}"
+
+
+def kept_columns(row: Mapping[str, Any]) -> Found:
     """Return what is kept of a row of the cost model: all numbers but those of several devices,
     and the part that is responsible.
     """
-    found = {}
+    kept: Found = {}
     for name, value in row.items():
         if isinstance(value, float):
-            found[name] = float(f"{value:.{DIGITS}g}")
+            kept[name] = float(f"{value:.{DIGITS}g}")
         elif type(value) is int or name in ("sampler", "responsible"):
-            found[name] = value
-    return {name: value for name, value in found.items() if name not in ("rounds", "links")}
+            kept[name] = value
+    return {name: value for name, value in kept.items() if name not in ("rounds", "links")}
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Parse, measure, print, and keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")
-    parser.add_argument("--pass", type=int, default=1, dest="number", metavar="N")
-    parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="keep cells of this pass that were measured in this environment, with this code and"
-        " these data",
-    )
-    arguments = parser.parse_args(words)
-    run_and_show(lambda: run(arguments), lambda: show_kept(arguments))
+def shown_error(quantity: str) -> Callable[[Found], Text]:
+    """Return the cell of a quantity's error in per cent."""
+
+    def cell(row: Found) -> Text:
+        error = off(row, quantity)
+        return Text(f"{100 * error:+.1f}", "bad" if abs(error) > RESIDUAL_TOLERANCE else "plain")
+
+    return cell
 
 
-def show_kept(arguments: argparse.Namespace) -> bool:
-    """Print the cells that are kept, and return whether all of this pass are met."""
-    result = read_result(arguments.json, HEAD)
-    chosen = choose_cells(arguments.cells, CELLS)
-    cells = [each for each in result["cells"] if each["cell"] in chosen]
-    show(cells, result["environments"])
-    own = [row for each in cells if each["pass"] == arguments.number for row in each["samplers"]]
-    return all(map(is_met, own))
+COLUMNS = [
+    Col("cell", "cell"),
+    Col("pass", "pass"),
+    Col("sampler", lambda row: find_sampler(row["sampler"]).title),
+    *(
+        col
+        for quantity, (column, unit) in QUANTITIES.items()
+        for col in under(
+            quantity,
+            Col("predicted", column.format("predicted"), ".2f", unit),
+            Col("measured", column.format("measured"), ".2f", unit),
+            Col("off %", shown_error(quantity)),
+        )
+    ),
+    Col(
+        "verdict",
+        lambda row: Text("met", "good") if is_met(row) else Text("missed", "bad"),
+        wraps=True,
+    ),
+    Col("most due to", lambda row: "" if is_met(row) else row["responsible"], wraps=True),
+    Col("noisy: drift", lambda row: row["drift"] if is_noisy(row) else None, ".2f", absent=""),
+]
 
 
 if __name__ == "__main__":
     allocator.restart()
-    main()
+    CostModel().main()

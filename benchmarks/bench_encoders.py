@@ -2,23 +2,20 @@
 and backward.
 
     python benchmarks/bench_encoders.py --json FILE
-    python benchmarks/bench_encoders.py --encoders gru,transformer --rounds 3 --json FILE
+    python benchmarks/bench_encoders.py --cells 'gru/*,transformer/*' --rounds 3 --json FILE
 
 Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half
-of the words removed by dropout. All ways of one size are measured in turn, round after round. The
-last column sets the operations of a plain forward convolution (2 J E F for each position of the
-padded texts), over the seconds that the fast way needs for the same result, beside this machine's
-rate of large matrix products.
+of the words removed by dropout. All ways of one size are measured in turn. The last column sets the
+operations of a plain forward convolution (2 J E F for each position of the padded texts), over the
+seconds that the fast way needs for the same result, beside this machine's rate of large matrix
+products.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
@@ -26,6 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from harness import Benchmark, Found, machine
+from measuring import interleaved, timed
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
@@ -33,10 +32,8 @@ from ncfbench.errors import CheckFailedError
 from ncfbench.models.encoders.cnn import plain_pool, projected_pool
 from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.reporting.render.terminal import make_console
-from ncfbench.reporting.render.terminal import show as print_table
-from ncfbench.reporting.table import Header, Table, columns_of
-from ncfbench.timing import allocator, environment
+from ncfbench.reporting.table import Col, Table, under
+from ncfbench.timing import allocator
 
 WORDS, SIZE = 11_563, 50
 """Words of the vocabulary; length of word vectors, filters and units."""
@@ -47,21 +44,83 @@ WAYS: dict[str, tuple[Way, Way]] = {
     "cnn": (plain_pool, projected_pool),
     "lstm": (plain_recur, grouped_recur),
 }
-"""Plain and fast."""
-PACKED = ("gru", "transformer")
-"""Encoders that pack texts on a CPU and pad them elsewhere; measured whole, with the defaults."""
+"""Plain and fast, by encoder. Others pack texts on a CPU and pad them elsewhere; they are measured
+whole.
+"""
 SIZES = {
     "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
     "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),
     "gru": ((184, 40), (512, 40), (2336, 40), (184, 300)),
     "transformer": ((184, 40), (512, 40), (4272, 40), (184, 300)),
 }
+"""Items, and words of the longest text."""
 PRODUCT = 2048
 """Rows and columns of the matrices whose product is this machine's rate."""
+COLUMNS = [
+    Col("encoder", "encoder"),
+    Col("items", "items", ","),
+    Col("words", "length"),
+    *under(
+        "forward",
+        Col("plain", "plain forward", ".2f"),
+        Col("fast", "fast forward", ".2f"),
+        Col("ratio", "forward", ".2f"),
+    ),
+    *under(
+        "both ways",
+        Col("plain", "plain", ".2f"),
+        Col("fast", "fast", ".2f"),
+        Col("ratio", "both", ".2f"),
+    ),
+    Col("rate %", "rate", ".0f", absent=""),
+]
+
+
+class Encoders(Benchmark):
+    """A cell for each encoder and size of the texts."""
+
+    name, rounds = "encoders", 7
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, int, int]]:
+        sizes = dict.fromkeys(SIZES, ((8, 6),)) if options.quick else SIZES
+        return {
+            f"{encoder}/{items}x{length}": (encoder, items, length)
+            for encoder, of_encoder in sizes.items()
+            for items, length in of_encoder
+        }
+
+    def measure(self, name: str, cell: tuple[str, int, int], options: argparse.Namespace) -> Found:
+        encoder, items, length = cell
+        matrix = jnp.asarray(np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)), jnp.float32)
+        arms = {way: timed(call) for way, call in programs(encoder, items, length).items()}
+        arms["product"] = timed(jax.jit(jnp.matmul), matrix, matrix)
+        seconds = interleaved(arms, options.rounds, 0 if options.quick else BLOCK_SECONDS)
+        return {"encoder": encoder, "items": items, "length": length, "seconds": seconds}
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> list[Table]:
+        rows = []
+        for cell in cells:
+            ms = {way: 1e3 * float(np.median(each)) for way, each in cell["seconds"].items()}
+            operations = 2 * WIDTH * SIZE * SIZE * cell["items"] * cell["length"]
+            share = (operations / ms["fast forward"]) / (2 * PRODUCT**3 / ms["product"])
+            ratios = {way: ms[f"plain{way}"] / ms[f"fast{way}"] for way in (" forward", "")}
+            rate = 100 * share if cell["encoder"] == "cnn" else None
+            both = {"forward": ratios[" forward"], "both": ratios[""], "rate": rate}
+            rows.append({**cell, **ms, **both})
+        where = environments[cells[0]["environment_key"]]
+        product = np.median([np.median(cell["seconds"]["product"]) for cell in cells])
+        notes = [
+            "Rate: operations of the plain forward convolution over the fast way's seconds, as a"
+            f" share of {2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of"
+            f" {PRODUCT} x {PRODUCT}.",
+            f"{machine(where, 'jax')}, {where['time']}",
+        ]
+        title = "Milliseconds, plain and fast; ratios of medians"
+        return [Table.of(title, COLUMNS, rows, notes)]
 
 
 def texts_of(items: int, length: int) -> EncoderInput:
-    """Random texts."""
+    """Return random texts."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.normal(0.65 * length, 0.24 * length, items), 1, length).astype(np.int32)
     ranks = np.minimum(rng.zipf(1.2, (items, length)), WORDS)
@@ -75,7 +134,7 @@ def texts_of(items: int, length: int) -> EncoderInput:
 
 
 def parameters(encoder: str) -> list[jax.Array]:
-    """Random ones, in the order that the encoder's ways take them."""
+    """Return random parameters in the order that the encoder's ways take them."""
     rng = np.random.default_rng(1)
     gates = 4 * SIZE
     shapes: tuple[tuple[int, ...], ...] = ((WORDS + 1, SIZE), (WIDTH, SIZE, SIZE), (SIZE,))
@@ -85,149 +144,45 @@ def parameters(encoder: str) -> list[jax.Array]:
 
 
 def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
-    """The parameters of an encoder, and its two ways of computing."""
+    """Return the parameters of an encoder, and its two ways of computing."""
     build, facts = find_encoder(encoder).load(), DataFacts(1, 1, WORDS)
-    graph, parameters = nnx.split(build(complete({"encoder": encoder}), facts, rngs=nnx.Rngs(0)))
+    graph, values = nnx.split(build(complete({"encoder": encoder}), facts, rngs=nnx.Rngs(0)))
 
     def way(backend: str) -> Way:
-        def encode(parameters: Any, texts: EncoderInput) -> jax.Array:
+        def encode(values: Any, texts: EncoderInput) -> jax.Array:
             with patch.object(jax, "default_backend", lambda: backend):
-                vectors: jax.Array = nnx.merge(graph, parameters)(texts)
+                vectors: jax.Array = nnx.merge(graph, values)(texts)
                 return vectors
 
         return encode
 
-    return [parameters], (way("gpu"), way("cpu"))
+    return [values], (way("gpu"), way("cpu"))
 
 
 def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
-    """Each way forward, and forward and backward, compiled and called once.
+    """Return each way forward, and forward and backward, compiled and called once.
 
     Raises:
         CheckFailedError: the two ways disagree.
     """
     texts = texts_of(items, length)
-    arrays, ways = (
-        packed_ways(encoder) if encoder in PACKED else (parameters(encoder), WAYS[encoder])
-    )
+    arrays, ways = (parameters(encoder), WAYS[encoder]) if encoder in WAYS else packed_ways(encoder)
     weights = jnp.asarray(np.random.default_rng(2).normal(size=(items, SIZE)).astype(np.float32))
-    found: dict[str, Callable[[], Any]] = {}
+    calls: dict[str, Callable[[], Any]] = {}
     for name, way in zip(("plain", "fast"), ways, strict=True):
-        forward = jax.jit(way)
-
         # The texts are arguments, as in training: the compiler must not know them.
         def total(*arguments: Any, way: Way = way) -> jax.Array:
             return jnp.sum(way(*arguments) * weights)
 
         gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
-        found[f"{name} forward"] = partial(forward, *arrays, texts)
-        found[name] = partial(gradient, *arrays, texts)
-    results = {name: jax.block_until_ready(call()) for name, call in found.items()}
-    plain, fast = (np.asarray(results[f"{name} forward"]) for name in ("plain", "fast"))
+        calls[f"{name} forward"] = partial(jax.jit(way), *arrays, texts)
+        calls[name] = partial(gradient, *arrays, texts)
+    plain, fast = (np.asarray(calls[f"{name} forward"]()) for name in ("plain", "fast"))
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise CheckFailedError(f"{encoder}: the plain and the fast way disagree.")
-    return found
-
-
-def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of a call, round by round."""
-    counts, seconds = dict.fromkeys(calls, 1), {name: [] for name in calls}  # type: dict[str, int], dict[str, list[float]]
-    for number in range(rounds + 1):
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            for _ in range(counts[name]):
-                jax.block_until_ready(call())
-            each = (time.perf_counter() - begin) / counts[name]
-            if number == 0:  # the first round only says how many calls fill a block
-                counts[name] = int(np.clip(BLOCK_SECONDS / each, 1, 1000))
-            else:
-                seconds[name].append(each)
-    return seconds
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure, print, and keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--encoders", default=",".join(SIZES), help="one or more, separated by commas"
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep raw seconds and environment"
-    )
-    arguments = parser.parse_args(words)
-    matrix = jnp.asarray(
-        np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32)
-    )
-    product = jax.jit(lambda matrix: matrix @ matrix)
-    cells: list[dict[str, Any]] = []
-    for encoder in arguments.encoders.split(","):
-        for items, length in SIZES[encoder]:
-            calls = programs(encoder, items, length) | {"product": lambda: product(matrix)}
-            cells.append(
-                {
-                    "encoder": encoder,
-                    "items": items,
-                    "length": length,
-                    "seconds": measure(calls, arguments.rounds),
-                }
-            )
-    result = {
-        "environment": environment.describe(),
-        "words": WORDS,
-        "size": SIZE,
-        "rounds": arguments.rounds,
-        "cells": cells,
-    }
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    show(result)
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print one table."""
-    rows = []
-    for cell in result["cells"]:
-        ms = {name: 1e3 * float(np.median(seconds)) for name, seconds in cell["seconds"].items()}
-        operations = 2 * WIDTH * SIZE * SIZE * cell["items"] * cell["length"]
-        share = (operations / ms["fast forward"]) / (2 * PRODUCT**3 / ms["product"])
-        rows.append(
-            [
-                cell["encoder"],
-                f"{cell['items']:,}",
-                str(cell["length"]),
-                f"{ms['plain forward']:.2f}",
-                f"{ms['fast forward']:.2f}",
-                f"{ms['plain forward'] / ms['fast forward']:.2f}",
-                f"{ms['plain']:.2f}",
-                f"{ms['fast']:.2f}",
-                f"{ms['plain'] / ms['fast']:.2f}",
-                f"{100 * share:.0f}" if cell["encoder"] == "cnn" else "",
-            ]
-        )
-    where = result["environment"]
-    product = np.median([np.median(cell["seconds"]["product"]) for cell in result["cells"]])
-    notes = [
-        "Rate: operations of the plain forward convolution over the fast way's seconds, as a share"
-        f" of {2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of {PRODUCT} x"
-        f" {PRODUCT}.",
-        f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}",
-    ]
-    header: Header = [
-        "encoder",
-        "items",
-        "words",
-        *columns_of("forward", "plain", "fast", "ratio"),
-        *columns_of("both ways", "plain", "fast", "ratio"),
-        "rate %",
-    ]
-    title = "Milliseconds, plain and fast; ratios of medians"
-    print_table(make_console(), Table(title, header, rows, notes))
+    return calls
 
 
 if __name__ == "__main__":
     allocator.restart()
-    main()
+    Encoders().main()

@@ -1,7 +1,7 @@
 """What migrating brings: a program of another framework, before and after docs/migrating.md.
 
-    python benchmarks/bench_migrating.py tfrs before --dataset movielens --seconds 120 --seed 0
-    python benchmarks/bench_migrating.py table benchmarks/results/migrating-movielens-cpu.json
+    python benchmarks/bench_migrating.py --cells tfrs/before --seconds 120 --seed 0 --json FILE
+    python benchmarks/bench_migrating.py --show
 
 A program trains on the training links of a prepared data set and prints its recall@50 about every
 ``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
@@ -9,38 +9,88 @@ are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` and ``pairs`` 
 ``corrected``, with a correction for popularity that the framework's loss does not make by default
 (``tfrs`` then removes accidental hits too), and ``pairs`` has ``no-duplicates``, a sampler of the
 framework. Ours are also ``larger`` (four times the batch) with ``tfrs``, and ``unigram`` (negatives
-by popularity) with ``recbole``. ``--rate`` is the learning rate, by default the program's. ``--json
-FILE`` adds the run to a file, unless it is there, and ``table FILE`` prints the means over seeds.
+by popularity) with ``recbole``. Each runs in a process of its own. The table has means over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import platform
+import importlib.util
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from harness import RESULTS, TINY, Benchmark, Found
+from measuring import isolated
 from numpy.typing import NDArray
 
-PROGRAMS = {
-    "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after", "larger")),
-    "pairs": ("sentence-transformers", ("before", "no-duplicates", "corrected", "after")),
-    "recbole": ("recbole", ("before", "after", "unigram")),
-}
-"""Package and ways of each program."""
-RATES = {"tfrs": 0.01, "pairs": 0.0003, "recbole": 0.001}
-"""Learning rate of each program."""
+from ncfbench.data import open_dataset
+from ncfbench.errors import UsageError
+from ncfbench.reporting.table import Col, Table
+
 RANKED = 50
 LEVEL_SHARE = 0.9
+COLUMNS = [
+    Col("program", "program"),
+    Col("way", "way"),
+    Col("rate", "rate", "g"),
+    Col("seeds", "seeds"),
+    Col("batches/s", "speed", ".1f"),
+    Col("s to the level", "soon"),
+    Col("recall@50 at the end", "recall", lambda r: f"{r[0]:.3f} ({r[1]:.3f} to {r[2]:.3f})"),
+]
+
+
+class Program(NamedTuple):
+    """A program ``migrating_NAME.py``: its package, its ways, and its learning rate."""
+
+    package: str
+    ways: tuple[str, ...]
+    rate: float
+
+
+PROGRAMS = {
+    "tfrs": Program("tensorflow-recommenders", ("before", "corrected", "after", "larger"), 0.01),
+    "pairs": Program(
+        "sentence-transformers", ("before", "no-duplicates", "corrected", "after"), 0.0003
+    ),
+    "recbole": Program("recbole", ("before", "after", "unigram"), 0.001),
+}
+
+
+class Migrating(Benchmark):
+    """A cell for each program, way and seed."""
+
+    name, file = "migrating", RESULTS / "migrating-movielens-cpu.json"
+
+    options: ClassVar = {
+        "dataset": ("movielens", "a prepared data set"),
+        "seconds": (240.0, "of training"),
+        "every": (15.0, "seconds from one look to the next"),
+        "seed": (0, "of the program"),
+    }
+    identity = ("seed",)
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, str]]:
+        if options.quick:
+            options.dataset, options.seconds, options.every = TINY, 2.0, 1.0
+        ways = [(name, way) for name, program in PROGRAMS.items() for way in program.ways]
+        return {f"{name}/{way}": (name, way) for name, way in ways}
+
+    def measure(self, name: str, cell: tuple[str, str], options: argparse.Namespace) -> Found:
+        package, _, rate = PROGRAMS[cell[0]]
+        if importlib.util.find_spec(package.replace("-", "_")) is None:
+            raise UsageError(f"{package} is not installed. Install it with: pip install {package}")
+        points = isolated(train, *cell, rate, options)
+        return {"rate": rate, "points": points, "package": f"{package} {version(package)}"}
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> list[Table]:
+        return [table(cells)]
 
 
 class Over(Exception):  # noqa: N818 - no error
@@ -83,10 +133,25 @@ class Clock:
         self.since = time.perf_counter()
 
 
+def train(
+    program: str, way: str, rate: float, options: argparse.Namespace
+) -> list[tuple[int, float, float]]:
+    """Train a program, and return batches, seconds and recall of each look."""
+    clocks: list[Clock] = []
+
+    def start(recall: Callable[[], float]) -> Clock:
+        clocks.append(Clock(options.seconds, options.every, recall))
+        return clocks[0]
+
+    module = importlib.import_module(f"migrating_{program}")
+    dataset = open_dataset(options.dataset, data_dir=options.data_dir)
+    with suppress(Over):
+        module.train(dataset, way, options.seed, rate, start)
+    return clocks[0].points
+
+
 def recall_of(
-    scores_UxV: NDArray[np.float32],
-    users: NDArray[np.int32],
-    index: NDArray[np.int32],
+    scores_UxV: NDArray[np.float32], users: NDArray[np.int32], index: NDArray[np.int32]
 ) -> float:
     """Return the mean recall@50 over users; each link is a user and an index of the scores."""
     best = np.argpartition(-scores_UxV, RANKED - 1, axis=1)[:, :RANKED]
@@ -112,32 +177,39 @@ class ColdItems:
         return recall_of(np.asarray(users_UxD) @ np.asarray(items_VxD).T, self.users, self.index)
 
 
-def table(kept: list[dict[str, Any]]) -> None:
-    """Print a row for each program, way and learning rate.
+def table(cells: Sequence[Found]) -> Table:
+    """Return a row for each program and way.
 
     Times are those at which the mean recall comes to LEVEL_SHARE of the best mean of the program,
     interpolated between two looks; the recall is that of the last look, with the range of seeds.
     """
-    runs: dict[str, dict[tuple[str, float], list[dict[str, Any]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for run in kept:
-        runs[run["program"]][run["way"], run["rate"]].append(run)
-    print("| program | way | rate | seeds | batches/s | s to the level | recall@50 at the end |")
-    print("|---|---|---:|---:|---:|---:|---:|")
-    levels = []
-    for program, ways in runs.items():
-        curves = {way: mean_curve(found) for way, found in ways.items()}
-        level = LEVEL_SHARE * max(recall for curve in curves.values() for _, recall in curve)
-        for (way, rate), found in ways.items():
-            speed = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
-            soon = seconds_to(level, curves[way, rate])
-            ends = [run["points"][-1][2] for run in found]
-            last = f"{statistics.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
-            row = [program, way, f"{rate:g}", len(found), f"{speed:.1f}", soon, last]
-            print("| " + " | ".join(map(str, row)) + " |")
-        levels.append(f"{program} {level:.3f}")
-    print(f"Levels of recall@50: {', '.join(levels)}.")
+    arms: dict[str, list[Found]] = {}
+    for cell in cells:
+        arms.setdefault(cell["cell"], []).append(cell)
+    levels: dict[str, float] = {}
+    for name, seeds in arms.items():
+        best = max(recall for _, recall in mean_curve(seeds))
+        program = name.split("/")[0]
+        levels[program] = max(levels.get(program, 0.0), LEVEL_SHARE * best)
+    rows = []
+    for name, seeds in arms.items():
+        program, way = name.split("/")
+        ends = [cell["points"][-1] for cell in seeds]
+        recalls = [recall for *_, recall in ends]
+        rows.append(
+            {
+                "program": program,
+                "way": way,
+                "rate": seeds[0]["rate"],
+                "seeds": len(seeds),
+                "speed": statistics.mean(batches / seconds for batches, seconds, _ in ends),
+                "soon": seconds_to(levels[program], mean_curve(seeds)),
+                "recall": (statistics.mean(recalls), min(recalls), max(recalls)),
+            }
+        )
+    shown = ", ".join(f"{program} {level:.3f}" for program, level in levels.items())
+    notes = [f"Levels of recall@{RANKED}: {shown}."]
+    return Table.of("Before and after", COLUMNS, rows, notes, labels=2)
 
 
 def seconds_to(level: float, curve: list[tuple[float, float]]) -> str:
@@ -151,63 +223,13 @@ def seconds_to(level: float, curve: list[tuple[float, float]]) -> str:
     return "not yet"
 
 
-def mean_curve(runs: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    """Return the mean seconds and recall of each look that all runs took."""
-    looks = zip(*(run["points"] for run in runs), strict=False)
+def mean_curve(seeds: Sequence[Found]) -> list[tuple[float, float]]:
+    """Return the mean seconds and recall of each look that all seeds took."""
     return [
         (statistics.mean(s for _, s, _ in look), statistics.mean(recall for *_, recall in look))
-        for look in looks
+        for look in zip(*(cell["points"] for cell in seeds), strict=False)
     ]
 
 
-def main() -> None:
-    """Train one program, or print the table of kept runs."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("program", choices=[*PROGRAMS, "table"])
-    parser.add_argument("way", help="before, after, ...; for table: a file of runs")
-    parser.add_argument("--data-dir", type=Path, default=Path("data"))
-    parser.add_argument("--dataset", default="movielens")
-    parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--every", type=float, default=15)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rate", type=float, help="learning rate")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if given.program == "table":
-        table(json.loads(Path(given.way).read_text()))
-        return
-    (package, ways), way = PROGRAMS[given.program], given.way
-    if way not in ways:
-        parser.error(f"{given.program} has the ways {', '.join(ways)}.")
-    given.rate = given.rate or RATES[given.program]
-    names = ("program", "way", "dataset", "seed", "rate", "seconds", "every")
-    identity = {name: getattr(given, name) for name in names}
-    kept = json.loads(given.json.read_text()) if given.json and given.json.exists() else []
-    if any(identity.items() <= run.items() for run in kept):
-        print(f"{given.json} has this run.")
-        return
-    from ncfbench.data import open_dataset
-    from ncfbench.timing.environment import processor
-
-    dataset = open_dataset(given.dataset, data_dir=given.data_dir)
-    train = importlib.import_module(f"migrating_{given.program}").train
-    clocks: list[Clock] = []
-
-    def start(recall: Callable[[], float]) -> Clock:
-        clocks.append(Clock(given.seconds, given.every, recall))
-        return clocks[0]
-
-    with suppress(Over):
-        train(dataset, way, given.seed, given.rate, start)
-    versions = {
-        "package": f"{package} {version(package)}",
-        "python": platform.python_version(),
-        "cpu": processor().name,
-    }
-    kept.append({**identity, "points": clocks[0].points, **versions})
-    if given.json:
-        given.json.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n")
-
-
 if __name__ == "__main__":
-    main()
+    Migrating().main()

@@ -1,345 +1,318 @@
-"""A large synthetic set from the command to batches and ranks: seconds, bytes a link, peak memory,
-each in its own process.
+"""Large synthetic sets from the command to batches and ranks: seconds, bytes a link, peak memory;
+and negative samplers of other libraries on the same graphs.
 
-    python benchmarks/bench_scale.py                                     10^8 links, 10^7 users,
-    10^6 items python benchmarks/bench_scale.py --links 1e6 --users 1e5 --items 1e4
+    python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --json FILE
+    python benchmarks/bench_scale.py --links 1e5,1e6 --peers all --json FILE
 
-Three steps, one process each: `ncfbench prepare synthetic` as a user runs it; then the data set is
-loaded and verified, the graph built, and each sampler draws and assembles batches; then recall is
-evaluated over all items for some links, by blocks, with the vectors of an untrained model. The data
-set lies in a folder of its own below --scratch, and is removed.
+For each size `ncfbench prepare synthetic` as a user runs it; then the data set is loaded and
+verified, the graph built, and each sampler draws and assembles batches of 512 links, 10 negatives
+of each, strata of 4, without a device; then recall is evaluated over all items for some links, by
+blocks, with the vectors of an untrained model. Each step has a process of its own, so that its peak
+memory is its own. The data set lies in a folder of its own below --scratch, and is removed.
 
-What comes out is checked once before it is timed: the number of links is exact, each is in range
-and there once; a batch's positives are training links, its slots are in range and its weights
-finite, and no training link has a weight among the negatives; some ranks are counted again in
-float64. A process that takes more memory than the limit ends the benchmark with exit code 6. Times
-of samplers are processor seconds, as other work may share the machine; seconds of steps are both.
+Times of samplers are processor seconds: a sampler is one thread, so that on an idle machine they
+are those of a clock, and other processes disturb them less. A batch's seconds include its share of
+the order of the links, which is made once an epoch. Peers are timed on their own draws of 10 items
+for each link, with our Negative Sampling beside them in the same process (``peer_samplers.py``).
+
+Targets: a process within --limit-gib; for each size and sampler, arrays of at most 24 bytes a link
+in graph and sampler (from 10^6 links on), and a distinct item in at most 4 times the smallest
+graph's time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import Any, ClassVar
 
 import numpy as np
-from big_graph import array_bytes, forget_peak, peak_bytes, resident_bytes
-from scale_checks import check, check_batch, check_links, check_ranks
-from scale_table import show
+from harness import Benchmark, Found, machine, say
+from measuring import command, isolated
+from peer_samplers import PEERS, measure_peer
+from scale_steps import NAME, SETTINGS, batches, check, evaluation, with_processor_seconds
 
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.config import complete
-from ncfbench.data import store
-from ncfbench.data.content import Content
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.timing import environment
+from ncfbench.errors import CheckFailedError, UsageError, nearest
+from ncfbench.reporting.table import Col, Table, under
 
-LIMIT_GIB = 24.0
-SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
-ROUNDS = 5
-CHECKED_RANKS = 4
-NAME = "large"
-KEPT = ("links", "users", "items", "batch_size", "batches", "evaluated", "limit_gib")
-highest = 0
-STEPS = ("prepare", "batches", "evaluation")
+MOST_BYTES = 24
+"""Target: bytes a link of the arrays of graph and sampler."""
+FEWEST_LINKS = 10**6
+"""From which on the target counts: a bit for each pair of a smaller graph takes more."""
+MOST_RATIO = 4
+"""Target: seconds of a distinct item over those of the smallest graph."""
+VALID = ", ".join(PEERS)
+PEER_SECONDS = 300
+"""A peer that needs longer at one size, with setting up, is stopped."""
+STEPS = [
+    Col("links", "links", ","),
+    Col("step", "step"),
+    Col("s", "seconds", ".1f"),
+    Col("processor s", "processor_seconds", ".1f"),
+    Col("peak GiB", "peak_bytes", ".2f", 2**-30),
+    Col("peak B/link", "a_link", ".1f"),
+    Col("within", "within"),
+]
+OURS = [
+    Col("links", "training_links", ","),
+    Col("sampler", "title"),
+    Col("distinct items", "distinct_items", ".0f"),
+    Col("plan s", "plan_seconds", ".2f"),
+    Col("order s", "order", ".3g"),
+    Col("batch ms", "batch_ms", ".3f"),
+    Col("links/s", "links_per_second", ",.0f"),
+    Col("us an item", "item_us", ".2f"),
+    Col("ratio", "ratio", ".2f"),
+    *under(
+        "bytes a link",
+        Col("arrays", "array_bytes", ".1f"),
+        Col("resident", "resident_bytes", ".1f"),
+        Col("peak", "peak_bytes", ".1f"),
+    ),
+    Col("targets", "verdict"),
+]
+THEIRS = [
+    Col("links", "links", ","),
+    Col("peer", "peer"),
+    Col("draws", "draws", wraps=True),
+    Col("set up s", "setup_seconds", ".1f"),
+    Col("B/link", "resident_bytes", ".0f"),
+    Col("us a link", "us", ".2f"),
+    Col("ours us", "our_us", ".2f"),
+    Col("ratio", "ratio", ".1f"),
+    Col("min..max", "range", lambda ends: f"{ends[0]:.1f}..{ends[1]:.1f}"),
+    Col("what differs", "differs", wraps=True),
+]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--links", type=whole, default=10**8)
-    parser.add_argument("--users", type=whole, default=10**7)
-    parser.add_argument("--items", type=whole, default=10**6)
-    parser.add_argument(
-        "--samplers",
-        default="all",
-        help="names, separated by commas (default: those that races take unasked)",
-    )
-    parser.add_argument(
-        "--batches", type=whole, default=1000, help="timed batches of each sampler (default 1000)"
-    )
-    parser.add_argument(
-        "--evaluated", type=whole, default=4096, help="links that are ranked (default 4096)"
-    )
-    parser.add_argument("--batch-size", type=whole, default=SETTINGS["batch_size"])
-    parser.add_argument(
-        "--scratch",
-        type=Path,
-        help="where the data set lies meanwhile (default: a temporary folder)",
-    )
-    parser.add_argument(
-        "--limit-gib", type=float, default=LIMIT_GIB, help="memory of a process (default 24)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here")
-    parser.add_argument("--child", choices=STEPS[1:], help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    try:
-        names = arguments.samplers.split(",")
-        if arguments.samplers == "all":
-            # Others meet too many pairs for a check that looks at each, or refuse popular items.
-            names = [name for name in SAMPLERS if find_sampler(name).in_default_race]
-        for name in names:
+class Scale(Benchmark):
+    """A cell for each size: its steps, and its peers."""
+
+    name = "scale"
+
+    options: ClassVar = {
+        "links": ("1e8", "sizes, separated by commas"),
+        "samplers": ("", "separated by commas; by default those that races take unasked"),
+        "seconds": (2.0, "of timed batches of a sampler or peer"),
+        "peers": ("", f"{VALID}, or all; none by default"),
+        "scratch": (None, "where the data sets lie; by default a temporary folder"),
+        "limit_gib": (24.0, "memory of a process"),
+    }
+    places = ("links", "scratch")
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, int]:
+        if options.quick:
+            options.links, options.seconds = "1e4,2e4", 0.05
+        # Others meet too many pairs for a check that looks at each, or refuse popular items.
+        raced = [name for name in SAMPLERS if find_sampler(name).in_default_race]
+        options.samplers = options.samplers or ",".join(raced)
+        options.peers = ",".join(PEERS) if options.peers == "all" else options.peers
+        for name in options.samplers.split(","):
             find_sampler(name)
-        if arguments.child:
-            print(
-                json.dumps(
-                    batches(arguments, names)
-                    if arguments.child == "batches"
-                    else evaluation(arguments)
-                )
-            )
-            return
-        result = run(arguments, names)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        show(result)
-        if result["missed"]:
-            raise CheckFailedError("\n".join(["Over the limit:", *result["missed"]]))
-    except KeyboardInterrupt as error:
-        raise SystemExit(INTERRUPTED_EXIT_CODE) from error
-    except NcfbenchError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from error
+        for name in filter(None, options.peers.split(",")):
+            if name not in PEERS:
+                raise UsageError(f"Unknown peer {name!r}{nearest(name, PEERS)} Valid: {VALID}.")
+        return {str(size): size for size in sorted(map(whole, options.links.split(",")))}
+
+    def measure(self, name: str, cell: int, options: argparse.Namespace) -> Found:
+        seconds, sizes, samplers = options.seconds, sizes_of(cell), options.samplers.split(",")
+        where = tempfile.TemporaryDirectory(prefix="ncfbench-scale-", dir=options.scratch)
+        with where as text:
+            scratch = Path(text)
+            steps = {"prepare": prepare(sizes, scratch)}
+            steps["batches"] = step(batches, scratch, samplers, seconds)
+            steps["evaluation"] = step(evaluation, scratch)
+            names = filter(None, options.peers.split(","))
+            peers = {peer: try_peer(peer, scratch, seconds) for peer in names}
+        return {**sizes, "steps": steps, "peers": peers}
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        large = [
+            f"{row['links']:,} links, {row['step']}: {row['peak_bytes'] / 2**30:.2f} GiB"
+            for row in step_rows(cells)
+            if row["within"] == "no"
+        ]
+        return large + [
+            f"{row['title']} at {row['training_links']:,} links: {row['verdict']}"
+            for row in sampler_rows(cells)
+            if row["verdict"] != "met"
+        ]
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> Iterator[Table]:
+        where = environments[cells[0]["environment_key"]]
+        packages = f"{machine(where, 'numpy', 'jax')}, load {where['load_average'][0]:.1f}"
+        yield Table.of("Steps", STEPS, step_rows(cells), notes(cells), labels=2, grouped=1)
+        title = (
+            f"Samplers: b = 512, k = 10, s = 4; targets: {MOST_BYTES} bytes a link,"
+            f" {MOST_RATIO} times the smallest graph"
+        )
+        below = [
+            f"Peak: while an epoch's order was made; no target. {packages}, {where['time']}",
+        ]
+        ours = list(sampler_rows(cells))
+        yield Table.of(title, OURS, ours, below, labels=2, grouped=1)
+        if theirs := list(peer_rows(cells)):
+            title = "Ten items for each positive link"
+            yield Table.of(title, THEIRS, theirs, labels=2, grouped=1)
 
 
 def whole(text: str) -> int:
-    """A number above zero: 100000, or 1e5."""
+    """Return a number of links: 100000, or 1e5.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
-        number = int(text) if text.isdecimal() else float(text)
-        if number >= 1 and number == int(number):
-            return int(number)
-    except (ValueError, OverflowError):
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number such as 1e6")
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if number < 1000 or number != int(number):
+        raise UsageError(f"{text!r} is not a number of links, such as 1e6; 1000 or more.")
+    return int(number)
 
 
-def run(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
-    """The three steps one after another."""
-    result: dict[str, Any] = {
-        "command": "python benchmarks/bench_scale.py " + " ".join(sys.argv[1:]),
-        "settings": SETTINGS | {key: getattr(arguments, key) for key in KEPT} | {"samplers": names},
-        "environment": environment.describe(),
-        "steps": {},
+def sizes_of(links: int) -> dict[str, int]:
+    """Return a set's size: 37 links a user and 12 an item, as CiteULike has, up to 10^6 items; from
+    10^8 links on 10 links a user.
+    """
+    users = links // (10 if links >= 10**8 else 37)
+    return {"links": links, "users": users, "items": min(links // 12, 10**6)}
+
+
+def prepare(sizes: Mapping[str, int], scratch: Path) -> Found:
+    """Run the command, and return what it takes and what it makes.
+
+    Raises:
+        CheckFailedError: it failed, or made another number of links.
+    """
+    words = [f"--{name}={size}" for name, size in sizes.items()]
+    words += [f"--data-dir={scratch}", f"--name={NAME}", "--json"]
+    done = command([sys.executable, "-m", "ncfbench", "prepare", "synthetic", *words])
+    if done.exit_code:
+        raise CheckFailedError(f"prepare ended with {done.exit_code}.")
+    links = json.loads(done.output)["statistics"]["links"]
+    check(links == sizes["links"], f"{sizes['links']:,} links were made")
+    return {
+        "seconds": done.seconds,
+        "processor_seconds": done.processor_seconds,
+        "peak_bytes": done.peak_bytes,
+        "disk_bytes": sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file()),
     }
-    steps = result["steps"]
-    with tempfile.TemporaryDirectory(prefix="ncfbench-scale-", dir=arguments.scratch) as scratch:
-        sizes = [
-            part
-            for key in ("users", "items", "links")
-            for part in (f"--{key}", str(getattr(arguments, key)))
-        ]
-        sizes += ["--data-dir", scratch, "--name", NAME, "--json"]
-        say(
-            f"prepare: {arguments.links:,} links, {arguments.users:,} users, {arguments.items:,}"
-            " items ..."
-        )
-        steps["prepare"] = process("prepare", ["-m", "ncfbench", "prepare", "synthetic", *sizes])
-        manifest = steps["prepare"].pop("output")
-        steps["prepare"]["statistics"] = manifest["statistics"]
-        steps["prepare"]["disk_bytes"] = sum(
-            path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file()
-        )
-        if manifest["statistics"]["links"] != arguments.links:
-            raise CheckFailedError(f"{manifest['statistics']['links']:,} links were made.")
-        passed = ["--batches", str(arguments.batches), "--evaluated", str(arguments.evaluated)]
-        passed += [
-            "--batch-size",
-            str(arguments.batch_size),
-            "--samplers",
-            ",".join(names),
-            "--scratch",
-            scratch,
-        ]
-        for step in STEPS[1:]:
-            steps[step] = process(step, [__file__, "--child", step, *passed])
-            found = steps[step].pop("output")
-            # A process that lets its peak begin anew does so for the system too.
-            steps[step] |= found | {
-                "peak_bytes": max(steps[step]["peak_bytes"], found["peak_bytes"])
+
+
+def step(function: Callable[..., Found], *arguments: Any) -> Found:
+    """Return what a function finds in a process of its own, and its seconds."""
+    say(f"{function.__name__} ...")
+    begin = time.perf_counter()
+    found: Found = isolated(with_processor_seconds, function, *arguments)
+    return {"seconds": time.perf_counter() - begin, **found}
+
+
+def try_peer(name: str, scratch: Path, seconds: float) -> Found:
+    """Return the figures of a peer, or why there are none."""
+    say(f"{name} ...")
+    try:
+        return dict(isolated(measure_peer, name, scratch, seconds, limit_seconds=PEER_SECONDS))
+    except ImportError as error:
+        return {"skipped": f"not installed ({error})"}
+    except (TimeoutError, CheckFailedError) as error:
+        return {"skipped": str(error)}
+
+
+# --- rows of the tables
+
+
+def step_rows(cells: Sequence[Found]) -> Iterator[Found]:
+    """Yield the steps of each size, and among them the making of the graph."""
+    for cell in cells:
+        made, limit = cell["steps"]["batches"], cell["settings"]["limit_gib"]
+        graph = {"seconds": made["making_seconds"], "peak_bytes": made["making_peak_bytes"]}
+        for name, found in {**cell["steps"], "graph": graph}.items():
+            if "seconds" in found:
+                within = "yes" if found["peak_bytes"] <= limit * 2**30 else "no"
+                peak = found["peak_bytes"] / cell["links"]
+                row = {"processor_seconds": None, **found, "within": within, "a_link": peak}
+                yield {**row, "links": cell["links"], "step": name}
+
+
+def sampler_rows(cells: Sequence[Found]) -> Iterator[Found]:
+    """Yield each sampler at each size; the smallest size is the first."""
+    smallest: dict[str, float] = {}
+    for cell in sorted(cells, key=lambda cell: cell["links"]):
+        b, links = SETTINGS["batch_size"], cell["steps"]["batches"]["training_links"]
+        for name, row in cell["steps"]["batches"]["samplers"].items():
+            batch, order = (
+                float(np.median(row[of])) for of in ("rounds_batch_seconds", "order_seconds")
+            )
+            whole_batch = batch + order * b / links
+            item = whole_batch / row["distinct_items"]
+            ratio = item / smallest.setdefault(name, item)
+            held = row["array_bytes"]
+            missed = [f"{held:.1f} bytes a link"] * (links >= FEWEST_LINKS and held > MOST_BYTES)
+            missed += [f"{ratio:.2f} times the smallest graph"] * (ratio > MOST_RATIO)
+            yield {
+                "plan_seconds": None,
+                **row,
+                "training_links": links,
+                "title": find_sampler(name).title,
+                "order": order,
+                "batch_ms": 1e3 * batch,
+                "links_per_second": b / whole_batch,
+                "item_us": 1e6 * item,
+                "ratio": ratio,
+                "verdict": ", ".join(missed) or "met",
             }
-    for name, step in steps.items():
-        step["peak_bytes_a_link"] = step["peak_bytes"] / arguments.links
-        say(f"{name}: {step['seconds']:.1f} s, peak {step['peak_bytes'] / 2**30:.2f} GiB")
-    result["missed"] = [
-        f"{name}: {step['peak_bytes'] / 2**30:.2f} GiB, limit {arguments.limit_gib:g} GiB"
-        for name, step in steps.items()
-        if step["peak_bytes"] > arguments.limit_gib * 2**30
-    ]
-    return result
 
 
-def process(step: str, words: list[str]) -> dict[str, Any]:
-    """Return what a process prints as JSON, its seconds, and its peak memory."""
-    begin = time.perf_counter()
-    child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    printed = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise CheckFailedError(f"{step}: the process ended with {child.returncode}.")
-    return {
-        "seconds": time.perf_counter() - begin,
-        "processor_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-        "output": json.loads(printed),
-    }
+def peer_rows(cells: Sequence[Found]) -> Iterator[Found]:
+    """Yield each peer at each size, beside our Negative Sampling under the same noise."""
+    for cell in cells:
+        for peer, row in cell["peers"].items():
+            if "skipped" in row:
+                none = dict.fromkeys(str(col.key) for col in THEIRS)
+                yield none | {"links": cell["links"], "peer": peer, "differs": row["skipped"]}
+                continue
+            ratios = np.array(row["seconds"]) / np.array(row["our_seconds"])
+            yield {
+                **row,
+                "links": cell["links"],
+                "peer": f"{peer} {row['version']}",
+                "us": 1e6 * np.median(row["seconds"]),
+                "our_us": 1e6 * np.median(row["our_seconds"]),
+                "ratio": np.median(ratios),
+                "range": (ratios.min(), ratios.max()),
+            }
 
 
-def anew() -> None:
-    """Let the peak begin anew, and remember the highest."""
-    global highest
-    highest = max(highest, peak_bytes())
-    forget_peak()
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
-    """Load, verify and build; then one sampler after another, each let go before the next."""
-    before = resident_bytes()
-    loaded: list[float] = []
-    verified: list[float] = []
-    plain = Content.digest
-
-    def digest(content: Content, options: Mapping[str, Any]) -> str:
-        return str(timed(verified, lambda: plain(content, options)))
-
-    say("load and verify ...")
-    with patch.object(Content, "digest", digest):
-        dataset = timed(loaded, lambda: store.load(arguments.scratch, NAME))
-    links = len(dataset.users)
-    say("check the links ...")
-    check_links(dataset)
-    say("build the graph ...")
-    built: list[float] = []
-    anew()
-    graph = timed(built, lambda: dataset.graph)
-    check(
-        graph.n_links == int((dataset.split[dataset.items] == 0).sum()),
-        "the graph has the training links",
-    )
-    found = {
-        "load_seconds": loaded[0] - verified[0],
-        "verify_seconds": verified[0],
-        "graph_seconds": built[0],
-        "graph_peak_bytes": peak_bytes(),
-        "training_links": graph.n_links,
-        "graph_array_bytes_a_link": array_bytes(graph) / graph.n_links,
-        "samplers": {},
-    }
-    for name in names:
-        say(f"{name} ...")
-        config = complete({"sampler": name, **SETTINGS, "batch_size": arguments.batch_size})
-        found["samplers"][name] = measure(graph, config, arguments.batches, before) | {
-            "links": links
-        }
-    anew()
-    return found | {"peak_bytes": highest}
-
-
-def timed(seconds: list[float], call: Callable[[], Any]) -> Any:
-    begin = time.perf_counter()
-    result = call()
-    seconds.append(time.perf_counter() - begin)
-    return result
-
-
-def measure(graph: BipartiteGraph, config: Any, count: int, before: int) -> dict[str, Any]:
-    """One sampler: what a run does before its first batch, and then batches."""
-    anew()
-    planned: list[float] = []
-    ordered: list[float] = []
-    first: list[float] = []
-    capacity = timed(planned, lambda: plan_capacity(graph, config))
-    sampler = make_sampler(graph, config, Streams(0))
-    timed(ordered, lambda: sampler.positives.take(0, 1))
-    stream = sampler.batches(0, capacity)
-    check_batch(timed(first, lambda: next(stream)), graph, config)
-    distinct: list[int] = []
-    rounds: list[float] = []
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        distinct += [int(next(stream).n_items) for _ in range(max(1, count // ROUNDS))]
-        rounds.append((time.process_time() - begin) / max(1, count // ROUNDS))
-    batch, items = float(np.median(rounds)), float(np.mean(distinct))
-    # An epoch's order serves all its batches.
-    whole_batch = batch + ordered[0] * config.batch_size / graph.n_links
-    peak = peak_bytes()
-    return {
-        "plan_seconds": planned[0],
-        "order_seconds": ordered[0],
-        "first_batch_seconds": first[0],
-        "rounds_batch_seconds": rounds,
-        "batch_seconds": batch,
-        "distinct_items": items,
-        "link_seconds": whole_batch / config.batch_size,
-        "item_seconds": whole_batch / items,
-        "array_bytes_a_link": array_bytes(graph, sampler) / graph.n_links,
-        "resident_bytes": resident_bytes() - before,
-        "peak_bytes": peak - before,
-    }
-
-
-def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Recall of some links over all items, by vectors of an untrained model."""
-    import jax
-    from flax import nnx
-
-    from ncfbench.models.interaction import make_interaction
-    from ncfbench.models.towers import DeviceContent, make_towers
-    from ncfbench.runs.quality import Ranking
-    from ncfbench.training.inference import Embedder
-    from ncfbench.training.recall import BLOCK_LINKS, link_ranks
-
-    dataset = store.load(arguments.scratch, NAME)
-    say("embed users and items ...")
-    config = complete({"sampler": "ns"})
-    towers, variables = nnx.split(make_towers(config, dataset))
-    parameters = nnx.as_pure(variables)
-    embedder = Embedder(towers, DeviceContent.of(dataset))
-    model, held = peak_bytes(), resident_bytes()
-    anew()
-    seconds: list[float] = []
-    users = timed(seconds, lambda: jax.block_until_ready(embedder.users(parameters).scored))
-    everything = np.arange(dataset.n_items, dtype=np.int32)
-    items = timed(seconds, lambda: jax.block_until_ready(embedder.items(parameters, everything)))
-    size = min(arguments.evaluated, len(dataset.users))
-    chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
-    user, item = dataset.users[chosen], dataset.items[chosen]
-    say(f"rank {size:,} links among {dataset.n_items:,} items ...")
-    score = make_interaction(config)
-    link_ranks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
-    ranks = timed(seconds, lambda: link_ranks(score, users, items, user, item))
-    peak = peak_bytes()
-    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
-    return {
-        "links": size,
-        "dimension": int(items.shape[1]),
-        "peak_bytes": max(model, peak),
-        "model_peak_bytes": model,
-        "own_peak_bytes": peak - held,
-        "embed_users_seconds": seconds[0],
-        "embed_items_seconds": seconds[1],
-        "rank_seconds": seconds[2],
-        "scores_per_second": size * dataset.n_items / seconds[2],
-        "quality": Ranking(user, item, dataset.n_items)(ranks).figures,
-    }
+def notes(cells: Sequence[Found]) -> Iterator[str]:
+    """Yield the other figures of each size."""
+    yield "Peak and resident memory hold the mapped files."
+    for cell in cells:
+        made, links = cell["steps"]["batches"], f"{cell['links']:,} links"
+        bytes_a_link = made["graph_array_bytes"] / made["training_links"]
+        yield (
+            f"{links}: {cell['users']:,} users, {cell['items']:,} items; {bytes_a_link:.1f} bytes a"
+            " training link in the graph."
+        )
+        if "evaluation" in cell["steps"]:
+            found = cell["steps"]["evaluation"]
+            disk = cell["steps"]["prepare"]["disk_bytes"] / cell["links"]
+            yield (
+                f"{links}: {disk:.1f} bytes a link on the disk; load {made['load_seconds']:.2f} s,"
+                f" verify {made['verify_seconds']:.2f} s; embed users"
+                f" {found['embed_users_seconds']:.1f} s, items {found['embed_items_seconds']:.1f}"
+                f" s; rank {found['links']:,} links {found['rank_seconds']:.1f} s:"
+                f" {found['scores_per_second'] / 1e6:.0f} million scores a second. Evaluation took"
+                f" {found['own_peak_bytes'] / 2**30:.2f} GiB more than the model, making the model"
+                f" {found['model_peak_bytes'] / 2**30:.2f} GiB."
+            )
 
 
 if __name__ == "__main__":
-    main()
+    Scale().main()

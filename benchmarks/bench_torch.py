@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from peer_torch import torch
+import torch
 
 from ncfbench import open_dataset
 from ncfbench.config import RunConfig, complete
@@ -46,29 +46,30 @@ def settings(**other: Any) -> RunConfig:
     return complete({**SAMPLING, **PLAIN, **other})
 
 
-def weights(model: TwoTower) -> dict[tuple[str, str, str], torch.Tensor]:
-    """The example's parameters by our names, in our layout."""
-    return {
-        ("user_tower", "vectors", "embedding"): model.users.weight,
-        ("encoder", "words", "embedding"): model.words.weight,
-        ("encoder", "dense", "kernel"): model.dense.weight.T,
-        ("encoder", "dense", "bias"): model.dense.bias,
-    }
+PARAMETERS = {
+    ("user_tower", "vectors", "embedding"): "users.weight",
+    ("encoder", "words", "embedding"): "words.weight",
+    ("encoder", "dense", "kernel"): "dense.weight",
+    ("encoder", "dense", "bias"): "dense.bias",
+}
+"""Our parameters, and the example's; a kernel lies the other way round there."""
 
 
 def load(model: TwoTower, parameters: Parameters) -> None:
     """Copy our parameters into the example's."""
     with torch.no_grad():
-        for (tower, layer, name), tensor in weights(model).items():
-            tensor.copy_(torch.tensor(np.array(parameters[tower][layer][name][...])))
+        for (tower, layer, name), theirs in PARAMETERS.items():
+            value = torch.tensor(np.array(parameters[tower][layer][name][...]))
+            model.get_parameter(theirs).copy_(value.T if name == "kernel" else value)
 
 
 def loaded(model: TwoTower, parameters: Parameters) -> Parameters:
-    """Our parameters with the example's numbers."""
+    """Return our parameters with the example's numbers."""
     found: dict[str, Any] = {tower: dict(layers) for tower, layers in parameters.items()}
-    for (tower, layer, name), tensor in weights(model).items():
-        value = jnp.asarray(tensor.detach().numpy())
-        found[tower][layer] = {**found[tower][layer], name: value}
+    for (tower, layer, name), theirs in PARAMETERS.items():
+        value = jnp.asarray(model.get_parameter(theirs).detach().numpy())
+        own = {name: value.T if name == "kernel" else value}
+        found[tower][layer] = {**found[tower][layer], **own}
     return found
 
 

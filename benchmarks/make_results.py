@@ -15,8 +15,7 @@ the folder that the variable ``MOVIELENS_PLOTS`` names (links.csv.gz and items.c
 checkpoint from the folder ``MINILM``.
 
 Exit codes: 0 if everything ended well, 130 if interrupted, else that of the first command that
-failed; the commands after it run all the same. 6 if a number does not verify, a figure has more
-than 300 KB, or the folders more than 40 MB in all.
+failed; the commands after it run all the same. 6 if a number does not verify.
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import sys
-import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cell_files import FOLDER, default_folder
+from harness import FOLDER, default_folder, say
+from measuring import command as run_command
 
 from ncfbench.cli.output import print_views
 from ncfbench.data.store import read_manifest
@@ -53,7 +51,6 @@ from ncfbench.timing.clock import format_duration
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
 PROFILE_FIGURES = "crossover", "epoch-time"
-MOST_FIGURE_BYTES, MOST_BYTES = 300_000, 40_000_000
 
 
 @dataclass(frozen=True)
@@ -73,15 +70,6 @@ class Evidence:
     commands: Sequence[str]
     png: Sequence[str] = ()
     profiles_of: str = ""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Folders of the data, of the runs, and of what is kept."""
-
-    data_dir: Path
-    runs_dir: Path
-    results: Path
 
 
 def read_plan(path: Path) -> list[Evidence]:
@@ -109,182 +97,149 @@ def split(command: str) -> list[str]:
     return words
 
 
-def call(words: Sequence[str], output: int | None = None) -> int:
-    """Run a command of ncfbench in a process of its own, and return its exit code.
-
-    Ctrl-C reaches the process too, which is given the time to save.
-
-    Args:
-        output: file descriptor for what it prints; by default it is shown.
+def call(words: Sequence[str], *, shows: bool = True) -> tuple[int, str]:
+    """Run a command of ncfbench, and return its exit code, and what it prints unless it is shown.
 
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    process = subprocess.Popen([sys.executable, "-m", "ncfbench", *words], stdout=output)
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        process.wait()
-        raise
-    if code == INTERRUPTED_EXIT_CODE:
+    done = run_command([sys.executable, "-m", "ncfbench", *words], shows=shows)
+    if done.exit_code == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
-    return code
+    return done.exit_code, done.output
 
 
-def printed(words: Sequence[str]) -> tuple[int, str]:
-    """Run a command of ncfbench, and return its exit code and what it prints."""
-    with tempfile.TemporaryFile() as file:
-        code = call(words, file.fileno())
-        file.seek(0)
-        return code, file.read().decode()
+class Maker:
+    """Does what a plan says.
 
+    Args:
+        options: ``data_dir``, ``runs_dir`` and ``results``.
 
-class Failures:
-    """Exit codes of what went wrong; the first is the script's."""
+    Attributes:
+        codes: exit codes of what went wrong; the first is the script's.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.data_dir, self.runs_dir = options.data_dir, options.runs_dir
+        self.results = options.results
         self.codes: list[int] = []
 
-    def add(self, code: int, what: str) -> bool:
+    def make(self, plan: Sequence[Evidence], *, dry_run: bool, with_forecast: bool) -> int:
+        """Make some folders, and return the first exit code that is not 0, else 0."""
+        ready = []
+        for evidence in plan:
+            try:
+                if self._prepare(evidence):
+                    ready.append(evidence)
+            except NcfbenchError as error:
+                say(f"Error: {evidence.name}: {error}")
+                self.codes.append(error.exit_code)
+        if with_forecast or dry_run:
+            self._forecast(ready)
+        if not dry_run:
+            for evidence in ready:
+                self._train(evidence)
+                self._report(evidence)
+        return self.codes[0] if self.codes else 0
+
+    def _check(self, code: int, what: str) -> bool:
         """Keep an exit code that is not 0, and return whether it is 0."""
         if code:
-            print(f"Error: {what} ended with {code}.", file=sys.stderr)
+            say(f"Error: {what} ended with {code}.")
             self.codes.append(code)
         return not code
 
+    def _call(self, words: Sequence[str], what: str, *, shows: bool = True) -> bool:
+        return self._check(call(words, shows=shows)[0], what)
 
-def prepare(evidence: Evidence, places: Places, failures: Failures) -> bool:
-    """Prepare the data sets that are missing, and return whether all are there."""
-    for command in evidence.prepare:
-        source, *options = shlex.split(command)
-        name = options[options.index("--name") + 1] if "--name" in options else source
-        if read_manifest(places.data_dir, name) is None:
-            words = ["prepare", *split(command), f"--data-dir={places.data_dir}"]
-            if not failures.add(call(words), f"prepare {command}"):
-                return False
-    return True
+    def _prepare(self, evidence: Evidence) -> bool:
+        """Prepare the data sets that are missing, and return whether all are there."""
+        for command in evidence.prepare:
+            source, *options = shlex.split(command)
+            name = options[options.index("--name") + 1] if "--name" in options else source
+            if read_manifest(self.data_dir, name) is None:
+                words = ["prepare", *split(command), f"--data-dir={self.data_dir}"]
+                if not self._call(words, f"prepare {command}"):
+                    return False
+        return True
 
+    def _located(self, command: str, evidence: Evidence) -> list[str]:
+        """Return a command's words with the folders of data and runs."""
+        runs_dir = self.runs_dir / evidence.name
+        return [*split(command), f"--data-dir={self.data_dir}", f"--runs-dir={runs_dir}"]
 
-def located(command: str, evidence: Evidence, places: Places) -> list[str]:
-    """Return a command's words with the folders of data and runs."""
-    runs_dir = places.runs_dir / evidence.name
-    return [*split(command), f"--data-dir={places.data_dir}", f"--runs-dir={runs_dir}"]
-
-
-def forecast(plan: Sequence[Evidence], places: Places, failures: Failures) -> None:
-    """Print what each sweep still needs. A cell of several sweeps counts once."""
-    known: set[str] = set()
-    rows, total, most, others = [], 0.0, 0, 0
-    for evidence in plan:
-        for command in evidence.commands:
-            if not command.startswith("sweep "):
-                others += 1
-                continue
-            words = [*located(command, evidence, places), "--dry-run", "--json"]
-            code, text = printed(words)
-            if not failures.add(code, f"the forecast of {command}"):
+    def _forecast(self, plan: Sequence[Evidence]) -> None:
+        """Print what each sweep still needs. A cell of several sweeps counts once."""
+        known: set[str] = set()
+        rows, total, most = [], 0.0, 0
+        steps = [(evidence, command) for evidence in plan for command in evidence.commands]
+        sweeps = [each for each in steps if each[1].startswith("sweep ")]
+        for evidence, command in sweeps:
+            words = [*self._located(command, evidence), "--dry-run", "--json"]
+            code, text = call(words, shows=False)
+            if not self._check(code, f"the forecast of {command}"):
                 continue
             found = json.loads(text)
-            new = [cell for cell in found["cells"] if identity(cell, evidence) not in known]
-            known |= {identity(cell, evidence) for cell in new}
+            cells = {identity(cell, evidence): cell for cell in found["cells"]}
+            new = [cell for key, cell in cells.items() if key not in known]
+            known |= cells.keys()
             seconds = sum(cell["predicted_seconds"] or 0.0 for cell in new)
             left = sum(cell["status"] not in ("done", "diverged") for cell in new)
             memory = found["memory_bytes"] or 0
             total, most = total + seconds, max(most, memory)
-            cells = [str(len(new)), str(left), format_duration(seconds), format_size(memory)]
-            rows.append([command.removeprefix("sweep "), *cells])
-    title = "Forecast: cells of no earlier sweep, those that are left, and what they need"
-    print_views(
-        Table(title, ["sweep", "cells", "left", "time", "memory"], rows),
-        f"All sweeps: {format_duration(total)}, and at most {format_size(most)} on the device"
-        f" beside the data and the program. {others} profiles and audits are not predicted.",
-    )
+            needs = [format_duration(seconds), format_size(memory)]
+            rows.append([command.removeprefix("sweep "), str(len(new)), str(left), *needs])
+        title = "Forecast: cells of no earlier sweep, those that are left, and what they need"
+        print_views(
+            Table(title, ["sweep", "cells", "left", "time", "memory"], rows),
+            f"All sweeps: {format_duration(total)}, and at most {format_size(most)} on the device"
+            f" beside the data and the program. {len(steps) - len(sweeps)} profiles and audits are"
+            " not predicted.",
+        )
+
+    def _train(self, evidence: Evidence) -> None:
+        """Run a folder's commands; those that ended and that cannot resume are not repeated."""
+        path = self.runs_dir / evidence.name / STEPS
+        steps: dict[str, int] = tables.read_json(path) if path.exists() else {}
+        for number, command in enumerate(evidence.commands, 1):
+            said = f"{evidence.name}, {number} of {len(evidence.commands)}: ncfbench {command}"
+            if command in steps:
+                say(f"{said}: over")
+                self._check(steps[command], command)
+                continue
+            say(said)
+            code, _ = call(self._located(command, evidence))
+            self._check(code, command)
+            # A failed check is a result; sweeps know by themselves what is over.
+            if code in (0, CheckFailedError.exit_code) and not command.startswith("sweep "):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                steps[command] = code
+                tables.write_json(path, steps)
+
+    def _report(self, evidence: Evidence) -> None:
+        """Export a folder's records, tables and figures, and compute every number once more."""
+        kept, own = self.results / evidence.name, self.runs_dir / evidence.name
+        compared = self.runs_dir / (evidence.profiles_of or evidence.name)
+        runs = ["report", f"--runs-dir={compared}", f"--data-dir={self.data_dir}"]
+        figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
+        exported, export = f"export to {kept}", f"--export={kept}"
+        if evidence.profiles_of:
+            runs.append(f"--profiles={own}")
+            drawn = [f"--figure={name}" for name in PROFILE_FIGURES]
+            self._call([*runs, *figures, *drawn], f"figures of {kept}", shows=False)
+            self._call(["report", f"--runs-dir={own}", export], exported)
+        else:
+            self._call([*runs, *figures, export, "--full", "--paper"], exported)
+            self._call(["report", str(kept), "--verify"], f"verify of {kept}")
+        if evidence.png:
+            drawn = [f"--figure={name}" for name in evidence.png]
+            words = [*runs, figures[0], "--figures-format=png", *drawn]
+            self._call(words, f"{', '.join(evidence.png)} of {kept}", shows=False)
 
 
 def identity(cell: dict[str, Any], evidence: Evidence) -> str:
     """Return a text that a cell has in all sweeps of its folder."""
     return json.dumps([evidence.name, cell["config"]], sort_keys=True)
-
-
-def train(evidence: Evidence, places: Places, failures: Failures) -> None:
-    """Run a folder's commands; those that ended and that cannot resume are not repeated."""
-    path = places.runs_dir / evidence.name / STEPS
-    steps: dict[str, int] = tables.read_json(path) if path.exists() else {}
-    for number, command in enumerate(evidence.commands, 1):
-        said = f"{evidence.name}, {number} of {len(evidence.commands)}: ncfbench {command}"
-        if command in steps:
-            print(f"{said}: over", file=sys.stderr)
-            failures.add(steps[command], command)
-            continue
-        print(said, file=sys.stderr)
-        code = call(located(command, evidence, places))
-        failures.add(code, command)
-        # A failed check is a result; sweeps know by themselves what is over.
-        if code in (0, CheckFailedError.exit_code) and not command.startswith("sweep "):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            steps[command] = code
-            tables.write_json(path, steps)
-
-
-def report(evidence: Evidence, places: Places, failures: Failures) -> None:
-    """Export a folder's records, tables and figures, and compute every number once more."""
-    kept, own = places.results / evidence.name, places.runs_dir / evidence.name
-    compared = places.runs_dir / (evidence.profiles_of or evidence.name)
-    runs = ["report", f"--runs-dir={compared}", f"--data-dir={places.data_dir}"]
-    figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
-    export = f"--export={kept}"
-    if evidence.profiles_of:
-        runs.append(f"--profiles={own}")
-        code, _ = printed([*runs, *figures, *(f"--figure={name}" for name in PROFILE_FIGURES)])
-        failures.add(code, f"figures of {kept}")
-        failures.add(call(["report", f"--runs-dir={own}", export]), f"export to {kept}")
-    else:
-        failures.add(call([*runs, *figures, export, "--full", "--paper"]), f"export to {kept}")
-        failures.add(call(["report", str(kept), "--verify"]), f"verify of {kept}")
-    if evidence.png:
-        named = [f"--figure={name}" for name in evidence.png]
-        code, _ = printed([*runs, figures[0], "--figures-format=png", *named])
-        failures.add(code, f"{', '.join(evidence.png)} of {kept}")
-
-
-def oversized(plan: Sequence[Evidence], places: Places) -> Iterator[str]:
-    """Yield a message for each figure that is too large, and for too large folders."""
-    kept = [path for each in plan for path in (places.results / each.name).rglob("*")]
-    sizes = {path: path.stat().st_size for path in kept if path.is_file()}
-    for path, size in sizes.items():
-        if path.suffix == ".svg" and size > MOST_FIGURE_BYTES:
-            yield f"{path} has {size / 1e3:.0f} KB; at most {MOST_FIGURE_BYTES / 1e3:.0f}."
-    total = sum(sizes.values())
-    if total > MOST_BYTES:
-        yield f"{places.results} has {total / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f}."
-
-
-def make(
-    plan: Sequence[Evidence],
-    places: Places,
-    *,
-    dry_run: bool = False,
-    with_forecast: bool = True,
-) -> int:
-    """Do what a plan says, and return the exit code of the first thing that went wrong, else 0."""
-    failures = Failures()
-    ready = []
-    for evidence in plan:
-        try:
-            if prepare(evidence, places, failures):
-                ready.append(evidence)
-        except NcfbenchError as error:
-            print(f"Error: {evidence.name}: {error}", file=sys.stderr)
-            failures.codes.append(error.exit_code)
-    if with_forecast or dry_run:
-        forecast(ready, places, failures)
-    for evidence in () if dry_run else ready:
-        train(evidence, places, failures)
-        report(evidence, places, failures)
-    for problem in () if dry_run else oversized(ready, places):
-        print(f"Error: {problem}", file=sys.stderr)
-        failures.codes.append(CheckFailedError.exit_code)
-    return failures.codes[0] if failures.codes else 0
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -299,23 +254,22 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
     parser.add_argument("--runs-dir", type=Path, default=default_folder("runs_dir") / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")
-    arguments = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        plan = read_plan(arguments.plan)
+        plan = read_plan(options.plan)
         names = [each.name for each in plan]
-        for name in arguments.folder or ():
+        for name in options.folder or ():
             if name not in names:
                 raise UsageError(f"--folder: no folder {name!r}. Valid: {', '.join(names)}.")
-        chosen = [each for each in plan if each.name in (arguments.folder or names)]
-        places = Places(arguments.data_dir, arguments.runs_dir, arguments.results)
-        code = make(
-            chosen, places, dry_run=arguments.dry_run, with_forecast=not arguments.no_forecast
+        chosen = [each for each in plan if each.name in (options.folder or names)]
+        code = Maker(options).make(
+            chosen, dry_run=options.dry_run, with_forecast=not options.no_forecast
         )
     except KeyboardInterrupt:
-        print("Interrupted. The same command resumes.", file=sys.stderr)
+        say("Interrupted. The same command resumes.")
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     except NcfbenchError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        say(f"Error: {error}")
         raise SystemExit(error.exit_code) from error
     raise SystemExit(code)
 

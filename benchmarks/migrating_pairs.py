@@ -36,12 +36,6 @@ USER_RATE = 0.01
 """Learning rate of the users' vectors, each of which few batches reach."""
 
 
-def words_of(dataset: Any) -> list[str]:
-    """Return the vocabulary: word i has the token id i + 1."""
-    words = pq.read_table(dataset.folder / "vocabulary.parquet")["word"]
-    return list(map(str, words.to_pylist()))
-
-
 def by_word(words: list[str]) -> Tokenizer:
     """Return the tokenizer whose token i is word i, between spaces."""
     tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(words)}, "[UNK]"))
@@ -54,28 +48,15 @@ def make_model(users: list[str], words: list[str]) -> SentenceTransformer:
     pieces, folder = ["[PAD]", "[UNK]", *words], tempfile.mkdtemp()
     special = {"unk_token": "[UNK]", "pad_token": "[PAD]"}
     PreTrainedTokenizerFast(tokenizer_object=by_word(pieces), **special).save_pretrained(folder)
-    config = BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=4 * WIDTH,
-    )
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 4 * WIDTH}
+    config = BertConfig(vocab_size=len(pieces), hidden_size=WIDTH, **sizes)
     BertModel(config).save_pretrained(folder)
     of_users = StaticEmbedding(by_word([*users, "[UNK]"]), embedding_dim=WIDTH)
     with torch.no_grad():
         of_users.embedding.weight.mul_(0.05)  # from a length of 11, in steps of the learning rate
-    router = Router.for_query_document(
-        query_modules=[of_users],
-        document_modules=[Transformer(folder, max_seq_length=WORDS), Pooling(WIDTH, "mean")],
-    )
+    documents = [Transformer(folder, max_seq_length=WORDS), Pooling(WIDTH, "mean")]
+    router = Router.for_query_document(query_modules=[of_users], document_modules=documents)
     return SentenceTransformer(modules=[router], device="cpu")
-
-
-def texts_of(dataset: Any) -> list[str]:
-    """Return each item's words, as the data set kept them."""
-    words, texts = words_of(dataset), dataset.texts
-    return [" ".join(words[token - 1] for token in texts[item]) for item in range(len(texts))]
 
 
 class Corrected(torch.nn.Module):
@@ -101,14 +82,15 @@ def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., C
     """Train until the clock is over."""
     torch.manual_seed(seed)
     graph, cold = dataset.graph, ColdItems(dataset)
-    texts = texts_of(dataset)
+    # Word i of the vocabulary has the token id i + 1.
+    words = pq.read_table(dataset.folder / "vocabulary.parquet")["word"].to_pylist()
+    tokens = [dataset.texts[item] for item in range(len(dataset.texts))]
+    texts = [" ".join(words[token - 1] for token in own) for own in tokens]
     users = [f"user{number}" for number in range(dataset.n_users)]
-    model = make_model(users, words_of(dataset))
+    model = make_model(users, words)
+    anchors = [users[user] for user in graph.link_user]
     rows = Rows.from_dict(
-        {
-            "anchor": [users[user] for user in graph.link_user],
-            "positive": [texts[item] for item in graph.link_item],
-        }
+        {"anchor": anchors, "positive": [texts[item] for item in graph.link_item]}
     )
 
     def recall() -> float:

@@ -28,17 +28,13 @@ class TwoTower(tfrs.Model):
 
     def __init__(self, dataset: Any, way: str) -> None:
         super().__init__()
-        self.way, self.batch_size = way, batch_size_of(way)
+        self.way, self.batch_size = way, LARGER if way == "larger" else BATCH
         self.tokens = tf.constant(dataset.tokens_IxL)
         self.users = tf.keras.layers.Embedding(dataset.n_users, DIMENSION)
-        self.items = tf.keras.Sequential(
-            [
-                tf.keras.layers.Embedding(dataset.n_words + 1, DIMENSION),
-                tf.keras.layers.Conv1D(DIMENSION, 3, padding="same", activation="relu"),
-                tf.keras.layers.GlobalMaxPooling1D(),
-                tf.keras.layers.Dense(DIMENSION),
-            ]
-        )
+        words = tf.keras.layers.Embedding(dataset.n_words + 1, DIMENSION)
+        convolution = tf.keras.layers.Conv1D(DIMENSION, 3, padding="same", activation="relu")
+        pooling, dense = tf.keras.layers.GlobalMaxPooling1D(), tf.keras.layers.Dense(DIMENSION)
+        self.items = tf.keras.Sequential([words, convolution, pooling, dense])
         self.task = tfrs.tasks.Retrieval(
             temperature=1 / GAMMA, remove_accidental_hits=way == "corrected"
         )
@@ -70,11 +66,6 @@ class TwoTower(tfrs.Model):
         return self.task(
             f, g, candidate_sampling_probability=share, candidate_ids=items, compute_metrics=False
         )
-
-
-def batch_size_of(way: str) -> int:
-    """Links in a batch."""
-    return LARGER if way == "larger" else BATCH
 
 
 def links(graph: Any, batch_size: int, seed: int) -> Any:
@@ -110,5 +101,5 @@ def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., C
             clock.batch()
 
     make = links if way in ("before", "corrected") else shared
-    data = make(dataset.graph, batch_size_of(way), seed).prefetch(2)
+    data = make(dataset.graph, model.batch_size, seed).prefetch(2)
     model.fit(data, steps_per_epoch=10**9, verbose=0, callbacks=[Tick()])

@@ -1,39 +1,141 @@
-"""The peer's model: both towers and the objective in PyTorch, as an expert would write them, and
-the way to and from ours.
+"""The same model and its training loops in PyTorch, for a process of its own.
+
+Two programs in one process share a heap, and a pool of threads each: beside PyTorch our iterations
+took up to twice as long there as alone. :func:`prepare`, :func:`run` and :func:`gradient` are
+called in PyTorch's process, and what they prepare stays there.
 """
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from peer_encoders import Texts, make_encoder, turned
-from peer_torch import functional, nn, torch
+import torch
+from peer_encoders import ENCODERS, EncoderInput
+from torch import nn
+from torch.nn import functional
 
 from ncfbench.catalog import LossFamily, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
+from ncfbench.errors import UsageError
 from ncfbench.sampling.batch import Batch
 from ncfbench.torch import TensorBatch, as_tensors, dot_scores, make_loss, objective
 
+WARM_UP = 3
+"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then
+replayed.
+"""
+PROGRAMS = 64
+"""Programs that torch.compile may make of one function; by its own limit of 8 it would go on
+without compiling.
+"""
+
 
 class Tensors(NamedTuple):
-    """A batch of ours as tensors on the device, and the lengths of its texts."""
+    """A batch of ours as tensors on the device, and the number of words of its longest text."""
 
     links: TensorBatch
-    lengths: torch.Tensor
-    """int64[V]: words of each item's text, 1 at least, on the CPU, where packing wants them; made
-    ahead of time.
-    """
     longest: int
-    """Words of the longest text."""
 
     @classmethod
     def of(cls, batch: Batch, family: LossFamily, dataset: Dataset, device: str = "cpu") -> Tensors:
         """Copy a batch from the host or from JAX's device."""
-        lengths = np.maximum(dataset.lengths[np.asarray(batch.items)], 1).astype(np.int64)
-        links = as_tensors(batch, family).to(device)
-        return cls(links, torch.from_numpy(lengths), int(lengths.max()))
+        longest = max(int(dataset.lengths[np.asarray(batch.items)].max()), 1)
+        return cls(as_tensors(batch, family).to(device), longest)
+
+
+class Peer(nn.Module):
+    """Both towers and the objective of a batch. For bfloat16 its products are autocast, as ours are
+    rounded.
+
+    Raises:
+        UsageError: it has no such encoder.
+    """
+
+    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
+        super().__init__()
+        if config.encoder not in ENCODERS:
+            raise UsageError(f"The peer has no encoder {config.encoder!r}: {', '.join(ENCODERS)}.")
+        self.config, self.loss = config, make_loss(config)
+        counts = find_encoder(config.encoder).reads("word_dropout")
+        self.drops_words = counts and config.word_dropout > 0
+        for name, values in (("tokens", dataset.tokens_IxL), ("lengths", dataset.lengths)):
+            self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
+        vectors = nn.Embedding(dataset.n_users, config.dimension)
+        self.user_tower = nn.ModuleDict({"vectors": vectors})
+        self.encoder = ENCODERS[config.encoder](config, dataset)
+
+    def load(self, parameters: Any) -> None:
+        """Copy our parameters."""
+        with torch.no_grad():
+            for name, parameter in named(self).items():
+                node = parameters
+                for key in name.split("."):
+                    node = next(value for own, value in node.items() if str(own) == key)
+                parameter.copy_(turned(name, torch.from_numpy(np.array(node[...]))))
+
+    def embed_items(self, batch: Tensors) -> torch.Tensor:
+        """Return g of a batch's items, float32; dropout in training mode only."""
+        items = batch.links.items
+        tokens = self.tokens[items, : batch.longest]
+        present = tokens > 0
+        if self.training and self.drops_words:
+            present &= torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
+        texts = EncoderInput(items, tokens, present, self.lengths[items])
+        vectors = self.encoder(texts).float()
+        if self.training and self.config.item_dropout > 0:
+            vectors = functional.dropout(vectors, self.config.item_dropout)
+        return functional.normalize(vectors, dim=1) if self.config.normalize else vectors
+
+    def forward(self, batch: Tensors) -> torch.Tensor:
+        """Return the objective of a batch, float32: the links' losses and the users' penalty."""
+        links, rounded = batch.links, self.config.precision == "bfloat16"
+        with torch.autocast(links.users.device.type, dtype=torch.bfloat16, enabled=rounded):
+            raw = self.user_tower["vectors"](links.users)
+            users = functional.normalize(raw, dim=1) if self.config.normalize else raw
+            positive, negative = dot_scores(users, self.embed_items(batch), links)
+            penalty = raw[links.pos_user].square().sum(dim=1).mean()
+            value = objective(positive, negative, links, self.loss)
+            return value + self.config.user_l2 * penalty
+
+
+OURS = {
+    "self_attn.in_proj_weight": "attention.inputs.kernel",
+    "self_attn.in_proj_bias": "attention.inputs.bias",
+    "self_attn.out_proj": "attention.output",
+    "linear1": "feed_forward.hidden",
+    "linear2": "feed_forward.output",
+    "lstm.weight_ih_l0": "input_gates.kernel",
+    "lstm.bias_ih_l0": "input_gates.bias",
+    "lstm.weight_hh_l0": "recurrent_gates.kernel",
+}
+"""Names of PyTorch's layers that are others in ours, beside the normalisations'."""
+
+
+def named(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return a model's trained parameters by the names of ours."""
+    found = {}
+    for path, module in model.named_modules():
+        weight = {nn.Embedding: "embedding", nn.LayerNorm: "scale"}.get(type(module), "kernel")
+        where = "before" if ".blocks." in path else "after"
+        names = OURS | {"norm1": f"{where}_attention", "norm2": f"{where}_hidden"}
+        for last, parameter in module.named_parameters(recurse=False):
+            name = f"{path}.{weight if last == 'weight' else last}"
+            for theirs, ours in names.items():
+                name = name.replace(f".{theirs}", f".{ours}")
+            if parameter.requires_grad:
+                found[name] = parameter
+    return found
+
+
+def turned(name: str, value: torch.Tensor) -> torch.Tensor:
+    """Reverse the axes of a kernel, which lie the other way round in ours."""
+    return value.permute(*reversed(range(value.ndim))) if name.endswith("kernel") else value
 
 
 def set_precision(precision: str) -> None:
@@ -45,73 +147,97 @@ def set_precision(precision: str) -> None:
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-class Peer(nn.Module):
-    """Both towers and the objective of a batch. For bfloat16 its products are autocast, as ours are
-    rounded.
+# --- in PyTorch's process
+
+
+class PeerLoop:
+    """A training loop of the peer over some batches.
+
+    Args:
+        peer: on the device.
+        mode: of torch.compile; None for eager.
     """
 
-    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        super().__init__()
-        self.config, self.loss = config, make_loss(config)
-        counts = find_encoder(config.encoder).reads("word_dropout")
-        self.drops_words = counts and config.word_dropout > 0
-        self.register_buffer(
-            "tokens", torch.from_numpy(dataset.tokens_IxL.astype(np.int64)), persistent=False
-        )
-        self.register_buffer(
-            "lengths", torch.from_numpy(dataset.lengths.astype(np.int64)), persistent=False
-        )
-        self.users = nn.Embedding(dataset.n_users, config.dimension)
-        self.encoder = make_encoder(config, dataset)
+    def __init__(self, peer: Peer, batches: Sequence[Tensors], mode: str | None) -> None:
+        self.peer, self.batches = peer.train(), batches
+        trained = [parameter for parameter in peer.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.Adam(trained, lr=peer.config.learning_rate, fused=True)
+        compiled: Any = peer if mode is None else torch.compile(peer, mode=mode, dynamic=False)
+        self.objective: Callable[[Tensors], torch.Tensor] = compiled
+        on_gpu = batches[0].links.users.device.type == "cuda"
+        self.wait = torch.cuda.synchronize if on_gpu else lambda: None
+        self.replays = mode == "reduce-overhead"
 
-    def named(self) -> dict[str, tuple[nn.Parameter, str]]:
-        """Parameters by our names; see :data:`peer_encoders.Named`."""
-        found = {"user_tower.vectors.embedding": (self.users.weight, "same")}
-        return found | {f"encoder.{name}": each for name, each in self.encoder.named().items()}
+    def run(self, iterations: int) -> float:
+        """Return the seconds of some iterations, from an idle device to an idle device (on a CPU
+        operations end when they return).
+        """
+        self.wait()
+        begin = time.perf_counter()
+        for batch in islice(cycle(self.batches), iterations):
+            if self.replays:
+                torch.compiler.cudagraph_mark_step_begin()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.objective(batch).backward()
+            self.optimizer.step()
+        self.wait()
+        return time.perf_counter() - begin
 
-    def load(self, parameters: Any) -> None:
-        """Our parameters."""
-        with torch.no_grad():
-            for name, (parameter, how) in self.named().items():
-                node = parameters
-                for key in name.split("."):
-                    node = next(value for own, value in node.items() if str(own) == key)
-                parameter.copy_(turned(torch.from_numpy(np.array(node[...])), how))
 
-    def gradient(self) -> dict[str, np.ndarray]:
-        """The gradients that are there, in our layout, by our names."""
-        found = {}
-        for name, (parameter, how) in self.named().items():
-            assert parameter.grad is not None
-            found[name] = turned(parameter.grad, how).cpu().numpy()
-        return found
+_loops: dict[tuple[str, str], PeerLoop] = {}
+"""Loops by sampler and arm."""
 
-    def embed_items(self, batch: Tensors) -> torch.Tensor:
-        """g of a batch's items, float32; dropout in training mode only."""
-        items, lengths = batch.links.items, self.lengths[batch.links.items]
-        tokens = self.tokens[items, : batch.longest]
-        present = tokens > 0
-        if self.training and self.drops_words:
-            present = present & (
-                torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
-            )
-        texts = Texts(items, tokens, present, lengths, batch.lengths)
-        vectors = self.encoder(texts).float()
-        if self.training and self.config.item_dropout > 0:
-            vectors = functional.dropout(vectors, self.config.item_dropout)
-        return functional.normalize(vectors, dim=1) if self.config.normalize else vectors
 
-    def forward(self, batch: Tensors) -> torch.Tensor:
-        """The objective of a batch, float32."""
-        rounded = self.config.precision == "bfloat16"
-        with torch.autocast(batch.links.users.device.type, dtype=torch.bfloat16, enabled=rounded):
-            return self.objective(batch)
+def prepare(
+    config: RunConfig,
+    dataset: Dataset,
+    parameters: Mapping[str, Any],
+    batches: Sequence[Batch],
+    modes: Mapping[str, Any],
+    device: str,
+) -> dict[str, str]:
+    """Make a sampler's loops, one for each arm, and warm them up; return the messages of the arms
+    that PyTorch cannot run.
+    """
+    if any(modes.values()) and not _loops:
+        torch._dynamo.config.recompile_limit = PROGRAMS
+        torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS
+    tensors = [Tensors.of(batch, config.family, dataset, device) for batch in batches]
+    set_precision(config.precision)
+    one_shape = len({len(batch.links.items) for batch in tensors}) == 1
+    failed = {}
+    for arm, mode in modes.items():
+        peer = Peer(config, dataset).to(device)
+        peer.load(parameters)
+        loop = PeerLoop(peer, tensors, mode)
+        try:
+            loop.run(WARM_UP if one_shape else WARM_UP * len(tensors))
+            _loops[config.sampler, arm] = loop
+        except RuntimeError as error:
+            if mode is None:
+                raise
+            failed[arm] = str(error).strip().splitlines()[0][:200]
+            print(f"{config.sampler}: PyTorch {arm} fails: {failed[arm]}", file=sys.stderr)
+    return failed
 
-    def objective(self, batch: Tensors) -> torch.Tensor:
-        """The sum of the links' losses and the users' penalty."""
-        raw = self.users(batch.links.users)
-        users = functional.normalize(raw, dim=1) if self.config.normalize else raw
-        positive, negative = dot_scores(users, self.embed_items(batch), batch.links)
-        value = objective(positive, negative, batch.links, self.loss)
-        penalty = raw[batch.links.pos_user].square().sum(dim=1).mean()
-        return value + self.config.user_l2 * penalty
+
+def run(sampler: str, arm: str, iterations: int) -> float:
+    """Return the seconds of some iterations of a loop that was prepared."""
+    return _loops[sampler, arm].run(iterations)
+
+
+def gradient(
+    config: RunConfig, dataset: Dataset, parameters: Mapping[str, Any], batch: Batch, device: str
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Return loss and gradients of a batch by our parameters' names and in our layout, without
+    dropout, in full float32.
+    """
+    set_precision("float32")
+    peer = Peer(config, dataset).to(device).eval()
+    peer.load(parameters)
+    loss = peer(Tensors.of(batch, config.family, dataset, device))
+    loss.backward()
+    found = named(peer).items()
+    return float(loss.detach()), {
+        name: turned(name, parameter.grad).cpu().numpy() for name, parameter in found
+    }

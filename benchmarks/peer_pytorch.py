@@ -7,10 +7,10 @@ timed beside ours.
 
 PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded
 once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, in a process of its
-own. Before any timing its loss and gradients must agree with ours (peer_agreement.py). Then rounds:
-in each, every arm repeats steps on the same batches, which are ready on the device (our *step*
-account), and our *full* account runs beside them, with its sampler at work. The order of the arms
-changes from round to round.
+own. Before any timing its loss and gradients must agree with ours. Then rounds: in each, every arm
+repeats steps on the same batches, which are ready on the device (our *step* account), and our
+*full* account runs beside them, with its sampler at work. The order of the arms changes from round
+to round.
 
 On a GPU there are two compiled arms, for which of them is better depends on the work:
 reduce-overhead, which replays CUDA graphs and so spares the host's share of small kernels, and
@@ -25,42 +25,42 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
-import peer_loop
-import peer_table
-from peer_agreement import check, on_host
-from peer_torch import torch
+import peer_model
+from harness import TINY, Benchmark, Found, say
+from measuring import Arm, interleaved, process
+from peer_encoders import torch
 
+from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import name_files
 from ncfbench.data.text import Texts
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError, install_command
+from ncfbench.errors import CheckFailedError, UsageError, install_command
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.table import Col, Table, under
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
-from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
+from ncfbench.timing.intervals import ratio_of_medians
 from ncfbench.training.loop import TimedLoop, timed_loops
+from ncfbench.training.state import Parameters
+from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 1.0
-BATCHES = 16
-"""Batches that every arm repeats, by default."""
-MODES = {
+TOLERANCE = 1e-4
+"""Largest difference of the gradients, as a share of their norm, and of the losses."""
+MODES: Mapping[str, Mapping[str, str | None]] = {
     "cpu": {"eager": None, "compiled": "default"},
     "cuda": {
         "eager": None,
@@ -69,15 +69,113 @@ MODES = {
     },
 }
 """PyTorch's arms on each device, and torch.compile's mode of each arm."""
-Found = dict[str, dict[str, Any]]
-"""Results by sampler: seconds per iteration of each arm, round by round, and ``sampling``,
-``item_slots``, ``failed``.
+ARMS = ("eager", "compiled", "reduce-overhead", "max-autotune")
+FASTER = {("cnn", 300): 2.0, ("cnn", 40): 1.5}
+"""Targets of PyTorch / ours on a CPU, over PyTorch's best arm; 1 for other encoders of texts. On a
+GPU 1.5 over its best compiled one.
 """
+SAMPLING_SHARE, OVERHEAD = {300: 0.05, 40: 0.10}, {300: 1.05, 40: 1.10}
+"""Targets of sampling / full and of full / step, by words: at most."""
+Row = Mapping[str, Any]
+"""Seconds per iteration of each arm of a sampler, round by round, and other facts."""
+
+
+class Peers(Benchmark):
+    """A cell for each encoder and length of texts."""
+
+    name, rounds = "peer", 7
+
+    options: ClassVar = {
+        "dataset": ("synthetic", "a prepared data set"),
+        "encoder": ("cnn", "of mf, cnn, lstm, transformer, bert, separated by commas"),
+        "loss": ("sg", "any loss"),
+        "samplers": ("iid,neg,strat,ns,strat-ns", "separated by commas"),
+        "words": ("40,300", "longest texts; mf, without texts, takes the first"),
+        "device": ("cpu", f"{' or '.join(MODES)}"),
+        "precision": ("float32", "float32, tf32 or bfloat16: of both programs' products"),
+        "batches": (16, "that every arm repeats; fewer where an iteration takes seconds"),
+        "eager_only": (False, "leave torch.compile out"),
+        "set": ([], "NAME=VALUE, any other setting"),
+    }
+    places = ("encoder", "words")
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, int]]:
+        if options.quick:
+            options.dataset, options.encoder, options.words = TINY, "mf,cnn", "12"
+            options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
+            options.set = [*options.set, "batch_size=16"]
+        require_device(options.device)
+        family, names = find_loss(options.loss).family, options.samplers.split(",")
+        options.chosen = [name for name in names if family in find_sampler(name).families]
+        if not options.chosen:
+            raise UsageError(f"--samplers {options.samplers}: none serves --loss {options.loss}.")
+        lengths = [int(words) for words in options.words.split(",")]
+        return {
+            f"{encoder}/{words}": (encoder, words)
+            for encoder in options.encoder.split(",")
+            for words in (lengths[:1] if encoder == "mf" else lengths)
+        }
+
+    def measure(self, name: str, cell: tuple[str, int], options: argparse.Namespace) -> Found:
+        encoder, words = cell
+        configs: dict[str, RunConfig] = {}
+        for sampler in options.chosen:
+            flags = {key: getattr(options, key) for key in ("dataset", "loss", "precision")}
+            flags |= {"encoder": encoder, "sampler": sampler}
+            given, _ = merge(flags, options.set)
+            configs[sampler] = complete(name_files(given, options.data_dir, say))
+        dataset = open_dataset(options.dataset, data_dir=options.data_dir)
+        rows = compare(with_words(dataset, words), configs, options)
+        on_gpu, threads = options.device == "cuda", torch.get_num_threads()
+        device = torch.cuda.get_device_name() if on_gpu else environment.processor().name
+        facts = {"device_name": device, "torch": torch.__version__, "torch_threads": threads}
+        return {"encoder": encoder, "words": words, "samplers": rows, **facts}
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        return [text for cell in cells for text in missed_by(cell)]
+
+    def tables(
+        self, cells: Sequence[Found], environments: Mapping[str, Any]
+    ) -> Iterator[Table | str]:
+        for cell in cells:
+            yield cell_table(cell)
+        cell, where = cells[0], environments[cells[0]["environment_key"]]
+        settings = cell["settings"]
+        yield (
+            "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready;"
+            " / full: over our iterations with the sampler at work, which PyTorch is spared;"
+            " sampling: the seconds of building a batch, with nothing beside it, over those of"
+            " full."
+            f" {cell['device_name']} ({settings['device']}), {where['cores']} cores,"
+            f" {settings['precision']}, jax {where['packages']['jax']}, torch {cell['torch']},"
+            f" {cell['torch_threads']} threads, {where['time']}"
+        )
+
+
+# --- measuring
+
+
+def require_device(device: str) -> None:
+    """Refuse a comparison of two devices.
+
+    Raises:
+        UsageError: PyTorch or JAX does not compute on the device that was asked for.
+    """
+    if device == "cuda":  # or JAX would leave PyTorch little memory
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        if not torch.cuda.is_available():
+            raise UsageError(f"--device cuda: PyTorch {torch.__version__} finds no GPU.")
+    platform = jax.default_backend()
+    if (platform == "gpu") != (device == "cuda"):
+        raise UsageError(
+            f"--device {device}: JAX computes on {platform}, which would compare two devices. Use"
+            f" {install_command('cuda13')} (or cuda12) for a GPU, JAX_PLATFORMS=cpu for a CPU."
+        )
 
 
 def with_words(dataset: Dataset, words: int) -> Dataset:
-    """The same graph with texts of up to ``words`` words: the data set's own if it has such, else
-    made ones.
+    """Return the same graph with texts of up to ``words`` words: the data set's own if it has such,
+    else made ones.
     """
     if dataset.tokens_IxL.shape[1] == words:
         return dataset
@@ -87,274 +185,192 @@ def with_words(dataset: Dataset, words: int) -> Dataset:
     ).astype(np.int32)
     ranks = np.minimum(rng.zipf(1.2, (dataset.n_items, words)), dataset.n_words)
     order = rng.permutation(dataset.n_words) + 1
-    words_of_all = order[ranks - 1][np.arange(words)[None, :] < lengths[:, None]].astype(np.int32)
-    return dataclasses.replace(dataset, texts=Texts(words_of_all, lengths))
+    tokens = order[ranks - 1][np.arange(words)[None, :] < lengths[:, None]].astype(np.int32)
+    return dataclasses.replace(dataset, texts=Texts(tokens, lengths))
 
 
 def compare(
-    dataset: Dataset,
-    configs: Mapping[str, RunConfig],
-    rounds: int,
-    modes: Mapping[str, str | None],
-    device: str = "cpu",
-    n_batches: int = BATCHES,
-) -> Found:
-    """Seconds per iteration of every arm and sampler, round by round, after both programs were
-    found to agree.
+    dataset: Dataset, configs: Mapping[str, RunConfig], options: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Return the seconds per iteration of every arm and sampler, round by round, after both
+    programs were found to agree.
 
     A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
+    device = options.device
+    modes = {"eager": None} if options.eager_only else MODES[device]
     content = DeviceContent.of(dataset)
-    process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-
-    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-        return process.submit(function, *arguments).result()
-
-    with patch.dict(os.environ, allocator.loaded_with):
-        ask(os.getpid)  # starts the process, with the allocator of this one
-    with process, timed_loops(dataset, content, configs) as loops:
-        found: Found = {name: {"failed": {}} for name in loops}
-        arms: dict[str, list[str]] = {}
-        streams: dict[str, Iterator[Batch]] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    arms: dict[tuple[str, str], Arm] = {}
+    with process() as ask, timed_loops(dataset, content, configs) as loops:
         for name, loop in loops.items():
-            batches = list(islice(loop.sampler.batches(0, loop.item_slots), n_batches))
-            parameters = on_host(loop.state.parameters)
-            check(loop.trainer, loop.state.parameters, dataset, batches[0], device, ask)
-            found[name]["failed"] = ask(
-                peer_loop.prepare, configs[name], dataset, parameters, batches, modes, device
-            )
-            streams[name] = make_sampler(
-                dataset.graph, configs[name], Streams(configs[name].seed)
-            ).batches(0, loop.item_slots)
-            arms[name] = [arm for arm in modes if arm not in found[name]["failed"]]
-            loop.full_block(n_batches)
-            loop.step_block()
-        counts: dict[tuple[str, str], int] = {}
-        for number in range(rounds + 1):
-            for name, loop in loops.items():
-                calls: dict[str, Callable[[int], Mapping[str, float]]] = {
-                    arm: lambda n, name=name, arm=arm: {arm: ask(peer_loop.run, name, arm, n)}
-                    for arm in arms[name]
-                }
-                calls |= {
-                    account: lambda n, loop=loop, account=account: ours(loop, n, account)
-                    for account in ("full", "step")
-                }
-                calls["sampling"] = lambda n, stream=streams[name]: built(stream, n)
-                for arm in in_turn(list(calls), number):
-                    # Whole dispatches of ours, as a long block has.
-                    count = (
-                        -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch)
-                        * loop.trainer.per_dispatch
-                    )
-                    seconds = {key: value / count for key, value in calls[arm](count).items()}
-                    if number == 0:  # the first round only says how many iterations fill a block
-                        counts[name, arm] = int(np.clip(BLOCK_SECONDS / seconds[arm], 2, 2000))
-                    else:
-                        for key, value in seconds.items():
-                            found[name].setdefault(key, []).append(value)
-            print(f"round {number} of {rounds}", file=sys.stderr)
+            config, parameters = configs[name], loop.state.parameters
+            batches = list(islice(loop.sampler.batches(0, loop.item_slots), options.batches))
+            check(loop.trainer, parameters, dataset, batches[0], device, ask)
+            given = (config, dataset, on_host(parameters), batches, modes, device)
+            failed = ask(peer_model.prepare, *given)
+            rows[name] = {"failed": failed, "iterations_per_dispatch": loop.trainer.per_dispatch}
+            for arm in modes:
+                if arm not in failed:
+                    arms[name, arm] = partial(ask, peer_model.run, name, arm)
+            loop.full_block(options.batches)
+            for account in ("step", "full"):
+                arms[name, account] = partial(block, loop, account)
+            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+            arms[name, "sampling"] = partial(build, sampler.batches(0, loop.item_slots))
+        block_seconds = 0.02 if options.quick else BLOCK_SECONDS
+        for (name, arm), seconds in interleaved(arms, options.rounds, block_seconds).items():
+            rows[name][arm] = seconds
         for name, loop in loops.items():
-            found[name]["item_slots"] = loop.item_slots
-            found[name]["iterations_per_dispatch"] = loop.trainer.per_dispatch
-    return found
+            rows[name]["item_slots"] = loop.item_slots
+    return rows
 
 
-def in_turn(arms: Sequence[str], number: int) -> list[str]:
-    """Return the arms in the order of a round: each round begins with another, every second one
-    goes backwards, so that no arm always follows the same one.
-    """
-    first = number % len(arms)
-    order = [*arms[first:], *arms[:first]]
-    return order[::-1] if number % 2 else order
-
-
-def ours(loop: TimedLoop, iterations: int, account: str) -> Mapping[str, float]:
-    """Seconds of a block of ours."""
+def block(loop: TimedLoop, account: str, iterations: int) -> float:
+    """Return the seconds of a block of ours, of whole dispatches, as for so many iterations."""
     loop.take_samples()
-    if account == "full":
-        loop.full_block(iterations)
-    else:
-        loop.step_block(iterations)
+    whole = -(-iterations // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
+    (loop.full_block if account == "full" else loop.step_block)(whole)
     sample = next(sample for sample in loop.samples if sample.kind == account)
-    return {account: sample.seconds}
+    return sample.seconds * iterations / whole
 
 
-def built(stream: Iterator[Batch], count: int) -> Mapping[str, float]:
-    """Seconds of building some batches, with nothing beside it."""
+def build(stream: Iterator[Batch], count: int) -> float:
+    """Return the seconds of building some batches, with nothing beside it."""
     begin = time.perf_counter()
     for _ in islice(stream, count):
         pass
-    return {"sampling": time.perf_counter() - begin}
+    return time.perf_counter() - begin
 
 
-def require_device(device: str) -> None:
-    """Refuse a comparison of two devices.
+def check(
+    trainer: Trainer,
+    parameters: Parameters,
+    dataset: Dataset,
+    batch: Batch,
+    device: str = "cpu",
+    ask: Callable[..., Any] = lambda function, *arguments: function(*arguments),
+) -> None:
+    """Compare the peer's loss and gradients with ours, at some parameters of ours, without dropout,
+    both in full float32.
+
+    Args:
+        ask: calls a function where PyTorch is.
 
     Raises:
-        UsageError: PyTorch or JAX does not compute on the device that was asked for.
+        CheckFailedError: they differ.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError(
-            f"--device cuda: PyTorch {torch.__version__} finds no GPU. Use --device cpu, or install"
-            " its CUDA build."
+    config = dataclasses.replace(trainer.config, precision="float32")
+    exact = dataclasses.replace(trainer, config=config)
+    value, gradient = exact.gradient(parameters, batch, DeviceContent.of(dataset), None)
+    loss, theirs = ask(peer_model.gradient, config, dataset, on_host(parameters), batch, device)
+    if not np.isclose(loss, float(value), rtol=TOLERANCE):
+        raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")
+    ours: dict[str, np.ndarray] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+        names = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in path]
+        ours[".".join(name for name in names if name != "value")] = np.asarray(leaf)
+    if ours.keys() != theirs.keys():
+        raise CheckFailedError(
+            f"Other parameters: ours {sorted(ours)}, PyTorch's {sorted(theirs)}."
         )
-    platform = jax.default_backend()
-    if (platform == "gpu") != (device == "cuda"):
-        instead = (
-            f"Use {install_command('cuda13')} (or cuda12)"
-            if device == "cuda"
-            else "Set JAX_PLATFORMS=cpu, or use --device cuda"
-        )
-        raise UsageError(
-            f"--device {device}: JAX computes on {platform}, which would compare two devices."
-            f" {instead}."
+    off = np.sqrt(sum(float(np.sum((ours[name] - theirs[name]) ** 2)) for name in ours))
+    length = float(np.linalg.norm(flat(gradient)))
+    if not off <= TOLERANCE * length:
+        raise CheckFailedError(
+            f"{config.sampler}: the gradients differ by {off / length:.1e} of their length."
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Parse, measure, print, and keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dataset", default="synthetic")
-    parser.add_argument(
-        "--encoder",
-        default="cnn",
-        help="of mf, cnn, lstm, bow, gru, transformer, bert (--set checkpoint=DIR)",
-    )
-    parser.add_argument("--loss", default="sg")
-    parser.add_argument(
-        "--samplers", default="iid,neg,strat,ns,strat-ns", help="separated by commas"
-    )
-    parser.add_argument(
-        "--words",
-        default="40,300",
-        help="longest texts, separated by commas; mf, without texts, takes the first",
-    )
-    parser.add_argument("--device", default="cpu", choices=tuple(MODES))
-    parser.add_argument(
-        "--precision", help="float32 (default), tf32 or bfloat16: of both programs' products"
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--batches",
-        type=int,
-        default=BATCHES,
-        help="batches that every arm repeats; fewer where an iteration takes seconds",
-    )
-    parser.add_argument("--eager-only", action="store_true", help="leave torch.compile out")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run"
-    )
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="keep raw seconds and environment, after each cell",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="keep the cells that the --json file has, and measure the others",
-    )
-    try:
-        result = measure(parser.parse_args(arguments))
-    except KeyboardInterrupt as error:
-        raise SystemExit(INTERRUPTED_EXIT_CODE) from error
-    except NcfbenchError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from error
-    peer_table.show(result)
+def on_host(node: Any) -> Any:
+    """Return our parameters as NumPy arrays in plain dictionaries, for another process."""
+    if isinstance(node, Mapping):
+        return {key: on_host(value) for key, value in node.items()}
+    return np.array(node[...])
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """All cells that the arguments ask for, written to the file after each."""
-    if arguments.device == "cuda":
-        os.environ.setdefault(
-            "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-        )  # or JAX would leave PyTorch little memory
-    require_device(arguments.device)
-    if arguments.resume and not arguments.json:
-        raise UsageError("--resume needs --json FILE, which holds what was measured.")
-    family = find_loss(arguments.loss).family
-    names = [
-        name for name in arguments.samplers.split(",") if family in find_sampler(name).families
+# --- tables
+
+
+def median(row: Row, arm: str) -> float:
+    """Return the seconds of an iteration."""
+    return float(np.median(row[arm]))
+
+
+def best_arm(row: Row, *, compiled: bool = False) -> Any:
+    """Return PyTorch's quickest arm; None where none of its compiled ones ran."""
+    arms = [arm for arm in ARMS if arm in row and not (compiled and arm == "eager")]
+    return min(arms, key=lambda arm: median(row, arm), default=None)
+
+
+def overhead(row: Row) -> float:
+    """Return full / step."""
+    return median(row, "full") / median(row, "step")
+
+
+def sampling_share(row: Row) -> float:
+    """Return the seconds of building a batch over those of a full iteration, as a median."""
+    return float(np.median(np.divide(row["sampling"], row["full"])))
+
+
+def cell_table(cell: Found) -> Table:
+    """Return one encoder at one length of texts: a row for each sampler."""
+    settings = cell["settings"]
+    texts = "no texts" if cell["encoder"] == "mf" else f"texts of up to {cell['words']} words"
+    title = (
+        f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, {texts},"
+        f" {settings['precision']}"
+    )
+    arms = [arm for arm in ARMS if any(arm in row for row in cell["samplers"].values())]
+    columns = [
+        Col("sampler", "title"),
+        Col("items", "item_slots"),
+        *under("PyTorch ms", *(Col(arm, arm, ".2f", absent="failed") for arm in arms)),
+        *under("ours ms", *(Col(account, account, ".2f") for account in ("step", "full"))),
+        Col("PyTorch / ours", lambda row: row["ratio"][0], ".2f"),
+        Col("interval", lambda row: row["ratio"][1:], lambda ends: "{:.2f}..{:.2f}".format(*ends)),
+        Col("/ full", "by_full", ".2f"),
+        Col("full / step", "overhead", ".2f"),
+        Col("sampling %", "share", ".1f", 100),
     ]
-    if not names:
-        raise UsageError(
-            f"--samplers {arguments.samplers}: none of them serves --loss {arguments.loss}."
-        )
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    configs: dict[str, dict[str, RunConfig]] = {}
-    for encoder in arguments.encoder.split(","):
-        for name in names:
-            flags = {
-                key: getattr(arguments, key) for key in ("dataset", "loss", "precision", "data_dir")
+    rows = []
+    for name, row in cell["samplers"].items():
+        best = row[best_arm(row)]
+        rows.append(
+            {
+                "title": find_sampler(name).title,
+                "item_slots": row["item_slots"],
+                **{arm: 1e3 * median(row, arm) if arm in row else None for arm in arms},
+                **{account: 1e3 * median(row, account) for account in ("step", "full")},
+                "ratio": ratio_of_medians(best, row["step"]),
+                "by_full": ratio_of_medians(best, row["full"])[0],
+                "overhead": overhead(row),
+                "share": sampling_share(row),
             }
-            given, locations = merge(flags | {"encoder": encoder, "sampler": name}, arguments.set)
-            config = complete(name_files(given, locations.data_dir, say))
-            configs.setdefault(encoder, {})[name] = config
-    dataset = open_dataset(arguments.dataset, data_dir=locations.data_dir, say=say)
-    described = environment.describe()
-    result: dict[str, Any] = {
-        **{
-            name: getattr(arguments, name)
-            for name in (
-                "dataset",
-                "loss",
-                "samplers",
-                "rounds",
-                "batches",
-                "set",
-                "device",
-                "eager_only",
-            )
-        },
-        "precision": config.precision,
-        "device_name": (
-            torch.cuda.get_device_name() if arguments.device == "cuda" else described["cpu"]
-        ),
-        "data_fingerprint": dataset.fingerprint,
-        "torch": torch.__version__,
-        "torch_threads": torch.get_num_threads(),
-        "environment": described,
-        "cells": [],
-    }
-    if arguments.resume:
-        result["cells"] = peer_table.earlier_cells(arguments.json, result)
-    done = {(cell["encoder"], cell["words"]) for cell in result["cells"]}
-    lengths = [int(words) for words in arguments.words.split(",")]
-    modes = {
-        arm: mode
-        for arm, mode in MODES[arguments.device].items()
-        if mode is None or not arguments.eager_only
-    }
-    for encoder, by_sampler in configs.items():
-        for words in lengths[:1] if encoder == "mf" else lengths:
-            if (encoder, words) in done:
-                print(f"{encoder}, {words} words: already in {arguments.json}", file=sys.stderr)
-                continue
-            print(f"{encoder}, {words} words", file=sys.stderr)
-            found = compare(
-                with_words(dataset, words),
-                by_sampler,
-                arguments.rounds,
-                modes,
-                arguments.device,
-                arguments.batches,
-            )
-            result["cells"].append({"encoder": encoder, "words": words, "samplers": found})
-            if arguments.json:
-                arguments.json.parent.mkdir(parents=True, exist_ok=True)
-                tables.write_json(arguments.json, result)
-    return result
+        )
+    return Table.of(title, columns, rows)
+
+
+def missed_by(cell: Found) -> Iterator[str]:
+    """Yield a sentence for each target that a sampler of a cell misses."""
+    encoder, words = cell["encoder"], cell["words"]
+    on_gpu = cell["settings"]["device"] == "cuda"
+    if encoder == "mf" or words not in OVERHEAD:
+        return
+    faster = 1.5 if on_gpu else FASTER.get((encoder, words), 1.0)
+    for name, row in cell["samplers"].items():
+        best, where = best_arm(row, compiled=on_gpu), f"{encoder}, {words} words, {name}"
+        ratio = median(row, best) / median(row, "step") if best else faster
+        if ratio < faster:
+            yield f"{where}: PyTorch / ours {ratio:.2f}, at least {faster:.2f}"
+        for what, value, most in (
+            ("sampling / full", sampling_share(row), SAMPLING_SHARE[words]),
+            ("full / step", overhead(row), OVERHEAD[words]),
+        ):
+            if value > most:
+                yield f"{where}: {what} {value:.2f}, at most {most:.2f}"
 
 
 if __name__ == "__main__":
     allocator.restart()
-    main()
+    Peers().main()

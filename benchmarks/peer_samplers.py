@@ -1,12 +1,7 @@
-"""Negative samplers of other libraries, on the same graph, in turn with ours: one function and one
-size a process.
+"""Negative samplers of other libraries, on the same graph, in turn with ours.
 
-    python benchmarks/peer_samplers.py
-    torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
-
-Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs
-its other dependencies for this: pip install --no-deps --target DIR torch_geometric xxhash recbole,
-then PYTHONPATH=DIR.
+Neither library needs its other dependencies for this: pip install --no-deps --target DIR
+torch_geometric xxhash recbole, then PYTHONPATH=DIR.
 
 Ours is Negative Sampling under the same noise: it draws, but also finds the batch's distinct items,
 masks linked pairs and writes the weights, and makes the positive links itself. The peers are given
@@ -17,164 +12,159 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import json
-import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from big_graph import make_graph, resident_bytes
+from measuring import Arm, interleaved, resident_bytes
+from scale_steps import NAME
 
 from ncfbench.config import complete
+from ncfbench.data import store
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 
 BATCH, NEGATIVES = 512, 10
 ROUNDS = 5
-Timed = Callable[[], int]
-"""Draws NEGATIVES items for each of some positive links; says for how many."""
+Draw = Callable[[], object]
+"""Draws items for some positive links."""
 
 
-def main() -> None:
-    peer, links, seconds = sys.argv[1], int(float(sys.argv[2])), float(sys.argv[3])
-    library = peer.partition("-")[0]
-    try:
-        importlib.import_module({"recbole": "recbole.sampler"}.get(library, library))
-    except ImportError as error:
-        print(json.dumps({"skipped": f"not installed ({error})"}))
-        return
-    graph = make_graph(links)
-    draws, noise, differs, set_up = PEERS[peer](graph)
+class Peer(NamedTuple):
+    """A function of another library.
+
+    Attributes:
+        drawn: links of a call, of ``NEGATIVES`` items each; 0 for one item of each link.
+        noise: of ours beside it.
+        set_up: returns what is timed, for a graph.
+    """
+
+    package: str
+    module: str
+    drawn: int
+    draws: str
+    noise: str
+    differs: str
+    set_up: Callable[[BipartiteGraph], Draw]
+
+
+def measure_peer(name: str, scratch: Path, seconds: float) -> dict[str, Any]:
+    """Return processor seconds of a link of a peer and of ours, round by round, in turn.
+
+    Raises:
+        ImportError: the library is not installed.
+    """
+    peer = PEERS[name]
+    importlib.import_module(peer.module)
+    graph = store.load(scratch, NAME).graph
     before, begin = resident_bytes(), time.process_time()
-    theirs = set_up()
-    found = {
-        "version": importlib.metadata.version(library),
-        "draws": draws,
-        "differs": differs,
+    theirs = peer.set_up(graph)
+    facts = {
+        "version": importlib.metadata.version(peer.package),
+        "draws": peer.draws,
+        "differs": peer.differs,
         "setup_seconds": time.process_time() - begin,
         "resident_bytes": (resident_bytes() - before) / graph.n_links,
     }
-    found["seconds"], found["our_seconds"] = in_turn(theirs, ours(graph, noise), seconds)
-    print(json.dumps(found))
-
-
-def in_turn(theirs: Timed, ours: Timed, seconds: float) -> tuple[list[float], list[float]]:
-    """Seconds of a positive link, ROUNDS each, one after the other; the first calls are not
-    kept.
-    """
-    found: tuple[list[float], list[float]] = ([], [])
-    for number in range(ROUNDS + 1):
-        for times, arm in zip(found, (theirs, ours), strict=True):
-            begin, links = time.process_time(), 0
-            while links == 0 or time.process_time() - begin < seconds / ROUNDS:
-                links += arm()
-                if number == 0:
-                    break
-            if number:
-                times.append((time.process_time() - begin) / links)
-    return found
-
-
-def ours(graph: BipartiteGraph, noise: str) -> Timed:
-    """Negative Sampling's next batch."""
     config = complete(
-        {"sampler": "neg", "batch_size": BATCH, "negatives": NEGATIVES, "noise": noise}
+        {"sampler": "neg", "batch_size": BATCH, "negatives": NEGATIVES, "noise": peer.noise}
     )
     stream = make_sampler(graph, config, Streams(0)).batches()
-
-    def batch() -> int:
-        return len(next(stream).pos_user)
-
-    return batch
-
-
-Arm = tuple[str, str, str, Callable[[], Timed]]
-"""Its draws, the noise of ours beside it, the differences, and the function that sets it up."""
+    arms = {"seconds": drawing(theirs), "our_seconds": drawing(lambda: next(stream))}
+    drawn = {"seconds": peer.drawn or graph.n_links // NEGATIVES, "our_seconds": BATCH}
+    times = interleaved(arms, ROUNDS, seconds / ROUNDS)
+    return facts | {arm: [each / drawn[arm] for each in own] for arm, own in times.items()}
 
 
-def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:
-    """Its functions look at all links in each call, so they are called for all links at once: their
-    cheapest use.
+def drawing(draw: Callable[[], object]) -> Arm:
+    """Return the arm of a function, in processor seconds."""
+
+    def run(count: int) -> float:
+        begin = time.process_time()
+        for _ in range(count):
+            draw()
+        return time.process_time() - begin
+
+    return run
+
+
+def structured(graph: BipartiteGraph) -> Draw:
+    """Set up torch_geometric's function for links.
+
+    Its functions look at all links in each call, so they are called for all links at once: their
+    cheapest use. They draw one item for each link, where the others draw NEGATIVES.
     """
     import torch
-    from torch_geometric.utils import negative_sampling, structured_negative_sampling
+    from torch_geometric.utils import structured_negative_sampling
 
-    def set_up() -> Timed:
-        edge_index = torch.from_numpy(np.stack([graph.link_user, graph.link_item]).astype(np.int64))
-        shape = (graph.n_users, graph.n_items)
+    edges = torch.from_numpy(np.stack([graph.link_user, graph.link_item]).astype(np.int64))
 
-        def draw() -> int:
-            if pairs:
-                negative_sampling(
-                    edge_index, num_nodes=shape, num_neg_samples=graph.n_links, method="sparse"
-                )
-            else:
-                structured_negative_sampling(edge_index, num_nodes=graph.n_items)
-            # One item for each link, where the others draw NEGATIVES.
-            return graph.n_links // NEGATIVES
-
-        return draw
-
-    if pairs:
-        return (
-            "pairs, uniform",
-            "uniform",
-            "distinct unlinked pairs of any user and item; all in one call",
-            set_up,
-        )
-    return (
-        "items of each user, uniform",
-        "uniform",
-        "linked ones drawn again; all links in one call",
-        set_up,
-    )
+    return lambda: structured_negative_sampling(edges, num_nodes=graph.n_items)
 
 
-def recbole_arm(graph: BipartiteGraph, *, distribution: str) -> Arm:
-    """Its sampler on a stand-in for its data set, a batch of users at a time. Its item 0 is
-    padding.
-    """
+def pairs(graph: BipartiteGraph) -> Draw:
+    """Set up torch_geometric's function for pairs; see :func:`structured`."""
     import torch
-    from recbole.sampler import Sampler
+    from torch_geometric.utils import negative_sampling
 
-    class Links:
-        uid_field, iid_field = "user", "item"
-        user_num, item_num = graph.n_users, graph.n_items + 1
-        inter_feat = {  # noqa: RUF012
-            "user": torch.from_numpy(graph.link_user),
-            "item": torch.from_numpy(graph.link_item + 1),
-        }
+    edges = torch.from_numpy(np.stack([graph.link_user, graph.link_item]).astype(np.int64))
+    shape, count = (graph.n_users, graph.n_items), graph.n_links
+    return lambda: negative_sampling(edges, num_nodes=shape, num_neg_samples=count, method="sparse")
 
-    rng = np.random.default_rng(0)
 
-    def set_up() -> Timed:
+def recbole(distribution: str) -> Callable[[BipartiteGraph], Draw]:
+    """Return what sets up RecBole's sampler on a stand-in for its data set, a batch of users at a
+    time. Its item 0 is padding.
+    """
+
+    def set_up(graph: BipartiteGraph) -> Draw:
+        import torch
+        from recbole.sampler import Sampler
+
+        class Links:
+            uid_field, iid_field = "user", "item"
+            user_num, item_num = graph.n_users, graph.n_items + 1
+            inter_feat = {  # noqa: RUF012
+                "user": torch.from_numpy(graph.link_user),
+                "item": torch.from_numpy(graph.link_item + 1),
+            }
+
+        rng = np.random.default_rng(0)
         sampler = Sampler("train", Links(), distribution=distribution).set_phase("train")
 
-        def draw() -> int:
+        def draw() -> None:
             links = rng.integers(graph.n_links, size=BATCH)
             sampler.sample_by_user_ids(graph.link_user[links], None, NEGATIVES)
-            return BATCH
 
         return draw
 
-    noise = {"uniform": "uniform", "popularity": "unigram"}[distribution]
-    return (
-        f"items of each user, {distribution}",
-        noise,
-        "linked ones drawn again; a Python set for each user",
-        set_up,
-    )
+    return set_up
 
 
-PEERS: dict[str, Callable[[BipartiteGraph], Arm]] = {
-    "torch_geometric": partial(torch_geometric_arm, pairs=False),
-    "torch_geometric-pairs": partial(torch_geometric_arm, pairs=True),
-    "recbole": partial(recbole_arm, distribution="uniform"),
-    "recbole-popularity": partial(recbole_arm, distribution="popularity"),
+GEOMETRIC = ("torch_geometric", "torch_geometric", 0)
+RECBOLE = ("recbole", "recbole.sampler", BATCH)
+REDRAWN = "linked ones drawn again"
+SETS = f"{REDRAWN}; a Python set for each user"
+PEERS = {
+    "torch_geometric": Peer(
+        *GEOMETRIC,
+        "items of each user, uniform",
+        "uniform",
+        f"{REDRAWN}; all links in one call",
+        structured,
+    ),
+    "torch_geometric-pairs": Peer(
+        *GEOMETRIC,
+        "pairs, uniform",
+        "uniform",
+        "distinct unlinked pairs of any user and item; all in one call",
+        pairs,
+    ),
+    "recbole": Peer(*RECBOLE, "items of each user, uniform", "uniform", SETS, recbole("uniform")),
+    "recbole-popularity": Peer(
+        *RECBOLE, "items of each user, popularity", "unigram", SETS, recbole("popularity")
+    ),
 }
-
-
-if __name__ == "__main__":
-    main()

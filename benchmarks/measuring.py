@@ -1,0 +1,174 @@
+"""Measuring: arms in turn, functions and programs in processes apart, and memory."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from unittest.mock import patch
+
+import psutil
+
+from ncfbench.errors import CheckFailedError
+from ncfbench.timing import allocator
+
+Key = TypeVar("Key")
+MOST_CALLS = 2000
+Arm: TypeAlias = Callable[[int], float]
+"""Runs something so many times, and returns the seconds of all."""
+
+
+def timed(function: Callable[..., Any], *arguments: Any) -> Arm:
+    """Return the arm that calls a function and waits for JAX each time."""
+    import jax
+
+    def run(count: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            jax.block_until_ready(function(*arguments))
+        return time.perf_counter() - begin
+
+    return run
+
+
+def interleaved(
+    arms: Mapping[Key, Arm], rounds: int, block_seconds: float = 0.0
+) -> dict[Key, list[float]]:
+    """Return the seconds of a call of each arm, round by round, in another order in each round.
+
+    A first round, which does not count, compiles and says how many calls fill a block.
+
+    Args:
+        block_seconds: of a block of calls; one call at least.
+    """
+    counts = dict.fromkeys(arms, 1)
+    seconds: dict[Key, list[float]] = {arm: [] for arm in arms}
+    for number in range(rounds + 1):
+        for arm in random.Random(number).sample(list(arms), len(arms)):
+            if number == 0:
+                arms[arm](1)
+            each = arms[arm](counts[arm]) / counts[arm]
+            if number:
+                seconds[arm].append(each)
+            else:
+                counts[arm] = min(max(int(block_seconds / each), 1), MOST_CALLS)
+    return seconds
+
+
+# --- processes
+
+
+@contextmanager
+def process() -> Iterator[Callable[..., Any]]:
+    """Yield a function that calls functions in another process, one and the same for all calls,
+    which has this one's allocator.
+
+    Errors of a function are raised here; where the process ended, a CheckFailedError.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+
+        def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                return executor.submit(function, *arguments).result()
+            except BrokenProcessPool as error:
+                raise CheckFailedError(f"The process of {function.__name__} was ended.") from error
+
+        with patch.dict(os.environ, allocator.loaded_with):
+            ask(os.getpid)
+        yield ask
+
+
+def isolated(function: Callable[..., Any], *arguments: Any, limit_seconds: int = 0) -> Any:
+    """Return what a function of a module returns in a process of its own.
+
+    Args:
+        limit_seconds: a function that takes longer raises TimeoutError; 0 for no limit.
+    """
+    with process() as ask:
+        return ask(_limited, limit_seconds, function, *arguments)
+
+
+def _limited(seconds: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    return function(*arguments)
+
+
+class Finished(NamedTuple):
+    """A program that ended."""
+
+    exit_code: int
+    output: str
+    seconds: float
+    processor_seconds: float
+    peak_bytes: int
+
+
+def command(
+    words: Sequence[str], *, variables: Mapping[str, str] | None = None, shows: bool = False
+) -> Finished:
+    """Run a program to its end; Ctrl-C reaches it too, and gives it the time to save.
+
+    Args:
+        variables: of its environment, beside this one's.
+        shows: print its output instead of returning it.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted.
+    """
+    begin = time.perf_counter()
+    stdout = None if shows else subprocess.PIPE
+    environment = {**os.environ, **(variables or {})}
+    with subprocess.Popen(words, stdout=stdout, text=True, env=environment) as child:
+        try:
+            output = "" if child.stdout is None else child.stdout.read()
+            _, status, usage = os.wait4(child.pid, 0)
+        except KeyboardInterrupt:
+            child.wait()
+            raise
+        child.returncode = os.waitstatus_to_exitcode(status)
+    return Finished(
+        child.returncode,
+        output,
+        time.perf_counter() - begin,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+
+
+# --- memory
+
+
+def resident_bytes() -> int:
+    """Return the bytes of this process in memory, less what the C library keeps of freed ones."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_bytes() -> int:
+    """Return the most bytes of this process in memory since :func:`restart_peak`."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
+
+def restart_peak() -> int:
+    """Return :func:`peak_bytes`, and let it begin anew."""
+    peak = peak_bytes()
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak

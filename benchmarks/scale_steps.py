@@ -1,0 +1,234 @@
+"""The steps of the benchmark of scale, each called in a process of its own; they check what comes
+out before they time it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from measuring import peak_bytes, resident_bytes, restart_peak
+from numpy.typing import NDArray
+
+from ncfbench.catalog import find_sampler
+from ncfbench.config import complete
+from ncfbench.data import store
+from ncfbench.data.content import Content
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import CheckFailedError
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, negative_ids, negative_weights
+
+NAME = "large"
+SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
+ROUNDS = 5
+CHUNK_BATCHES = 46
+"""Batches that a training run draws at a time with these settings."""
+EVALUATED = 4096
+"""Links that are ranked."""
+CHECKED_RANKS = 4
+CHUNK_LINKS = 2**22
+"""Links checked at a time."""
+
+
+def batches(scratch: Path, names: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Load, verify and build; then one sampler after another."""
+    for name in names:  # what is imported on first use is no part of a sampler
+        find_sampler(name).load()
+    before, verified = resident_bytes(), list[float]()
+    plain = Content.digest
+
+    def digest(content: Content, options: Mapping[str, Any]) -> str:
+        found, took = timed(lambda: plain(content, options))
+        verified.append(took)
+        return str(found)
+
+    with patch.object(Content, "digest", digest):
+        dataset, loaded = timed(lambda: store.load(scratch, NAME))
+    check_links(dataset)
+    peaks = [restart_peak()]
+    graph, built = timed(lambda: dataset.graph)
+    training = int((dataset.split[dataset.items] == 0).sum())
+    check(graph.n_links == training, "the graph has the training links")
+    facts = {
+        "load_seconds": loaded - sum(verified),
+        "verify_seconds": sum(verified),
+        "making_seconds": built,
+        "making_peak_bytes": peak_bytes(),
+        "training_links": graph.n_links,
+        "graph_array_bytes": array_bytes(graph),
+        "samplers": {},
+    }
+    for name in names:
+        peaks.append(restart_peak())
+        facts["samplers"][name] = measure_sampler(graph, name, seconds, before)
+    return {**facts, "peak_bytes": max(*peaks, peak_bytes())}
+
+
+def measure_sampler(
+    graph: BipartiteGraph, name: str, seconds: float, start_bytes: int
+) -> dict[str, Any]:
+    """Return what a sampler takes: its pilot, orders of an epoch, then rounds of batches.
+
+    Times are processor seconds, memory in bytes a link above ``start_bytes``.
+    """
+    config = complete({"sampler": name, **SETTINGS})
+    capacity, planned = timed(lambda: plan_capacity(graph, config), time.process_time)
+    sampler = make_sampler(graph, config, Streams(0))
+    orders: list[float] = []
+    while not orders or (sum(orders) < 1 and len(orders) < 20):
+        start = len(orders) * graph.n_links
+        orders.append(timed(lambda: sampler.positives.take(start, 1), time.process_time)[1])  # noqa: B023
+    stream = sampler.batches(0, capacity)
+    batch, first = timed(lambda: next(stream), time.process_time)
+    check_batch(batch, graph)
+    distinct, rounds, chunks = list[int](), list[float](), 1
+
+    def draw() -> None:
+        distinct.extend(int(next(stream).n_items) for _ in range(chunks * CHUNK_BATCHES))
+
+    draw()
+    while len(rounds) < ROUNDS:
+        took = timed(draw, time.process_time)[1]
+        rounds.append(took / (chunks * CHUNK_BATCHES))
+        if len(rounds) == 1:
+            chunks = max(1, round(seconds / ROUNDS / took))
+    return {
+        "plan_seconds": planned,
+        "order_seconds": orders,
+        "first_batch_seconds": first,
+        "rounds_batch_seconds": rounds,
+        "distinct_items": float(np.mean(distinct)),
+        "array_bytes": array_bytes(graph, sampler) / graph.n_links,
+        "resident_bytes": (resident_bytes() - start_bytes) / graph.n_links,
+        "peak_bytes": (peak_bytes() - start_bytes) / graph.n_links,
+    }
+
+
+def evaluation(scratch: Path) -> dict[str, Any]:
+    """Rank some links over all items, by vectors of an untrained model."""
+    import jax
+    from flax import nnx
+
+    from ncfbench.models.interaction import make_interaction
+    from ncfbench.models.towers import DeviceContent, make_towers
+    from ncfbench.training.inference import Embedder
+    from ncfbench.training.recall import BLOCK_LINKS, link_ranks
+
+    dataset, config = store.load(scratch, NAME), complete({"sampler": "ns"})
+    towers, variables = nnx.split(make_towers(config, dataset))
+    parameters = nnx.as_pure(variables)
+    embedder = Embedder(towers, DeviceContent.of(dataset))
+    model, held = restart_peak(), resident_bytes()
+    everything = np.arange(dataset.n_items, dtype=np.int32)
+    users, users_took = timed(lambda: jax.block_until_ready(embedder.users(parameters).scored))
+    items, items_took = timed(lambda: jax.block_until_ready(embedder.items(parameters, everything)))
+    size = min(EVALUATED, len(dataset.users))
+    chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
+    user, item = dataset.users[chosen], dataset.items[chosen]
+    score = make_interaction(config)
+    link_ranks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
+    ranks, ranks_took = timed(lambda: link_ranks(score, users, items, user, item))
+    peak = peak_bytes()
+    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
+    return {
+        "links": size,
+        "peak_bytes": max(model, peak),
+        "model_peak_bytes": model,
+        "own_peak_bytes": peak - held,
+        "embed_users_seconds": users_took,
+        "embed_items_seconds": items_took,
+        "rank_seconds": ranks_took,
+        "scores_per_second": size * dataset.n_items / ranks_took,
+    }
+
+
+def array_bytes(*owners: Any) -> int:
+    """Return the bytes of all arrays that some objects hold, each memory counted once."""
+    found, seen, left = dict[int, int](), set[int](), list(owners)
+    while left:
+        thing = left.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray):
+            while isinstance(thing.base, np.ndarray):
+                thing = thing.base
+            found[id(thing)] = thing.nbytes
+        elif isinstance(thing, list | tuple):
+            left += thing
+        elif isinstance(thing, dict):
+            left += thing.values()
+        elif type(thing).__module__.startswith("ncfbench"):
+            left += getattr(thing, "__dict__", {}).values()
+    return sum(found.values())
+
+
+def timed(
+    call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
+) -> tuple[Any, float]:
+    """Return what a function returns, and its seconds."""
+    begin = clock()
+    result = call()
+    return result, clock() - begin
+
+
+def with_processor_seconds(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Return what a function finds, and the processor seconds of its process until its end."""
+    found = function(*arguments)
+    return {"processor_seconds": time.process_time(), **found}
+
+
+# --- checks
+
+
+def check(holds: object, what: str) -> None:
+    """Raise a CheckFailedError where something does not hold."""
+    if not holds:
+        raise CheckFailedError(f"It does not hold that {what}.")
+
+
+def check_links(dataset: store.Dataset) -> None:
+    """Check that every link is in range and there once: they ascend by (user, item)."""
+    last = -1
+    for start in range(0, len(dataset.users), CHUNK_LINKS):
+        user, item = (
+            ids[start : start + CHUNK_LINKS].astype(np.int64)
+            for ids in (dataset.users, dataset.items)
+        )
+        for ids, size in ((user, dataset.n_users), (item, dataset.n_items)):
+            check(ids.min() >= 0 and ids.max() < size, "ids are in range")
+        keys = user * dataset.n_items + item
+        check((np.diff(keys, prepend=last) > 0).all(), "each link is there once")
+        last = int(keys[-1])
+
+
+def check_batch(batch: Batch, graph: BipartiteGraph) -> None:
+    """Check that positives are links, and that no negative with weight is one."""
+    user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
+    check(len(user) == SETTINGS["batch_size"], "a batch has b positive links")
+    check(graph.linked(user, item).all(), "positives are training links")
+    users, items = negative_ids(batch)
+    weight = negative_weights(batch)
+    check(np.isfinite(weight).all() and (weight >= 0).all(), "weights are finite, 0 or above")
+    row, column = np.nonzero(weight)
+    linked = graph.linked(users[row, column], items[row, column])
+    check(len(row) and not linked.any(), "no negative is a training link")
+    distinct = batch.items[: int(batch.n_items)]
+    check(len(np.unique(distinct)) == len(distinct), "items are distinct")
+
+
+def check_ranks(
+    users: NDArray[Any], items: NDArray[Any], item_ids: NDArray[Any], ranks: NDArray[Any]
+) -> None:
+    """Check some ranks in float64: between the items that are surely before and that may be."""
+    for user, item, rank in zip(users.astype(np.float64), item_ids, ranks, strict=False):
+        scores = items.astype(np.float64) @ user
+        room = 1e-5 * float(np.abs(scores).max())
+        least, most = (scores > scores[item] + room).sum(), (scores >= scores[item] - room).sum()
+        check(least <= rank <= most, f"rank {rank} is between {least} and {most}")
