@@ -25,6 +25,7 @@ from ncfbench.reporting.results import SWEEPS, Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.reporting.views.paper import verdict_table
+from ncfbench.runs.folder import RunRecord
 
 UNSTABLE = (
     "format_version",
@@ -61,22 +62,24 @@ def page(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         figures: names of the wanted figures; all by default.
     """
-    labels = sorted(
-        {(each.config.dataset, each.data_label) for each in results.comparisons if each.data_label}
-    )
+    comparisons = results.comparisons
+    runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
     answers, main, paper = (
         {table.name for table in own}
         for own in (results.answer_tables, results.main_tables, results.paper_tables)
     )
     drawings = _drawings(results, figures)
+    places = [word for pair in locations.items() for word in pair]
     return (
         templates()
         .get_template("page.html")
         .render(
             version=__version__,
-            names=sorted({comparison.config.dataset for comparison in results.comparisons}),
-            labels=labels,
-            runs=len(_finished(results)),
+            names=sorted({each.config.dataset for each in comparisons}),
+            labels=sorted(
+                {(each.config.dataset, each.data_label) for each in comparisons if each.data_label}
+            ),
+            runs=len(runs),
             verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
             answers=[table for table in tables if table.name in answers],
@@ -87,9 +90,9 @@ def page(
             drawings=[each for each in drawings if each.name not in answers],
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
-            environments=_environments(results),
-            sweeps=_sweeps(results, locations),
-            commands=_commands(results, locations),
+            environments=_environments(results, runs),
+            sweeps=_sweeps(results, places),
+            commands=_commands(results, locations, places),
         )
     )
 
@@ -150,32 +153,21 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
     return shown
 
 
-def _finished(results: Results) -> list[Any]:
-    return [
-        run
-        for comparison in results.comparisons
-        for runs in comparison.arms.values()
-        for run in runs.values()
-    ]
-
-
-def _environments(results: Results) -> list[Table]:
+def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
     """Return a table for each environment of the runs, and for each data set."""
-    finished = _finished(results)
-    counts = Counter(str(run.environment["key"]) for run in finished)
-    tables = []
-    for key, count in counts.items():
-        environment = next(run.environment for run in finished if run.environment["key"] == key)
-        tables.append(facts_table(f"{count} runs, environment {key}", _facts(environment)))
+    environments = {run.environment["key"]: run.environment for run in reversed(runs)}
+    counts = Counter(run.environment["key"] for run in runs)
+    tables = [
+        facts_table(f"{count} runs, environment {key}", _facts(environments[key]))
+        for key, count in counts.items()
+    ]
     for name, fingerprint in _data(results):
         manifest = results.manifests.get(fingerprint)
         facts = [("fingerprint", fingerprint)]
         if manifest is not None:
             facts = [("what", manifest["label"]), *facts] if manifest.get("label") else facts
-            facts += [
-                (key.replace("_", " "), f"{value:g}")
-                for key, value in manifest["statistics"].items()
-            ]
+            statistics = manifest["statistics"].items()
+            facts += [(key.replace("_", " "), f"{value:g}") for key, value in statistics]
             facts += _facts(manifest["options"])
         tables.append(facts_table(f"Data set {name}", facts))
     return tables
@@ -186,47 +178,42 @@ def _data(results: Results) -> list[tuple[str, str]]:
     return sorted({(each.config.dataset, each.data_fingerprint) for each in results.comparisons})
 
 
-def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(entries: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the entries of an environment or of a data set's options, in plain words."""
-    facts = []
-    for name, value in environment.items():
-        if name in UNSTABLE or value in (None, [], {}):
-            continue
-        if isinstance(value, Mapping):
-            text = ", ".join(f"{key} {item}" for key, item in value.items())
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            text = ", ".join(
-                " ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
-                for item in value
-            )
-        else:
-            text = str(value)
-        facts.append((name.replace("_", " "), text))
-    return facts
+    return [
+        (name.replace("_", " "), _words(value))
+        for name, value in entries.items()
+        if name not in UNSTABLE and value not in (None, [], {})
+    ]
 
 
-def _sweeps(results: Results, locations: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(
+            " ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
+            for item in value
+        )
+    return str(value)
+
+
+def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return the title of each sweep, its file, and the command that runs it again."""
     found = []
     for name, text in results.sweeps.items():
         path = str(results.runs_dir / SWEEPS / f"{name}.toml")
-        command = shlex.join(["ncfbench", "sweep", path, *_words(locations)])
+        command = shlex.join(["ncfbench", "sweep", path, *places])
         found.append((str(tomllib.loads(text).get("title", name)), text, command))
     return found
 
 
-def _commands(results: Results, locations: Mapping[str, str]) -> list[str]:
+def _commands(results: Results, locations: Mapping[str, str], places: Sequence[str]) -> list[str]:
     """Return the commands that prepare the data sets and make this page."""
-    data_dir = {flag: path for flag, path in locations.items() if flag == "--data-dir"}
-    commands = [
-        " ".join(
-            [prepare_command(name, results.manifests[digest]), shlex.join(_words(data_dir))]
-        ).strip()
+    data_dir = [word for pair in locations.items() if pair[0] == "--data-dir" for word in pair]
+    prepares = [
+        f"{prepare_command(name, results.manifests[digest])} {shlex.join(data_dir)}".strip()
         for name, digest in _data(results)
         if digest in results.manifests
     ]
-    return [*commands, shlex.join(["ncfbench", "report", "--format", "html", *_words(locations)])]
-
-
-def _words(locations: Mapping[str, str]) -> list[str]:
-    return [word for pair in locations.items() for word in pair]
+    return [*prepares, shlex.join(["ncfbench", "report", "--format", "html", *places])]

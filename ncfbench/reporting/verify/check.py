@@ -62,7 +62,7 @@ class Check:
         tolerance = 1e-9
         if column.endswith(("_lower", "_upper")):
             # Of more seeds both computations draw their resamples.
-            tolerance = 1e-7 if self.written["seeds"] <= COUNTED_SEEDS else 0.02
+            tolerance = 1e-7 if self.values["seeds"] <= COUNTED_SEEDS else 0.02
         return math.isclose(float(written), value, rel_tol=tolerance, abs_tol=1e-12)
 
 
