@@ -1,4 +1,4 @@
-"""Figures of costs: products, and speedups as items become dearer."""
+"""Figure of costs: speedups as items become dearer."""
 
 from __future__ import annotations
 
