@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from folders import write_run
 from invoked import check, invoke
+from kept import REPOSITORY, read
 
 from ncfbench.reporting.convergence import find_fault
 from ncfbench.reporting.verify import verification
-from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 
-RESULTS = Path(__file__).parents[2] / "results/citeulike-title-tags"
+RESULTS = REPOSITORY / "results/citeulike-title-tags"
 
 
 def curve_of(*losses: float, **last: float) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def test_kept_runs_are_judged_as_the_documents_say() -> None:
     """Over 30 epochs every sampler, loss and encoder has trained. An LSTM with SG over eight has
     not: 20 of 21 runs are found, and one makes a little less than a tenth of its fall at the end.
     """
-    records, _ = runs.read_all(RESULTS)
+    records, _ = read(RESULTS)
     faults = {record.name: find_fault(record.curve) for record in records}
     assert len(faults) > 40
     assert {name: fault.kind for name, fault in faults.items() if fault} == {}
