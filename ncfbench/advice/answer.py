@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from ncfbench.advice.candidates import Candidate, Status
@@ -14,37 +14,36 @@ from ncfbench.advice.curves import chance, curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import State
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.data import Dataset
-from ncfbench.reporting.contenders import Contender
-from ncfbench.reporting.quality import RECALL, Quality, quality_at_end
+from ncfbench.errors import either
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing import speedups
 
 QUARTILES_OF_NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 MEDIAN_OVER_MEAN = 1.25
 """Standard error of a median over that of a mean, for normal values."""
-FALLING = 0.03
-"""A loss that fell by a larger share in the last doubling of the clock is still falling."""
-
 AT_END = 0.85
 """One that trained for this share of the best one's clock trained to the end; rungs are further
 apart, and in one rung arms stop at clocks that differ by a block.
 """
-
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
 PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
 """Order of the statuses in the answer; those that are not here come last."""
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How an entrant ended.
+@dataclass(frozen=True, kw_only=True)
+class RacedArm(ArmResult):
+    """How an entrant ended; iterations and seconds are those of its first seed to the level.
 
     Attributes:
-        contender: its records by seed; none where it did not begin.
-        runs: the curves that decide, of those that have times.
+        measured: the curves that decide, of the runs that have times.
         status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
         behind: how many times sooner the recommended one is, at the latest level of both; None of
             an entrant that is not known to be better than chance.
@@ -56,103 +55,88 @@ class Standing:
     """
 
     entrant: Candidate
-    contender: Contender
-    runs: Runs
+    measured: Runs
     learned_at: float | None
-    status: str
     behind: Ratio | None
     expected: float
 
     @property
-    def name(self) -> str:
-        """The entrant's."""
-        return self.entrant.name
-
-    @property
     def has_run(self) -> bool:
         """True if it has a curve with times."""
-        return bool(self.runs.curves)
+        return bool(self.measured.curves)
 
     @property
     def curve(self) -> Curve:
         """Curve of the first seed, if it :attr:`has_run`."""
-        return next(iter(self.runs.curves.values()))
+        return next(iter(self.measured.curves.values()))
 
     @property
     def level(self) -> float:
-        """The lowest value of all its seeds, if it :attr:`has_run`."""
-        return min(curve.level for curve in self.runs.curves.values())
-
-    def to_level(self, level: float) -> tuple[float, float] | None:
-        """Return the iterations and seconds of the first seed to a level; None if it never got
-        there.
-        """
-        seconds = self.curve.time_to(level)
-        if seconds is None:
-            return None
-        run = next(iter(self.contender.runs.values()))
-        return seconds / run.summary["full_iteration_seconds"], seconds
+        """The lowest value of all its seeds; infinity unless it :attr:`has_run`."""
+        return min((curve.level for curve in self.measured.curves.values()), default=math.inf)
 
     @property
-    def at_end(self) -> Quality | None:
-        """Quality at the last evaluation, of the first seed alone where another has none yet."""
-        runs = self.contender.runs
-        return quality_at_end(runs) or quality_at_end(dict([*runs.items()][:1]))
+    def first(self) -> Run:
+        """Its first run, if it has begun."""
+        return next(iter(self.runs.values()))
 
     @property
     def judged_at(self) -> float:
         """Seconds of training at the last evaluation of its first seed; 0 before any."""
-        run = next(iter(self.contender.runs.values()))
-        found = [row["iteration"] for row in run.curve if row[f"test_{RECALL}"] is not None]
-        return float(max(found, default=0) * run.summary["full_iteration_seconds"])
+        judged = (row["iteration"] for row in self.first.curve if row[f"test_{RECALL}"] is not None)
+        return float(max(judged, default=0) * self.first.seconds)
 
-    @property
-    def epochs(self) -> float:
-        """Epochs that its first seed trained."""
-        return float(next(iter(self.contender.runs.values())).summary["epochs"])
+    def points(self, column: str) -> list[tuple[float, list[float]]]:
+        """Return a column of the first seed's curve: others may have trained for less."""
+        alone = ArmResult(self.name, self.config, dict([*self.runs.items()][:1]))
+        return alone.points(column)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer of a race.
+@dataclass(frozen=True, kw_only=True)
+class RaceAnswer(Answer):
+    """The answer of a race, about all entrants.
 
     Attributes:
-        standings: of all entrants, the best first.
-        best: the recommended entrant; None where nothing was learned.
+        arms: of all entrants, the best first.
         baseline: the best baseline; None where none raced.
+        target: the latest level of the best and the baseline, of the first seed.
         sooner: how many times sooner the best reaches the baseline's lowest level.
         sooner_at_least: the same as a bound, where the baseline was evaluated and had not learned
             anything.
-        level: the latest level of both, of the first seed.
     """
 
+    arms: Sequence[RacedArm]
+    baseline: RacedArm | None = None
     question: Question
     state: State
-    standings: Sequence[Standing]
-    best: Standing | None
-    baseline: Standing | None
     sooner: Ratio | None
     sooner_at_least: float | None
-    level: float | None
     chance: float
     budget_seconds: float
     sample_users: int | None
 
     @property
-    def ties(self) -> list[Standing]:
-        """Candidates that stayed to the end and cannot be told from the best."""
-        return [each for each in self.standings if each.status == "tied"]
+    def subject(self) -> str:
+        """Data set, encoder and losses."""
+        losses = either([find_loss(name).title for name in self.question.losses])
+        return f"{self.config.dataset}, {find_encoder(self.config.encoder).title}, {losses}"
 
     @property
-    def others(self) -> list[Standing]:
-        """The other entrants that stayed to the end."""
-        return [each for each in self.standings if each.status == "slower"]
+    def measures(self) -> dict[str, str]:
+        """Columns of the curves that the figure shows: the one that decides, and test recall."""
+        loss, recall = super().measures.items()
+        decides = f"validation_{RECALL}", "recall@50 on validation items"
+        return dict([loss if self.question.target == "loss" else decides, recall])
 
     @property
-    def time_spread(self) -> float:
-        """Largest spread of the times of blocks among those that stayed to the end."""
-        found = [self.best, self.baseline, *self.ties, *self.others]
-        return max((each.contender.spread for each in found if each), default=0.0)
+    def best(self) -> RacedArm | None:
+        """The recommended arm; None where nothing was learned."""
+        return next((arm for arm in self.arms if arm.status == "recommended"), None)
+
+    @property
+    def main(self) -> list[RacedArm]:
+        """The entrants that stayed to the end."""
+        return [arm for arm in self.arms if arm.status in STAYED]
 
     @property
     def fall(self) -> float:
@@ -167,8 +151,7 @@ class Answer:
     def undecided(self) -> int:
         """Number of entrants that left and could not yet be told from the best."""
         return sum(
-            each.status == "left" and (each.behind is None or each.behind.is_tie)
-            for each in self.standings
+            arm.status == "left" and (arm.behind is None or arm.behind.is_tie) for arm in self.arms
         )
 
 
@@ -178,106 +161,121 @@ def make_answer(
     records: Mapping[str, Sequence[RunRecord]],
     dataset: Dataset,
     budget_seconds: float,
-) -> Answer:
+) -> RaceAnswer:
     """Compare all entrants, and return the answer so far.
 
     Args:
         records: runs of each entrant, by seed; those of one that did not begin are none.
     """
-    runs = {
-        each.name: _runs_of(question, records[each.name], dataset)
-        for each in state.entrants
-        if any(record.summary["full_iteration_seconds"] for record in records[each.name])
-    }
-    learned = {name: learned_at(records[name][0], dataset) for name in runs}
-    racing = [each.name for each in state.racing if each.name in runs]
-    able = [name for name in racing if learned[name] is not None]
-    best = best_of({name: runs[name] for name in able}) if able else None
-    least = next((each.effort for each in state.entrants if each.name == best), 1.0)
-    curves = {name: run.curves[0] for name, run in runs.items() if run.curves}
+    runs = {name: [Run.of(record) for record in own] for name, own in records.items()}
+    begun = {name: own for name, own in runs.items() if any(run.is_timed for run in own)}
+    measured = {name: _measured(question, own, dataset) for name, own in begun.items()}
+    learned = {name: learned_at(own[0], dataset) for name, own in begun.items()}
+    racing = [entrant for entrant in state.racing if entrant.name in measured]
+    best = _best_of(measured, [entrant.name for entrant in racing if _has(learned, entrant.name)])
+    baselines = [entrant.name for entrant in racing if entrant.shape.is_baseline]
+    able = [name for name in baselines if _has(learned, name)]
+    base = _best_of(measured, able or baselines)
+    curves = {name: own.curves[0] for name, own in measured.items() if own.curves}
     taught = {name for name, at in learned.items() if at is not None}
     overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
-    standings = {}
-    for each in state.entrants:
-        own = runs.get(each.name, Runs({}))
+    least = next((each.effort for each in state.entrants if each.name == best), 1.0)
+    arms = {}
+    for entrant in state.entrants:
+        name, own = entrant.name, measured.get(entrant.name, Runs({}))
+        behind, status = None, "tied"
         # At chance, differences between arms say nothing of what follows.
-        is_ratio = best is not None and best != each.name and learned.get(each.name) is not None
-        behind = times_sooner(runs[best], own) if is_ratio and best is not None else None
-        is_behind = is_ratio and best is not None and is_ahead(runs[best], own)
-        status = _status(
-            each, best, learned.get(each.name), is_behind=is_behind, has_run=bool(own.curves)
-        )
-        timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
-        by_seed = {run.config.seed: run for run in timed or records[each.name]}
-        contender = Contender(each.name, each.config, by_seed)
-        expected = each.effort / least
-        if best is not None and each.name in curves:
-            is_overtaken = each.name in overtaken
+        if best is not None and best != name and _has(learned, name):
+            behind = times_sooner(measured[best], own)
+            status = "slower" if is_ahead(measured[best], own) else status
+        elif best is not None and learned.get(name) is None:
+            status = "slower"
+        expected = entrant.effort / least
+        if best is not None and name in curves:
             expected = _expected(
-                expected, behind, curves[each.name], curves[best], is_overtaken=is_overtaken
+                expected, behind, curves[name], curves[best], is_overtaken=name in overtaken
             )
-        standings[each.name] = Standing(
-            each, contender, own, learned.get(each.name), status, behind, expected
+        timed = [run for run in runs[name] if run.is_timed] or runs[name]
+        arm = RacedArm(
+            name,
+            entrant.config,
+            {run.config.seed: run for run in timed},
+            is_baseline=entrant.shape.is_baseline,
+            status=_left(entrant, has_run=bool(own.curves)) or status,
+            entrant=entrant,
+            measured=own,
+            learned_at=learned.get(name),
+            behind=behind,
+            expected=expected,
         )
-    baselines = [each.name for each in state.racing if each.shape.is_baseline and each.name in runs]
-    able = [name for name in baselines if learned[name] is not None]
-    baseline = best_of({name: runs[name] for name in able or baselines}) if baselines else None
+        arm = replace(arm, status="recommended") if name == best else arm
+        quality = quality_of(arm.runs) or quality_of(dict([*arm.runs.items()][:1]))
+        arms[name] = replace(arm, quality=quality)
     sooner, at_least, level = None, None, None
-    if best is not None and baseline is not None and best != baseline:
-        if learned[baseline] is not None:
-            sooner = standings[baseline].behind
-            level = max(runs[name].curves[0].level for name in (best, baseline))
+    if best is not None and base is not None and best != base:
+        if arms[base].learned_at is not None:
+            sooner = arms[base].behind
+            level = max(curves[name].level for name in (best, base))
+            arms = {name: _to_level(arm, level) for name, arm in arms.items()}
         else:
-            bound = standings[baseline].judged_at / max(learned[best] or 0.0, 1e-9)
+            bound = arms[base].judged_at / max(arms[best].learned_at or 0.0, 1e-9)
             at_least = bound if bound > 1 else None
-    return Answer(
-        question,
-        state,
-        sorted(standings.values(), key=_place),
-        standings[best] if best else None,
-        standings[baseline] if baseline else None,
-        sooner,
-        at_least,
-        level,
-        chance(dataset, "test"),
-        budget_seconds,
-        dataset.n_users if dataset.manifest.get("removed", {}).get("users_not_drawn") else None,
+    return RaceAnswer(
+        config=question.base,
+        data_fingerprint=state.fingerprint,
+        data_label="",
+        settings="",
+        arms=sorted(arms.values(), key=_place),
+        baseline=arms[base] if base else None,
+        target=level,
+        question=question,
+        state=state,
+        sooner=sooner,
+        sooner_at_least=at_least,
+        chance=chance(dataset, "test"),
+        budget_seconds=budget_seconds,
+        sample_users=(
+            dataset.n_users if dataset.manifest.get("removed", {}).get("users_not_drawn") else None
+        ),
     )
 
 
-def _place(each: Standing) -> tuple[int, float, float]:
+def _has(learned: Mapping[str, float | None], name: str) -> bool:
+    return learned.get(name) is not None
+
+
+def _best_of(measured: Mapping[str, Runs], names: Sequence[str]) -> str | None:
+    return best_of({name: measured[name] for name in names}) if names else None
+
+
+def _place(arm: RacedArm) -> tuple[int, float, float]:
     """Return what orders the answer: how an entrant ended, how far behind it is expected to be, and
     its level.
     """
-    level = each.level if each.has_run else math.inf
-    return PLACES.get(each.status, len(PLACES)), each.expected, level
+    return PLACES.get(arm.status, len(PLACES)), arm.expected, arm.level
 
 
-def _status(
-    each: Candidate,
-    best: str | None,
-    learned: float | None,
-    *,
-    is_behind: bool,
-    has_run: bool,
-) -> str:
-    if each.name == best:
-        return "recommended"
-    if each.status in (Status.DIVERGED, Status.FAILED):
-        return each.status.value
+def _left(entrant: Candidate, *, has_run: bool) -> str:
+    """Return the status of an entrant that left or did not begin; empty of one that stayed."""
+    if entrant.status in (Status.DIVERGED, Status.FAILED):
+        return entrant.status.value
     if not has_run:
         return "not begun"
-    if each.status is Status.LEFT:
-        return "left"
-    if best is not None and learned is None:
-        return "slower"
-    return "slower" if is_behind else "tied"
+    return "left" if entrant.status is Status.LEFT else ""
+
+
+def _to_level(arm: RacedArm, level: float) -> RacedArm:
+    """Return an arm with the iterations and seconds of its first seed to a level."""
+    seconds = arm.curve.time_to(level) if arm.has_run else None
+    if seconds is None:
+        return arm
+    return replace(arm, iterations=seconds / arm.first.seconds, seconds=seconds)
 
 
 def _expected(
     by_effort: float, behind: Ratio | None, own: Curve, best: Curve, *, is_overtaken: bool
 ) -> float:
-    """Return how many times sooner the best one is expected to be, see :class:`Standing`."""
+    """Return how many times sooner the best one is expected to be, see :class:`RacedArm`."""
     found = by_effort
     if behind is not None and own.clock >= AT_END * best.clock:
         found = max(by_effort, behind.value)
@@ -299,32 +297,32 @@ def _overtaken(
     """
     longest = max((curves[each.name].clock for each in entrants), default=0.0)
     found = set()
-    for each, other in permutations(entrants, 2):
-        own, theirs = curves[each.name], curves[other.name]
+    for entrant, other in permutations(entrants, 2):
+        own, theirs = curves[entrant.name], curves[other.name]
         until = min(own.clock, theirs.clock)
         if (
             other.name in learned
-            and each.shape == other.shape
-            and each.config.learning_rate > other.config.learning_rate
+            and entrant.shape == other.shape
+            and entrant.config.learning_rate > other.config.learning_rate
             and 2 * until >= longest
             and theirs.at(until) < own.at(until)
         ):
-            found.add(each.name)
+            found.add(entrant.name)
     return found
 
 
-def _runs_of(question: Question, records: Sequence[RunRecord], dataset: Dataset) -> Runs:
-    first = records[0].config.seed
+def _measured(question: Question, runs: Sequence[Run], dataset: Dataset) -> Runs:
+    """Return the curves of an entrant's runs, by seed from 0, and the noise of their times."""
+    first = runs[0].config.seed
     curves = {
-        record.config.seed - first: curve_of(record, question.target, dataset)
-        for record in records
-        if record.summary["full_iteration_seconds"] and record.summary["status"] != "diverged"
+        run.config.seed - first: curve_of(run, question.target, dataset)
+        for run in runs
+        if run.is_timed and not run.has_diverged
     }
-    noises = [_noise(record) for record in records]
+    # The spread of the times of blocks over the square root of their number.
+    noises = [
+        (speedups.spread(run.timing, "full") or 0.0)
+        / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
+        for run in runs
+    ]
     return Runs(curves, MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises))
-
-
-def _noise(record: RunRecord) -> float:
-    """Return the spread of a run's times of blocks over the square root of their number."""
-    blocks = sum(row["kind"] == "full" for row in record.timing)
-    return (analysis.spread(record.timing, "full") or 0.0) / math.sqrt(max(blocks, 1))

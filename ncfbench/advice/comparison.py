@@ -6,7 +6,7 @@ extrapolated, and what happened at easier levels does not count.
 
 The interval is that of a mean of logarithms with Student's t. A race has one seed or two of each
 entrant, which cannot show their own spread; so a spread is assumed for each entrant
-(:data:`ncfbench.timing.seed_statistics.SEED_SPREAD`), as if it had been measured on :data:`ASSUMED`
+(:data:`ncfbench.timing.intervals.SEED_SPREAD`), as if it had been measured on :data:`ASSUMED`
 further seeds, and the noise of the machine's times is added.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.advice.rule import Curve
-from ncfbench.timing.seed_statistics import SEED_SPREAD, t_quantile
-from ncfbench.timing.ties import most_wins
+from ncfbench.timing.intervals import SEED_SPREAD, Estimate, t_quantile
+from ncfbench.timing.ranking import most_wins
 
 ASSUMED = 8
 """Degrees of freedom of the assumed spread."""
@@ -38,13 +38,11 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Estimate):
     """How many times sooner one entrant is than another; above 1 it is sooner."""
 
-    value: float
     lower: float
     upper: float
-    seeds: int
 
     @property
     def is_tie(self) -> bool:
@@ -58,12 +56,11 @@ def times_sooner(one: Runs, other: Runs) -> Ratio | None:
     None where no seed has a level that both reached after the start.
     """
     logs = []
-    for seed in sorted(one.curves.keys() & other.curves.keys()):
-        own, theirs = one.curves[seed], other.curves[seed]
+    for own, theirs in _pairs(one, other):
         level = max(own.level, theirs.level)
-        times = own.time_to(level), theirs.time_to(level)
-        if times[0] and times[1]:
-            logs.append(math.log(times[1] / times[0]))
+        time, their_time = own.time_to(level), theirs.time_to(level)
+        if time and their_time:
+            logs.append(math.log(their_time / time))
     return _interval(logs, one.time_noise, other.time_noise) if logs else None
 
 
@@ -78,8 +75,7 @@ def is_ahead(one: Runs, other: Runs) -> bool:
     if ratio is not None and not ratio.is_tie:
         return ratio.value > 1
     logs = []
-    for seed in sorted(one.curves.keys() & other.curves.keys()):
-        own, theirs = one.curves[seed], other.curves[seed]
+    for own, theirs in _pairs(one, other):
         passed = own.time_to(theirs.level)
         if own.level < theirs.level and passed:
             logs.append(math.log(theirs.clock / passed))
@@ -97,6 +93,12 @@ def best_of(entrants: Mapping[str, Runs]) -> str:
         return min(curve.level for curve in entrants[name].curves.values())
 
     return most_wins(list(entrants), ahead, level)
+
+
+def _pairs(one: Runs, other: Runs) -> list[tuple[Curve, Curve]]:
+    """Return the curves of the seeds that both have."""
+    common = sorted(one.curves.keys() & other.curves.keys())
+    return [(one.curves[seed], other.curves[seed]) for seed in common]
 
 
 def _interval(logs: Sequence[float], *noises: float) -> Ratio:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import Answer, make_answer
+from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.calibration import Calibration, calibrate
 from ncfbench.advice.candidates import (
     FIRST_PROBES,
@@ -25,7 +25,6 @@ from ncfbench.advice.candidates import (
     list_candidates,
 )
 from ncfbench.advice.curves import CUTOFF, chance
-from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question, Target
 from ncfbench.advice.race import Clock, Race
 from ncfbench.advice.rungs import Pace, plan_rungs
@@ -36,6 +35,7 @@ from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
@@ -79,7 +79,7 @@ class Advice:
 
     folder: Path
     state: State
-    answer: Answer | None = None
+    answer: RaceAnswer | None = None
     figure: Path | None = None
     is_complete: bool = False
 
@@ -190,18 +190,18 @@ def answer_question(
 
 
 def _write(
-    answer: Answer, folder: Path, locations: Locations, say: Callable[[str], None]
+    answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
 ) -> Path | None:
     """Write an answer; return its figure, if Matplotlib is installed."""
     tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
     tables.write_json(folder / summary.ANSWER, summary.as_json(answer, folder, there))
     try:
-        (figure,) = save(draw_race(answer), [folder / "advice.png"])
+        drawing = draw_answer(answer)
     except UsageError as error:
         say(f"No figure: {error}")
         return None
-    return figure
+    return save(drawing, [folder / "advice.png"])[0] if drawing else None
 
 
 def _begin(

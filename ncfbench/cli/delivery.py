@@ -44,71 +44,70 @@ class Wanted:
     paper: bool = False
 
     @property
+    def is_whole(self) -> bool:
+        """True unless tables or figures are named."""
+        return not (self.tables or self.figures)
+
+    @property
     def folds(self) -> bool:
         """True if the format shows some tables only on demand; a page folds them, JSON has all."""
         return not self.tables and self.format not in ("html", "json")
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Where figures go.
+def draw_into(
+    results: Results, folder: Path, kinds: Sequence[str], wanted: Sequence[str]
+) -> list[Path]:
+    """Draw the wanted figures into a folder, as files of each kind; return the files.
 
-    Attributes:
-        folder: for files of all ``kinds``; None draws none.
-        file: for the only figure that is wanted, of the kind that its suffix names.
+    Raises:
+        UsageError: Matplotlib is missing, or there is no such figure or kind of file.
+        DataError: a file cannot be written.
     """
+    from ncfbench.reporting.figures import check_kind, draw_all, figures
 
-    folder: Path | None
-    kinds: Sequence[str]
-    file: Path | None
+    for kind in kinds:
+        check_kind(kind)
+    return draw_all(figures(results), folder, kinds, wanted)
 
-    def draw(self, results: Results, wanted: Sequence[str]) -> list[Path]:
-        """Draw the wanted figures; return the files.
 
-        Raises:
-            UsageError: Matplotlib is missing, there is no such figure or kind of file, or the file
-                would have to hold several figures.
-            DataError: a file cannot be written.
-        """
-        if self.folder is None and self.file is None:
-            return []
-        from ncfbench.reporting.figures import check_kind, draw_all, figures
-        from ncfbench.reporting.figures.drawing import save
-        from ncfbench.reporting.selection import choose
+def draw_one(results: Results, file: Path, wanted: Sequence[str]) -> list[Path]:
+    """Draw the only figure that is wanted to a file of the kind that its suffix names.
 
-        found = figures(results)
-        if self.file is None:
-            for kind in self.kinds:
-                check_kind(kind)
-            return draw_all(found, self.folder or Path(), self.kinds, wanted)
-        check_kind(self.file.suffix.lstrip("."))
-        made = {name: found[name]() for name in choose(found, wanted, "figure")}
-        drawn = {name: drawing for name, drawing in made.items() if drawing is not None}
-        if len(drawn) != 1:
-            names = ", ".join(drawn) or "none, since the runs have nothing to draw"
-            raise UsageError(f"{self.file} holds one figure, but the name stands for: {names}.")
-        (drawing,) = drawn.values()
-        return save(drawing, [self.file])
+    Raises:
+        UsageError, DataError: as for :func:`draw_into`, or the file would hold several figures.
+    """
+    from ncfbench.reporting.figures import check_kind, figures
+    from ncfbench.reporting.figures.drawing import save
+    from ncfbench.reporting.selection import choose
+
+    check_kind(file.suffix.lstrip("."))
+    known = figures(results)
+    made = {name: known[name]() for name in choose(known, wanted, "figure")}
+    drawn = {name: drawing for name, drawing in made.items() if drawing is not None}
+    if len(drawn) != 1:
+        names = ", ".join(drawn) or "none, since the runs have nothing to draw"
+        raise UsageError(f"{file} holds one figure, but the name stands for: {names}.")
+    return save(next(iter(drawn.values())), [file])
 
 
 def print_names(results: Results, wanted: Wanted) -> None:
     """Print the names and titles of all tables, or the names of all figures, in the format."""
     from ncfbench.reporting.figures import figures
-    from ncfbench.reporting.table import Column, text_column
+    from ncfbench.reporting.table import Col
     from ncfbench.reporting.table import Table as Listing
 
-    header, found = [Column("name", "left")], [[name] for name in figures(results)]
-    title, note = "Figures (--figure)", "One that the runs have nothing for is not drawn."
+    name = Col("name", "name")
     if LIST in wanted.tables:
-        header.append(text_column("title"))
-        found = [[table.name, table.title] for table in report_tables(results)]
-        title, note = "Tables (--table)", ""
+        cols = [name, Col("title", "title", wraps=True)]
+        listing = Listing.of("Tables (--table)", cols, report_tables(results))
+    else:
+        note = "One that the runs have nothing for is not drawn."
+        named = [{"name": figure} for figure in figures(results)]
+        listing = Listing.of("Figures (--figure)", [name], named, [note])
     if wanted.format == "json":
-        headings = [column.heading for column in header]
-        print_json([dict(zip(headings, row, strict=True)) for row in found])
-        return
-    listing = Listing(title, header, found, [note] if note else [])
-    if wanted.format in SUFFIXES:
+        rows = [[cell.text for cell in row] for row in listing.rows]
+        print_json([dict(zip(listing.headings, row, strict=True)) for row in rows])
+    elif wanted.format in SUFFIXES:
         typer.echo(_rendered([listing], wanted.format), nl=False)
     else:
         print_views(listing)

@@ -4,19 +4,51 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.delivery import FORMATS, LIST, Drawing, Wanted, deliver, print_names
+from ncfbench.cli.checks import compare_folders, verify_tables, warn
+from ncfbench.cli.delivery import (
+    FORMATS,
+    LIST,
+    Wanted,
+    deliver,
+    draw_into,
+    draw_one,
+    print_names,
+)
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations
-from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
+from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
+
+if TYPE_CHECKING:
+    from ncfbench.reporting.results import Results
 
 REGRESSION = "10%"
 FIGURE_KINDS = "svg,png"
+CHECK_FORMATS = ("table", "json")
+CHECKS = {
+    "--verify": {"--verify"},
+    "--against": {"--against", "--regression", "--only", "--allow-mixed"},
+}
+"""The options of each check; a report has all others."""
+APART = (
+    (
+        "--baseline",
+        {"--export", "--paper"},
+        "for the usual baseline: leave --baseline out, or look at the exported folder with it.",
+    ),
+    ("--profiles", {"--export"}, "it copies what lies beside the runs: leave --profiles out."),
+)
+"""Options of a report that exclude others, and why."""
+
+
+SELECTION = partial(typer.Option, show_default=False, rich_help_panel="Selection")
+OUTPUT = partial(typer.Option, show_default=False, rich_help_panel="Output")
 
 
 @reporting
@@ -27,91 +59,61 @@ def report(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--only",
+        SELECTION(
             metavar="KEY=VALUE",
             help="Compare only runs with this value of a setting, such as b=128 or sampler=iid,ns.",
-            show_default=False,
-            rich_help_panel="Selection",
         ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            help=(
-                "Measure speedups against this sampler, for example where IID costs too much to"
-                " train."
-            ),
+        SELECTION(
+            help="Measure speedups against this sampler, for example where IID costs too much to"
+            " train.",
             show_default="iid; neg for pairwise losses",
             metavar="SAMPLER",
-            rich_help_panel="Selection",
         ),
     ] = None,
     profiles: Annotated[
         Path | None,
-        typer.Option(
-            help=(
-                "Take the profiles of this folder, for example of another machine, instead of those"
-                " beside the runs."
-            ),
-            show_default=False,
-            rich_help_panel="Selection",
+        SELECTION(
+            help="Take the profiles of this folder, for example of another machine, instead of"
+            " those beside the runs."
         ),
     ] = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(
-            "--table",
+        SELECTION(
             metavar="NAME",
             help="Show only this table, or those whose names begin so; list: name them all.",
-            show_default=False,
-            rich_help_panel="Selection",
         ),
     ] = None,
     figure: Annotated[
         list[str] | None,
-        typer.Option(
-            "--figure",
+        SELECTION(
             metavar="NAME",
-            help=(
-                "Draw only this figure, or those whose names begin so, into --figures or to"
-                " --output FILE.pdf; list: name them all."
-            ),
-            show_default=False,
-            rich_help_panel="Selection",
+            help="Draw only this figure, or those whose names begin so, into --figures or to"
+            " --output FILE.pdf; list: name them all.",
         ),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            help=f"{', '.join(FORMATS)}.",
-            show_default="table",
-            metavar="FORMAT",
-            rich_help_panel="Output",
-        ),
+        OUTPUT("--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        OUTPUT(
             "--output",
             "-o",
-            help=(
-                "Write to this file; a folder gets a file for each table (markdown, latex, csv). By"
-                " default html goes to report.html in the runs folder."
-            ),
-            show_default=False,
-            rich_help_panel="Output",
+            help="Write to this file; a folder gets a file for each table (markdown, latex, csv)."
+            " By default html goes to report.html in the runs folder.",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help=(
-                "Recompute rows and numbers of the written tables from the runs; exit code 6 if one"
-                " is wrong."
-            ),
+            help="Recompute rows and numbers of the written tables from the runs; exit code 6 if"
+            " one is wrong.",
         ),
     ] = False,
     against: Annotated[
@@ -121,27 +123,23 @@ def report(
     regression: Annotated[
         str | None,
         typer.Option(
-            help=(
-                "With --against: how much worse than in the other folder a measure may be before"
-                " the exit code is 6. A lost measure always counts."
-            ),
+            help="With --against: how much worse than in the other folder a measure may be before"
+            " the exit code is 6. A lost measure always counts.",
             show_default=REGRESSION,
         ),
     ] = None,
     full: Annotated[
         bool,
-        typer.Option(
+        SELECTION(
             "--full",
             help="Show the details too: all arms, recall at each moment, the ratios' parts.",
-            rich_help_panel="Selection",
         ),
     ] = False,
     paper: Annotated[
         bool,
-        typer.Option(
+        SELECTION(
             "--paper",
             help="Show ours beside the cells that the paper printed, with a verdict on each.",
-            rich_help_panel="Selection",
         ),
     ] = False,
     allow_mixed: Annotated[
@@ -150,29 +148,19 @@ def report(
             "--allow-mixed", help="Divide times of different environments too, and mark the cells."
         ),
     ] = False,
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also draw the figures into this folder.",
-            show_default=False,
-            rich_help_panel="Output",
-        ),
-    ] = None,
+    figures: Annotated[Path | None, OUTPUT(help="Also draw the figures into this folder.")] = None,
     figures_format: Annotated[
         str | None,
-        typer.Option(
+        OUTPUT(
             help="Kinds of files of the figures: svg, png, pdf.",
             show_default=FIGURE_KINDS,
             metavar="KIND[,KIND]",
-            rich_help_panel="Output",
         ),
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(
-            help="Also copy tables, records without checkpoints, and sweep files into this folder.",
-            show_default=False,
-            rich_help_panel="Output",
+        OUTPUT(
+            help="Also copy tables, records without checkpoints, and sweep files into this folder."
         ),
     ] = None,
     data_dir: options.DataDir = None,
@@ -194,83 +182,94 @@ def report(
         raise UsageError("Name the run folders once: as RUNS or by --runs-dir.")
     if json_ and format_ not in (None, "json"):
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
-    if verify and against is not None:
-        raise UsageError("--verify and --against are two checks: ask for one at a time.")
-    if regression is not None and against is None:
-        raise UsageError(
-            f"--regression {regression} is a limit for --against: name the other run folders with"
-            " --against DIR."
-        )
-    runs_dir = runs if runs_dir is None else runs_dir
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
         raise UsageError(
             f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}."
         )
-    where = Locations.of(data_dir, runs_dir)
-    if verify or against is not None:
-        given = (figures, export, output, table, figure, full, paper, baseline, profiles)
-        if kind not in ("table", "json") or any(given):
-            raise UsageError(
-                "--verify and --against print a table or JSON: leave --format, --table, --figure,"
-                " --figures, --output, --export, --full, --paper, --baseline and --profiles out."
-            )
-        if against is not None:
-            limit = regression or REGRESSION
-            _against(where, against, limit, kind, only or [], allow_mixed=allow_mixed)
-        elif only:
-            raise UsageError("--verify checks whole tables: leave --only out.")
-        else:
-            _verify(where, kind)
-        return
-    if baseline is not None and (export is not None or paper):
-        raise UsageError(
-            "--export and --paper are for the usual baseline: leave --baseline out, or look at the"
-            " exported folder with it."
-        )
-    if profiles is not None and export is not None:
-        raise UsageError("--export copies what lies beside the runs: leave --profiles out.")
-    drawing = _drawing(figure or [], figures, figures_format, output, kind)
-    if output is not None and kind == "table" and drawing.file is None:
-        raise UsageError("--format table is printed: send it to a file with > FILE.")
-    named = {
-        flag: str(path)
-        for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
-        if path is not None
+    given = {
+        "--verify": verify,
+        "--against": against,
+        "--regression": regression,
+        "--format": kind not in CHECK_FORMATS,
+        "--only": only,
+        "--baseline": baseline,
+        "--profiles": profiles,
+        "--table": table,
+        "--figure": figure,
+        "--full": full,
+        "--paper": paper,
+        "--allow-mixed": allow_mixed,
+        "--output": output,
+        "--figures": figures,
+        "--figures-format": figures_format,
+        "--export": export,
     }
-    wanted = Wanted(kind, table or [], figure or [], named, full, paper)
-    chosen = {"baseline": baseline, "allow_mixed": allow_mixed, "profiles": profiles}
-    _report(where, wanted, only or [], drawing, output, export, **chosen)
-
-
-def _drawing(
-    wanted: Sequence[str],
-    folder: Path | None,
-    kinds: str | None,
-    output: Path | None,
-    format_: str,
-) -> Drawing:
-    """Return where the figures go: into a folder, or to the file of ``--output``."""
-    if kinds is not None and folder is None:
-        raise UsageError("--figures-format goes with --figures DIR; a single file has its suffix.")
-    file = output if wanted and folder is None and format_ == "table" else None
-    is_shown = format_ == "html" or LIST in wanted
-    if wanted and not is_shown and folder is None and file is None:
+    _refuse_what_is_apart([flag for flag, value in given.items() if value])
+    runs_dir = runs if runs_dir is None else runs_dir
+    where = Locations.of(data_dir, runs_dir)
+    if verify:
+        return verify_tables(where, kind)
+    if against is not None:
+        limit = options.parse_share(regression or REGRESSION, "--regression")
+        return compare_folders(where, against, limit, kind, only or [], allow_mixed=allow_mixed)
+    named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
+    locations = {flag: str(path) for flag, path in named.items() if path is not None}
+    wanted = Wanted(kind, table or [], figure or [], locations, full, paper)
+    kinds = options.names(figures_format or FIGURE_KINDS)
+    is_one_figure = bool(figure) and figures is None and kind == "table" and output is not None
+    is_list = LIST in (*wanted.tables, *wanted.figures)
+    if figure and kind != "html" and not (is_list or is_one_figure or figures):
         raise UsageError(
-            f"--figure {wanted[0]}: say where to, by --figures DIR or --output FILE.pdf."
+            f"--figure {figure[0]}: say where to, by --figures DIR or --output FILE.pdf."
         )
-    return Drawing(folder, options.names(kinds or FIGURE_KINDS), file)
+    if output is not None and kind == "table" and not is_one_figure:
+        raise UsageError("--format table is printed: send it to a file with > FILE.")
+    chosen = {"baseline": baseline, "allow_mixed": allow_mixed, "profiles": profiles}
+    results = _collect(where, wanted, only or [], **chosen)
+    if results is None:
+        return None
+    if is_list:
+        return print_names(results, wanted)
+    if is_one_figure and output is not None:
+        return _say_written(draw_one(results, output, wanted.figures))
+    drawn = draw_into(results, figures, kinds, wanted.figures) if figures is not None else []
+    return _tables(results, wanted, output, export, drawn)
 
 
-def _report(
-    where: Locations,
-    wanted: Wanted,
-    only: Sequence[str],
-    drawing: Drawing,
-    output: Path | None,
-    export: Path | None,
-    **chosen: Any,
-) -> None:
+def _refuse_what_is_apart(given: Sequence[str]) -> None:
+    """Refuse options that exclude each other.
+
+    Args:
+        given: the options that a user has given.
+    """
+    if "--regression" in given and "--against" not in given:
+        raise UsageError(
+            "--regression is a limit for --against: name the other run folders with --against DIR."
+        )
+    if "--figures-format" in given and "--figures" not in given:
+        raise UsageError("--figures-format goes with --figures DIR; a single file has its suffix.")
+    for mode, own in CHECKS.items():
+        if mode in given and (others := set(CHECKS) & set(given) - {mode}):
+            raise UsageError(
+                f"{mode} and {', '.join(others)} are two checks: ask for one at a time."
+            )
+        extra = [flag for flag in given if flag not in own]
+        if mode in given and extra:
+            raise UsageError(f"{mode} prints a table or JSON: leave {', '.join(extra)} out.")
+    for flag, apart, reason in APART:
+        if flag in given and (others := apart & set(given)):
+            raise UsageError(f"{' and '.join(sorted(others))}: {reason}")
+
+
+def _collect(
+    where: Locations, wanted: Wanted, only: Sequence[str], **chosen: Any
+) -> Results | None:
+    """Return the results of a folder; None where all it has is the answer of a race, printed.
+
+    Raises:
+        NothingToReportError: the folder has nothing to report.
+    """
     from ncfbench.reporting.collecting import collect
     from ncfbench.reporting.selection import parse_only
 
@@ -281,52 +280,59 @@ def _report(
         only=parse_only(only),
         **chosen,
     )
-    for problem in results.problems:
-        say(f"Warning: {problem}")
+    warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    is_whole = not (wanted.tables or wanted.figures)
-    race = _race(where.runs_dir, wanted.format) if is_whole else None
-    if not results.comparisons and not results.beside:
-        if only:
-            raise NothingToReportError(
-                f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
-            )
-        if race is not None:
-            if wanted.format == "json":
-                print_json(race)
-            elif wanted.format != "table":
-                raise NothingToReportError(
-                    f"{shown(where.runs_dir)} holds the answer of a race and no finished run, so"
-                    f" --format {wanted.format} has no table to print. Use --format table or json."
-                )
-            return
-        advice = "Begin with: ncfbench sweep smoke"
-        races = sorted((where.runs_dir / "advice").glob("*/answer.json"))
-        if results.left_out:
-            advice = "Continue one of those above by its command."
-        elif (where.runs_dir / "config.json").is_file():
-            command = shlex.join(["ncfbench", "report", str(where.runs_dir.resolve().parent)])
-            advice = f"It is the folder of one run; to compare the runs beside it: {command}"
-        elif races:
-            commands = [shlex.join(["ncfbench", "report", str(path.parent)]) for path in races]
-            advice = f"To see the answers of its races: {'; '.join(commands)}"
-        raise NothingToReportError(f"No finished run in {shown(where.runs_dir)}. {advice}")
-    if LIST in (*wanted.tables, *wanted.figures):
-        print_names(results, wanted)
-        return
-    drawn = drawing.draw(results, wanted.figures)
-    if drawing.file is not None:
-        say("Written: " + ", ".join(map(str, drawn)))
-        return
+    race = _race(where.runs_dir, wanted.format) if wanted.is_whole else None
+    if results.comparisons or results.beside:
+        return results
+    if only:
+        raise NothingToReportError(
+            f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
+        )
+    if race is None:
+        raise NothingToReportError(_nothing_to_report(where.runs_dir, results))
+    if wanted.format == "json":
+        print_json(race)
+    elif wanted.format != "table":
+        raise NothingToReportError(
+            f"{shown(where.runs_dir)} holds the answer of a race and no finished run, so"
+            f" --format {wanted.format} has no table to print. Use --format table or json."
+        )
+    return None
+
+
+def _nothing_to_report(runs_dir: Path, results: Results) -> str:
+    """Return the message on a folder without finished runs, and what to do."""
+    advice = "Begin with: ncfbench sweep smoke"
+    races = sorted((runs_dir / "advice").glob("*/answer.json"))
+    if results.left_out:
+        advice = "Continue one of those above by its command."
+    elif (runs_dir / "config.json").is_file():
+        command = shlex.join(["ncfbench", "report", str(runs_dir.resolve().parent)])
+        advice = f"It is the folder of one run; to compare the runs beside it: {command}"
+    elif races:
+        commands = [shlex.join(["ncfbench", "report", str(path.parent)]) for path in races]
+        advice = f"To see the answers of its races: {'; '.join(commands)}"
+    return f"No finished run in {shown(runs_dir)}. {advice}"
+
+
+def _tables(
+    results: Results,
+    wanted: Wanted,
+    output: Path | None,
+    export: Path | None,
+    drawn: Sequence[Path],
+) -> None:
+    """Print or write the tables, and write and export those of a whole report."""
     # Printed first: a folder that cannot be written must not hide the result.
     written = deliver(results, wanted, output, drawn)
-    if is_whole and results.is_read_only:
+    if wanted.is_whole and results.is_read_only:
         say(
-            f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the"
+            f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"
             " runs. --export copies both."
         )
-    elif is_whole:
+    elif wanted.is_whole:
         written += results.write()
     written += drawn
     if export is not None:
@@ -338,7 +344,11 @@ def _report(
     if wanted.format == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif wanted.format == "html" or output is not None:
-        say("Written: " + ", ".join(map(str, written)))
+        _say_written(written)
+
+
+def _say_written(paths: Sequence[Path]) -> None:
+    say("Written: " + ", ".join(map(str, paths)))
 
 
 def _race(folder: Path, format_: str) -> dict[str, Any] | None:
@@ -352,68 +362,3 @@ def _race(folder: Path, format_: str) -> dict[str, Any] | None:
     if format_ == "table":
         print_answer(found)
     return found
-
-
-def _verify(where: Locations, kind: str) -> None:
-    import dataclasses
-
-    from ncfbench.reporting.collecting import collect
-    from ncfbench.reporting.verify.verification import verify
-    from ncfbench.reporting.views.answers import as_rows
-    from ncfbench.reporting.views.checks import verification_tables
-
-    answers = as_rows(collect(where.runs_dir, where.data_dir).answers, {})
-    found = verify(where.runs_dir, answers)
-    if kind == "json":
-        print_json(dataclasses.asdict(found))
-    else:
-        for problem in found.problems:
-            say(f"Warning: {problem}")
-        print_views(
-            f"{found.numbers:,} values recomputed from settings, raw samples and curves;"
-            f" {len(found.mismatches):,} do not match.",
-            *verification_tables(found),
-        )
-    if found.mismatches:
-        raise CheckFailedError(
-            f"{len(found.mismatches):,} entries of the tables in {where.runs_dir} do not match."
-        )
-
-
-def _against(
-    where: Locations,
-    other: Path,
-    regression: str,
-    kind: str,
-    only: Sequence[str],
-    *,
-    allow_mixed: bool,
-) -> None:
-    import dataclasses
-
-    from ncfbench.reporting.collecting import collect
-    from ncfbench.reporting.regression import changes
-    from ncfbench.reporting.selection import parse_only
-    from ncfbench.reporting.views.checks import changes_table
-
-    limit = options.parse_share(regression, "--regression")
-    both = [
-        collect(path, where.data_dir, allow_mixed=allow_mixed, only=parse_only(only))
-        for path in (where.runs_dir, other)
-    ]
-    for results in both:
-        for problem in results.problems:
-            say(f"Warning: {problem}")
-        if not results.comparisons:
-            raise NothingToReportError(f"No finished run in {shown(results.runs_dir)}.")
-    found = changes(both[0].comparisons, both[1].comparisons, limit=limit, allow_mixed=allow_mixed)
-    if kind == "json":
-        print_json({"limit": limit, "changes": [dataclasses.asdict(one) for one in found]})
-    else:
-        print_views(changes_table(found, str(where.runs_dir), str(other), limit))
-    regressed = sum(one.regressed for one in found)
-    if regressed:
-        raise CheckFailedError(
-            f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %, or"
-            " lost."
-        )

@@ -11,28 +11,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean as mean
-from typing import Any, Literal, get_args
+from typing import Any, NamedTuple
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.reporting.baselines import best_baseline, seconds_to
-from ncfbench.reporting.comparison import (
-    Comparison,
-    arm_of,
-    seeds_label,
-    unusual_settings,
-    usual_shape,
-)
-from ncfbench.reporting.contenders import Contender, contenders_of
-from ncfbench.reporting.convergence import find_fault
-from ncfbench.reporting.quality import RECALL, Quality, at_end, quality_of
+from ncfbench.reporting.arms import ArmResult, arms_of
+from ncfbench.reporting.comparison import Comparison, seeds_label, unusual_label, usual_shape
+from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.frames import Run, latest_common_level, over_seeds, with_targets
+from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
-from ncfbench.runs.folder import RunRecord, are_interleaved
-from ncfbench.timing import seed_statistics, ties
-from ncfbench.timing import statistics as analysis
+from ncfbench.runs.folder import are_interleaved
+from ncfbench.timing.intervals import Estimate, product
+from ncfbench.timing.ranking import most_wins, tied_ratios
+from ncfbench.timing.speedups import Arm, AtTarget
 
 TRIED = (
     *ARM_SETTINGS,
@@ -48,36 +44,32 @@ TRIED = (
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""
 EASIER = (0.25, 0.5)
 """Shares of the baseline's way to the target, in iterations, whose losses are targets too."""
-Status = Literal["best", "tied", "slower", "never", "diverged", "no target"]
-STATUSES: tuple[Status, ...] = get_args(Status)
+BEST = ("best", "recommended")
+"""Statuses of the recommended arm of a report and of a race."""
+STATUSES = ("best", "tied", "slower", "never", "diverged", "no target")
+"""Statuses of the arms of an answer, in their order."""
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How a contender stands beside the baseline at its best.
+class Caveat(NamedTuple):
+    """What speaks against an answer, or why there is none: a code for programs, and a sentence."""
+
+    code: str
+    sentence: str
+
+
+class Step(NamedTuple):
+    """A stretch of training time in which one arm has the best recall.
 
     Attributes:
-        sooner: how many times sooner it reaches the target; None without a target or common seed.
-        seconds, iterations: means to the target over those seeds; None if some never reached it.
-        quality: at the reported epoch, at the end, and at the target.
+        since: seconds of training at which it took the lead.
+        recall_since: recall@50 then.
+        recall_until: its largest recall@50 before another arm took the lead, or at the end.
     """
 
-    contender: Contender
-    status: Status
-    sooner: seed_statistics.AtTarget | None = None
-    seconds: float | None = None
-    iterations: float | None = None
-    quality: Sequence[Quality] = ()
-
-    @property
-    def name(self) -> str:
-        """The contender's."""
-        return self.contender.name
-
-    @property
-    def at_end(self) -> Quality | None:
-        """Quality at the last evaluation; None where nothing was evaluated."""
-        return at_end(self.quality)
+    name: str
+    since: float
+    recall_since: float
+    recall_until: float
 
 
 @dataclass(frozen=True)
@@ -85,22 +77,22 @@ class Answer:
     """The answer of some comparisons that differ only in :data:`TRIED`.
 
     Attributes:
-        standings: the best first; at least one.
+        arms: the best first; at least one.
         baseline: the baseline at its best; None where none has trained.
         target: probe loss that all come down to, on average over the baseline's seeds.
         is_tie_known: False if some tie is a guess from one seed.
-        reasons: why there is no ratio, or what was left out, in sentences.
+        reasons: why there is no ratio, or what was left out.
     """
 
     config: RunConfig
     data_fingerprint: str
     data_label: str
     settings: str
-    standings: Sequence[Standing]
-    baseline: Standing | None = None
+    arms: Sequence[ArmResult]
+    baseline: ArmResult | None = None
     target: float | None = None
     is_tie_known: bool = True
-    reasons: Sequence[str] = field(default_factory=list)
+    reasons: Sequence[Caveat] = ()
 
     def named(self, kind: str) -> str:
         """Return the name of a table or figure of a kind."""
@@ -112,94 +104,111 @@ class Answer:
         """Data set, encoder, loss, b where all have the same, s and k of arms that name none, other
         settings, and seeds.
         """
-        config = self.config
-        configs = [each.contender.config for each in self.standings]
-        shared = {each.batch_size for each in configs}
+        config, configs = self.config, [arm.config for arm in self.arms]
         parts = [config.dataset, find_encoder(config.encoder).title, find_loss(config.loss).title]
-        parts += [f"b={config.batch_size}"] if len(shared) == 1 else []
+        if len({each.batch_size for each in configs}) == 1:
+            parts.append(f"b={config.batch_size}")
         variants = [Variant.of(each) for each in configs]
         has_k = find_encoder(config.encoder).negatives in [each.negatives for each in variants]
         parts += usual_shape(variants, [config.encoder] if has_k else [])
-        seeds = {seed for each in self.standings for seed in each.contender.runs}
+        seeds = {seed for arm in self.arms for seed in arm.runs}
         return ", ".join(filter(None, [*parts, self.settings, seeds_label(seeds)]))
 
     @property
-    def best(self) -> Standing | None:
+    def measures(self) -> dict[str, str]:
+        """Columns of the curves that a figure of the answer shows, with their labels."""
+        loss = find_loss(self.config.loss).title
+        return {
+            "probe_loss": f"probe loss ({loss}, log scale)",
+            f"test_{RECALL}": "test recall@50",
+        }
+
+    @property
+    def best(self) -> ArmResult | None:
         """The recommended arm; None without a target."""
-        first = self.standings[0]
-        return first if first.status == "best" else None
+        return next((arm for arm in self.arms if arm.status in BEST), None)
 
     @property
-    def easier(self) -> list[tuple[float, seed_statistics.Estimate]]:
-        """How much sooner the best arm is at easier targets (:meth:`easier_of`)."""
-        return self.easier_of(self.best) if self.best else []
-
-    def easier_of(self, standing: Standing) -> list[tuple[float, seed_statistics.Estimate]]:
-        """Return shares of :data:`EASIER`, each with how many times sooner an arm reaches the loss
-        that the baseline has then; only those with a ratio, none for the baseline itself.
-        """
-        if self.baseline is None or standing is self.baseline:
-            return []
-        runs, bases = standing.contender.runs, self.baseline.contender.runs
-        pairs = [
-            (arm_of(runs[seed]), arm_of(bases[seed])) for seed in sorted(runs) if seed in bases
-        ]
-        found = []
-        for share in EASIER:
-            levels = [_level_at(share, base) for _, base in pairs]
-            total = seed_statistics.speedup_at(levels, pairs).total
-            if total is not None:
-                found.append((share, seed_statistics.product(total, standing.contender.length)))
-        return found
-
-    @property
-    def ties(self) -> list[Standing]:
+    def ties(self) -> Sequence[ArmResult]:
         """Arms that cannot be told from the best."""
-        return [each for each in self.standings if each.status == "tied"]
+        return [arm for arm in self.arms if arm.status == "tied"]
 
     @property
-    def main(self) -> list[Standing]:
+    def main(self) -> Sequence[ArmResult]:
         """The best, its ties, the baseline at its best, and the first arm of each other sampler."""
-        seen: set[str] = set()
-        found = []
-        for each in self.standings:
-            sampler = each.contender.config.sampler
-            if each.status in ("best", "tied") or each is self.baseline or sampler not in seen:
-                found.append(each)
-            seen.add(sampler)
-        return found
+        first: dict[str, ArmResult] = {}
+        for arm in self.arms:
+            first.setdefault(arm.config.sampler, arm)
+        return [
+            arm
+            for arm in self.arms
+            if arm.status in (*BEST, "tied")
+            or arm is self.baseline
+            or arm is first[arm.config.sampler]
+        ]
 
     @property
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
-        return max(each.contender.spread for each in self.main)
+        return max((arm.spread for arm in self.main), default=0.0)
 
     @property
     def rounds(self) -> int | None:
         """Rounds of the profile that says how long iterations are; None: the runs' own times."""
-        retimed = self.standings[0].contender.retimed
-        return retimed.rounds if retimed else None
+        ratio = self.arms[0].profile_ratio
+        return ratio.seeds if ratio else None
 
     @property
     def is_interleaved(self) -> bool:
         """True if all arms shown took turns with the baseline."""
-        if self.baseline is None:
-            return False
-        base = self.baseline.contender.runs
-        return all(
-            are_interleaved(run, base[seed])
-            for each in self.main
-            for seed, run in each.contender.runs.items()
-            if seed in base and each is not self.baseline
+        return self.baseline is not None and all(
+            are_interleaved(run, self.baseline.runs[seed])
+            for arm in self.main
+            for seed, run in arm.runs.items()
+            if seed in self.baseline.runs and arm is not self.baseline
         )
 
     @property
     def is_still_falling(self) -> bool:
         """True if the loss of the best arm still falls fast at the end."""
-        if self.best is None:
-            return False
-        faults = [find_fault(run.curve) for run in self.best.contender.runs.values()]
+        faults = [find_fault(run.curve) for run in self.best.runs.values()] if self.best else []
         return any(fault is not None and fault.kind == "falling" for fault in faults)
+
+    def easier(self, arm: ArmResult | None) -> list[tuple[float, Estimate]]:
+        """Return shares of :data:`EASIER`, each with how many times sooner an arm reaches the loss
+        that the baseline has then; only those with a ratio, none for the baseline itself.
+        """
+        if arm is None or self.baseline is None or arm is self.baseline:
+            return []
+        found = []
+        for share in EASIER:
+            runs = with_targets(arm.runs, self.baseline.runs, partial(_loss_after, share))
+            total = _times_sooner(arm, runs).total
+            if total is not None:
+                found.append((share, total))
+        return found
+
+    def frontier(self) -> list[Step]:
+        """Return the arms that have the best test recall@50 at some time, in the order of time.
+
+        An arm's recall at a time is the largest that it had up to then: means over its seeds at
+        common evaluations, whose time is iterations times the seconds of one (full account).
+        """
+        points = sorted(
+            (seconds, recall, arm.name)
+            for arm in self.arms
+            if not arm.has_diverged
+            for seconds, recall in arm.means(f"test_{RECALL}")
+        )
+        steps: list[Step] = []
+        for seconds, recall, name in points:
+            if steps and recall <= steps[-1].recall_until:
+                continue
+            if steps and steps[-1].name == name:
+                steps[-1] = steps[-1]._replace(recall_until=recall)
+            else:
+                steps.append(Step(name, seconds, recall, recall))
+        return steps
 
 
 def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False) -> list[Answer]:
@@ -215,145 +224,165 @@ def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False
         shared = shared_settings(comparison.config)
         key = [(name, str(shared[name])) for name in sorted(shared) if name not in TRIED]
         groups.setdefault((comparison.data_fingerprint, *key), []).append(comparison)
-    return [_answer(own, allow_mixed=allow_mixed) for own in groups.values()]
+    return [_answer(members, allow_mixed=allow_mixed) for members in groups.values()]
 
 
 def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
-    config = comparisons[0].config
-    unusual = unusual_settings(config)
-    shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *TRIED}
-    settings = ", ".join(f"{name}={unusual[name]}" for name in unusual if name in shared)
-    data = comparisons[0].data_fingerprint, comparisons[0].data_label
+    first = comparisons[0]
     runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
     if untimed := sum(each.untimed for each in comparisons):
-        reasons.append(f"{_runs(untimed)} whose arms are not in the profile left out.")
-    sampler = comparisons[0].baseline_sampler
-    contenders, shorter = contenders_of(runs, sampler)
+        text = f"{_runs(untimed)} whose arms are not in the profile left out."
+        reasons.append(Caveat("not_profiled", text))
+    arms, shorter = arms_of(runs, first.baseline_sampler)
     if shorter:
-        reasons.append(f"{_runs(shorter)} left out: a longer one has its arm and seed.")
-    baseline = None
+        text = f"{_runs(shorter)} left out: a longer one has its arm and seed."
+        reasons.append(Caveat("shorter_runs", text))
+    baseline: ArmResult | None = None
     if any(each.is_simulated for each in comparisons):
-        reasons.append("Devices are SIMULATED by CPUs: their times are not compared.")
-    elif len(contenders) == 1:
-        reasons.append(f"{contenders[0].name} is the only arm so far: there is nothing to compare.")
+        text = "Devices are SIMULATED by CPUs: their times are not compared."
+        reasons.append(Caveat("simulated", text))
+    elif len(arms) == 1:
+        text = f"{arms[0].name} is the only arm so far: there is nothing to compare."
+        reasons.append(Caveat("only_arm", text))
     else:
-        baseline, untrained = best_baseline(contenders, find_sampler(sampler).title)
-        reasons += untrained
+        baseline, why = _best_baseline(arms, find_sampler(first.baseline_sampler).title)
+        reasons += why
+    known: dict[str, Any] = {}
     if baseline is None:
-        standings = [
-            Standing(each, "no target", quality=quality_of(each.runs, {})) for each in contenders
-        ]
-        standings.sort(key=_by_recall)
-        return Answer(config, *data, settings, standings, reasons=reasons)
-    targets = {seed: min(arm_of(run).losses) for seed, run in baseline.runs.items()}
-    measured = [_stand(each, baseline, targets) for each in contenders]
-    standings, is_tie_known = _ranked(measured, baseline, targets)
-    return Answer(
-        config,
-        *data,
-        settings,
-        standings,
-        next(each for each in standings if each.contender is baseline),
-        mean(targets.values()),
-        is_tie_known,
-        reasons,
-    )
+        arms = [replace(arm, quality=quality_of(arm.runs)) for arm in arms]
+        arms.sort(key=_by_recall)
+    else:
+        arms, is_tie_known = _ranked([_beside(arm, baseline) for arm in arms])
+        known["baseline"] = next(arm for arm in arms if arm.name == baseline.name)
+        known["target"] = mean(min(run.probes.losses) for run in baseline.runs.values())
+        known["is_tie_known"] = is_tie_known
+    data = first.data_fingerprint, first.data_label
+    settings = unusual_label(first.config, TRIED)
+    return Answer(first.config, *data, settings, arms, reasons=reasons, **known)
 
 
 def _comparable(
     comparisons: Sequence[Comparison], *, allow_mixed: bool
-) -> tuple[list[RunRecord], list[str]]:
-    """Return the runs whose times may be compared, and a sentence on those left out."""
-    runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
+) -> tuple[list[Run], list[Caveat]]:
+    """Return the runs whose times may be compared, and a caveat on those left out."""
+    runs = [run for each in comparisons for run in each.runs]
     newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
     kept = [run for run in runs if allow_mixed or run.environment["key"] == newest["key"]]
     if len(kept) == len(runs):
         return runs, []
-    return kept, [
+    text = (
         f"{_runs(len(runs) - len(kept))} of another machine or environment left out: the newest"
         " run's counts (--allow-mixed compares all)."
-    ]
+    )
+    return kept, [Caveat("other_environment", text)]
 
 
 def _runs(count: int) -> str:
     return f"{count} run{'s' * (count > 1)}"
 
 
-def _stand(contender: Contender, baseline: Contender, targets: Mapping[int, float]) -> Standing:
-    """Return how soon a contender comes down to the targets; its status is decided later."""
-    quality = quality_of(contender.runs, targets)
-    if contender.has_diverged:
-        return Standing(contender, "diverged", quality=quality)
-    seeds = sorted(contender.runs.keys() & targets.keys())
-    if not seeds or not contender.is_timed:
-        return Standing(contender, "no target", quality=quality)
-    arms = [arm_of(contender.runs[seed]) for seed in seeds]
-    own_targets = [targets[seed] for seed in seeds]
-    bases = [arm_of(baseline.runs[seed]) for seed in seeds]
-    sooner = seed_statistics.speedup_at(own_targets, list(zip(arms, bases, strict=True)))
+def _best_baseline(arms: Sequence[ArmResult], title: str) -> tuple[ArmResult | None, list[Caveat]]:
+    """Return the baseline at its best; None and the reason where none has trained.
+
+    Args:
+        title: of the baseline's sampler.
+    """
+    baselines = [arm for arm in arms if arm.is_baseline]
+    if not baselines:
+        return None, [
+            Caveat(
+                "no_baseline",
+                f"No run of the baseline, {title}, is finished, so there is no ratio. To measure"
+                f" against another sampler: --baseline {arms[0].config.sampler}.",
+            )
+        ]
+    faults = {arm.name: why_untrained(list(arm.runs.values()), arm.name) for arm in baselines}
+    able = {
+        arm.name: arm
+        for arm in baselines
+        if not arm.has_diverged and arm.is_timed and faults[arm.name] is None
+    }
+    if not able:
+        text = " ".join(filter(None, faults.values())) or f"every run of {title} diverged."
+        return None, [Caveat("not_trained", f"No ratio: {text}")]
+    # A fault that keeps no ratio from the answer needs no words.
+
+    def ahead(one: str, other: str) -> float | None:
+        runs = with_targets(able[one].runs, able[other].runs, latest_common_level)
+        logs = [math.log(run.sooner) for run in runs.values() if run.sooner]
+        return mean(logs) if logs else None
+
+    def level(name: str) -> float:
+        return mean(min(run.probes.losses) for run in able[name].runs.values())
+
+    return able[most_wins(list(able), ahead, level)], []
+
+
+def _beside(arm: ArmResult, baseline: ArmResult) -> ArmResult:
+    """Return an arm with how soon it comes down to the targets; the best is found later."""
+    paired = with_targets(arm.runs, baseline.runs)
+    arm = replace(arm, runs={**arm.runs, **paired})
+    arm = replace(arm, quality=quality_of(arm.runs))
+    if arm.has_diverged:
+        return replace(arm, status="diverged")
+    if not paired or not arm.is_timed:
+        return arm
+    sooner = _times_sooner(arm, paired)
     if sooner.total is None:
-        return Standing(contender, "never", sooner, quality=quality)
-    sooner = replace(sooner, total=seed_statistics.product(sooner.total, contender.length))
-    pairs = list(zip(own_targets, arms, strict=True))
-    iterations = [analysis.iterations_to(level, arm.iterations, arm.losses) for level, arm in pairs]
-    return Standing(
-        contender,
-        "slower",
-        sooner,
-        mean(seconds_to(level, arm) or 0.0 for level, arm in pairs),
-        mean(each or 0.0 for each in iterations),
-        quality,
+        return replace(arm, status="never", sooner=sooner)
+    return replace(
+        arm,
+        status="slower",
+        sooner=sooner,
+        iterations=mean(run.iterations_to_target or 0.0 for run in paired.values()),
+        seconds=mean(run.seconds_to_target or 0.0 for run in paired.values()),
     )
 
 
-def _ranked(
-    measured: Sequence[Standing], baseline: Contender, targets: Mapping[int, float]
-) -> tuple[list[Standing], bool]:
-    """Return the standings with their statuses, the best first, and whether all ties are known."""
+def _ranked(arms: Sequence[ArmResult]) -> tuple[list[ArmResult], bool]:
+    """Return the arms with their statuses, the best first, and whether all ties are known."""
     logs = {
-        each.name: _log_ratios(each.contender, baseline, targets)
-        for each in measured
-        if each.status == "slower"
+        arm.name: {seed: math.log(run.sooner) for seed, run in arm.runs.items() if run.sooner}
+        for arm in arms
+        if arm.status == "slower"
     }
-    best, tied, is_known = ties.tied_ratios(logs)
-    found: dict[str, Status] = dict.fromkeys(tied, "tied")
-    found[best] = "best"
-    ranked = [replace(each, status=found.get(each.name, each.status)) for each in measured]
-    ranked.sort(key=lambda each: (STATUSES.index(each.status), -_total(each)))
-    return ranked, is_known
+    ranking = tied_ratios(logs)
+    statuses = dict.fromkeys(ranking.tied, "tied") | {ranking.best: "best"}
+    ranked = [replace(arm, status=statuses.get(arm.name, arm.status)) for arm in arms]
+
+    def key(arm: ArmResult) -> tuple[int, float]:
+        total = arm.sooner.total if arm.sooner else None
+        return STATUSES.index(arm.status), -total.value if total else 0.0
+
+    return sorted(ranked, key=key), not ranking.unknown
 
 
-def _by_recall(standing: Standing) -> tuple[float, float]:
+def _times_sooner(arm: ArmResult, runs: Mapping[int, Run]) -> AtTarget:
+    """Return how many times sooner an arm comes down to the targets of some of its runs; the
+    interval has a part of the profile, if one says how long iterations are.
+    """
+    sooner, ratio = over_seeds(runs.values()), arm.profile_ratio
+    if sooner.total is None:
+        return sooner
+    length = Estimate(1, 1, 1, len(arm.runs))
+    if ratio is not None:
+        lower, upper = ratio.lower or ratio.value, ratio.upper or ratio.value
+        length = replace(length, lower=lower / ratio.value, upper=upper / ratio.value)
+    return replace(sooner, total=product(sooner.total, length))
+
+
+def _by_recall(arm: ArmResult) -> tuple[float, float]:
     """Return what orders arms without a target: recall at the end, then the smallest loss."""
-    recall = standing.at_end.values[RECALL] if standing.at_end else None
-    losses = [min(arm_of(run).losses, default=math.inf) for run in standing.contender.runs.values()]
+    recall = arm.at_end.values[RECALL] if arm.at_end else None
+    losses = [min(run.probes.losses, default=math.inf) for run in arm.runs.values()]
     return -(recall or 0.0), mean(losses)
 
 
-def _log_ratios(
-    contender: Contender, baseline: Contender, targets: Mapping[int, float]
-) -> dict[int, float]:
-    """Return the logarithm of how many times sooner a contender reaches the target, by seed."""
-    found = {}
-    for seed in contender.runs.keys() & targets.keys():
-        times = [
-            seconds_to(targets[seed], arm_of(each.runs[seed])) for each in (baseline, contender)
-        ]
-        if times[0] and times[1]:
-            found[seed] = math.log(times[0] / times[1])
-    return found
-
-
-def _total(standing: Standing) -> float:
-    total = standing.sooner.total if standing.sooner else None
-    return total.value if total else 0.0
-
-
-def _level_at(share: float, arm: analysis.Arm) -> float:
-    """Return the smallest probe loss of an arm up to a share of its way to its smallest."""
-    end = arm.iterations[min(range(len(arm.losses)), key=arm.losses.__getitem__)]
+def _loss_after(share: float, own: Arm, base: Arm) -> float:
+    """Return the smallest probe loss of a baseline up to a share of its way to its smallest."""
+    end = base.iterations[min(range(len(base.losses)), key=base.losses.__getitem__)]
     return min(
         loss
-        for iteration, loss in zip(arm.iterations, arm.losses, strict=True)
-        if iteration <= max(share * end, arm.iterations[0])
+        for iteration, loss in zip(base.iterations, base.losses, strict=True)
+        if iteration <= max(share * end, base.iterations[0])
     )

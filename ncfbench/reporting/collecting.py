@@ -14,10 +14,10 @@ from ncfbench.errors import DataError, UsageError, nearest, shown
 from ncfbench.paper.cells import judge_cells
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
-from ncfbench.reporting.manifests import find_manifests, label_comparisons
+from ncfbench.reporting.manifests import find_manifests
 from ncfbench.reporting.results import SWEEPS, Results, Rows
 from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.selection import Filter
+from ncfbench.reporting.selection import Wanted, keeps_row, select, wanted_values
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -50,50 +50,36 @@ def collect(
         UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
             has the baseline's sampler; the folder of profiles has none.
     """
-    folders = Locations.of(data_dir, runs_dir)
-    runs_dir, data_dir, locations = folders.runs_dir, folders.data_dir, locations or {}
-    records, problems = runs.read_all(runs_dir)
-    chosen = Filter(only or {}, records)
-    records = chosen.choose(records)
-    comparisons = [replace(each, chosen_baseline=baseline) for each in group(records)]
+    folders, locations = Locations.of(data_dir, runs_dir), locations or {}
+    records, problems = runs.read_all(folders.runs_dir)
+    wanted = wanted_values(only or {}, records)
+    records = select(records, wanted)
+    grouped = [replace(each, chosen_baseline=baseline) for each in group(records)]
     if baseline is not None:
-        _check_baseline(baseline, comparisons)
-    left_out = _left_out(records, comparisons, locations)
-    manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
-    comparisons = label_comparisons(comparisons, manifests)
-    problems += unknown
-    beside: dict[str, Rows] = {}
-    for place, wanted in (
-        (runs_dir, schemas.AUDIT_TABLES),
-        (profiles or runs_dir, schemas.PROFILE_TABLES),
-    ):
-        for name, schema in wanted.items():
-            path = place / f"{name}.parquet"
-            try:
-                rows = tables.read_rows(path, schema) if path.exists() else []
-            except DataError as error:
-                problems.append(str(error))
-                continue
-            if rows := list(filter(chosen.keeps_row, rows)):
-                beside[name] = rows
+        _check_baseline(baseline, grouped)
+    manifests, unknown = find_manifests(grouped, folders.runs_dir, folders.data_dir)
+    labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
+    comparisons = [
+        replace(each, data_label=labels.get(each.data_fingerprint, "")) for each in grouped
+    ]
+    beside, unreadable = _tables_beside(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
-    sweeps, unreadable = _sweeps(runs_dir)
-    problems += unreadable
+    sweeps, broken = _sweeps(folders.runs_dir)
     speedups = [
         speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    if chosen:  # what was left out on purpose is not missing
+    if wanted:  # what was left out on purpose is not missing
         speedups, recalls = (
-            [[row for row in rows if row["status"] != "missing"] for rows in each]
-            for each in (speedups, recalls)
+            [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
+            for by_comparison in (speedups, recalls)
         )
     return Results(
-        runs_dir=runs_dir,
+        runs_dir=folders.runs_dir,
         comparisons=comparisons,
         speedups=speedups,
         recalls=recalls,
@@ -101,16 +87,36 @@ def collect(
         manifests=manifests,
         beside=beside,
         sweeps=sweeps,
-        problems=problems,
-        left_out=left_out,
+        problems=[*problems, *unknown, *unreadable, *broken],
+        left_out=_left_out(records, comparisons, locations),
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=bool(chosen) or baseline is not None,
+        is_filtered=bool(wanted) or baseline is not None,
     )
 
 
+def _tables_beside(
+    audits: Path, profiles: Path, wanted: Wanted
+) -> tuple[dict[str, Rows], list[str]]:
+    """Return the wanted rows of the tables that audits and profiles left in their folders, and
+    messages about what cannot be read.
+    """
+    beside, problems = {}, []
+    for folder, kinds in ((audits, schemas.AUDIT_TABLES), (profiles, schemas.PROFILE_TABLES)):
+        for name, schema in kinds.items():
+            path = folder / f"{name}.parquet"
+            try:
+                rows = tables.read_rows(path, schema) if path.exists() else []
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if kept := [row for row in rows if keeps_row(row, wanted)]:
+                beside[name] = kept
+    return beside, problems
+
+
 def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:
-    present = dict.fromkeys(arm.sampler for each in comparisons for arm in each.arms)
+    present = dict.fromkeys(run.config.sampler for each in comparisons for run in each.runs)
     if present and baseline not in present:
         raise UsageError(
             f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
@@ -122,30 +128,29 @@ def _left_out(
     records: Sequence[RunRecord], comparisons: Sequence[Comparison], locations: Mapping[str, str]
 ) -> list[str]:
     """Return a message about each run that is in no comparison, with the command to go on with."""
-    compared = {
-        run.name for each in comparisons for seeds in each.arms.values() for run in seeds.values()
-    }
-    found = []
+    compared = {run.name for each in comparisons for run in each.runs}
+    messages = []
     for record in records:
         status, config = record.summary["status"], record.config
         if record.name in compared:
             continue
         if status in ("finished", "diverged"):
-            found.append(f"{record.name} is left out: a newer run has its settings, data and seed.")
+            reason = "a newer run has its settings, data and seed."
+            messages.append(f"{record.name} is left out: {reason}")
             continue
         command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
         if config.tuned or any(record.environment.get("interleaved") or ()):
             command = "the command of its sweep or race"
-        found.append(
+        messages.append(
             f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
             f" out. To continue it: {command}"
         )
-    return found
+    return messages
 
 
 def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
     """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
-    found, problems = {}, []
+    texts, problems = {}, []
     for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
         try:
             text = path.read_text(encoding="utf-8")
@@ -153,5 +158,5 @@ def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             problems.append(f"Skipped {path.name}: {error}")
             continue
-        found[path.stem] = text
-    return found, problems
+        texts[path.stem] = text
+    return texts, problems

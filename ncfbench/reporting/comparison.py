@@ -9,9 +9,9 @@ from typing import Any
 
 from ncfbench.catalog import baseline_sampler, find_encoder
 from ncfbench.config import RunConfig, default_values
+from ncfbench.reporting.frames import Run, with_targets
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import statistics as analysis
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,31 @@ class Comparison:
 
     config: RunConfig
     data_fingerprint: str
-    arms: Mapping[Variant, Mapping[int, RunRecord]]
+    arms: Mapping[Variant, Mapping[int, Run]]
     data_label: str = ""
     chosen_baseline: str | None = None
     untimed: int = 0
 
     @property
+    def runs(self) -> list[Run]:
+        """Its rows of the frame ``arms``, by variant and seed."""
+        return [run for runs in self.arms.values() for run in runs.values()]
+
+    @property
     def seed(self) -> int:
         """Seed for a missing run: the baseline's smallest, else the smallest of all."""
-        baselines = [
-            runs for arm, runs in self.arms.items() if arm.sampler == self.baseline_sampler
-        ]
-        return min(seed for runs in baselines or self.arms.values() for seed in runs)
+        baselines = [run for run in self.runs if run.config.sampler == self.baseline_sampler]
+        return min(run.config.seed for run in baselines or self.runs)
+
+    @property
+    def seeds(self) -> set[int]:
+        """Seeds of all its runs."""
+        return {run.config.seed for run in self.runs}
 
     @property
     def is_simulated(self) -> bool:
         """True if any run had devices that one CPU simulated."""
-        return any(run.is_simulated for runs in self.arms.values() for run in runs.values())
+        return any(run.is_simulated for run in self.runs)
 
     @property
     def baseline_sampler(self) -> str:
@@ -53,34 +61,25 @@ class Comparison:
 
     def baseline(self, variant: Variant) -> Variant | None:
         """Return the baseline's variant of the same k, else of the paper's k, else its only one."""
-        found = [arm for arm in self.arms if arm.sampler == self.baseline_sampler]
-        paper = find_encoder(self.config.encoder).negatives
-        for wanted in (variant.negatives, paper):
-            for arm in found:
+        baselines = [arm for arm in self.arms if arm.sampler == self.baseline_sampler]
+        for wanted in (variant.negatives, find_encoder(self.config.encoder).negatives):
+            for arm in baselines:
                 if arm.negatives == wanted:
                     return arm
-        return found[0] if len(found) == 1 else None
+        return baselines[0] if len(baselines) == 1 else None
 
-    def pairs(self, variant: Variant) -> list[tuple[RunRecord, RunRecord]]:
-        """Return the variant's runs with the baseline's runs of the same seeds, by seed."""
+    def with_targets(self, variant: Variant) -> list[Run]:
+        """Return the variant's runs of the seeds that its baseline has, by seed, each with the
+        smallest loss of the baseline of that seed as its target.
+        """
         base = self.baseline(variant)
-        runs: Mapping[int, RunRecord] = self.arms.get(variant, {})
-        baselines: Mapping[int, RunRecord] = self.arms.get(base, {}) if base else {}
-        return [(runs[seed], baselines[seed]) for seed in sorted(runs) if seed in baselines]
+        if base is None or variant not in self.arms:
+            return []
+        return list(with_targets(self.arms[variant], self.arms[base]).values())
 
     def title(self) -> str:
         """Return the settings that differ from the defaults, but for data set, encoder and loss."""
-        shared = shared_settings(self.config).keys() - {"dataset", "encoder", "loss"}
-        return ", ".join(
-            f"{name}={value}"
-            for name, value in unusual_settings(self.config).items()
-            if name in shared
-        )
-
-    @property
-    def seeds(self) -> set[int]:
-        """Seeds of all its runs."""
-        return {seed for runs in self.arms.values() for seed in runs}
+        return unusual_label(self.config)
 
     def tuned(self, variant: Variant) -> str:
         """Return what a sweep chose for a variant, such as ``learning_rate=0.02``."""
@@ -120,12 +119,12 @@ def usual_shape(variants: Iterable[Variant], encoders: Iterable[str]) -> list[st
 
 def seeds_label(seeds: Iterable[int]) -> str:
     """Return ``seed 0``, ``seeds 0 to 2`` or ``seeds 0, 5``."""
-    found = sorted(seeds)
-    if len(found) == 1:
-        return f"seed {found[0]}"
-    if found == list(range(found[0], found[-1] + 1)):
-        return f"seeds {found[0]} to {found[-1]}"
-    return f"seeds {', '.join(map(str, found))}"
+    known = sorted(seeds)
+    if len(known) == 1:
+        return f"seed {known[0]}"
+    if known == list(range(known[0], known[-1] + 1)):
+        return f"seeds {known[0]} to {known[-1]}"
+    return f"seeds {', '.join(map(str, known))}"
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:
@@ -133,7 +132,7 @@ def group(records: Sequence[RunRecord]) -> list[Comparison]:
 
     Diverged runs count: without them an arm would look better than it is.
     """
-    groups: dict[tuple[Any, ...], dict[Variant, dict[int, RunRecord]]] = {}
+    groups: dict[tuple[Any, ...], dict[Variant, dict[int, Run]]] = {}
     configs: dict[tuple[Any, ...], RunConfig] = {}
     for record in sorted(records, key=lambda one: (str(one.environment.get("time")), one.name)):
         if record.summary["status"] not in ("finished", "diverged"):
@@ -145,7 +144,8 @@ def group(records: Sequence[RunRecord]) -> list[Comparison]:
             tuple(sorted((name, str(value)) for name, value in settings.items())),
         )
         configs.setdefault(key, config)
-        groups.setdefault(key, {}).setdefault(Variant.of(config), {})[config.seed] = record
+        arms = groups.setdefault(key, {})
+        arms.setdefault(Variant.of(config), {})[config.seed] = Run.of(record)
     return [Comparison(configs[key], key[3], groups[key]) for key in sorted(groups)]
 
 
@@ -156,11 +156,11 @@ def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
     return {name: value for name, value in config.to_dict().items() if value != usual[name]}
 
 
-def arm_of(run: RunRecord) -> analysis.Arm:
-    """Return a run's probes and seconds per iteration."""
-    return analysis.Arm(
-        iterations=[row["iteration"] for row in run.curve],
-        losses=[row["probe_loss"] for row in run.curve],
-        full_iteration_seconds=run.summary["full_iteration_seconds"],
-        step_iteration_seconds=run.summary["step_iteration_seconds"],
+def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
+    """Return the shared settings that differ from the defaults, such as ``epochs=8, noise=0.75``,
+    but for data set, encoder, loss and those of ``left_out``.
+    """
+    shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *left_out}
+    return ", ".join(
+        f"{name}={value}" for name, value in unusual_settings(config).items() if name in shared
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import find_sampler
 from ncfbench.runs.folder import RunRecord
@@ -30,17 +29,12 @@ LEAST_PROBES = 4
 """Probes after the start, one epoch of them by default, that the last two checks need."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Why a run has not trained, and what to do about it."""
 
     kind: Literal["chance", "dip", "falling"]
     finding: str
     remedy: str
-
-    def sentences(self, who: str) -> str:
-        """Return the message about a run, in two sentences."""
-        return f"{who} has not trained: {self.finding}. {self.remedy}"
 
 
 def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -50,7 +44,10 @@ def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
         curve: rows of ``curve.parquet``, in order. Recall is checked where it has an error and a
             chance level; the loss where there are :data:`LEAST_PROBES`.
     """
-    return _at_chance(curve) or _dip(curve) or _falling(curve)
+    at_chance = _at_chance(curve)
+    if at_chance or len(curve) <= LEAST_PROBES:
+        return at_chance
+    return _dip(curve) or _falling(curve)
 
 
 def why_untrained(runs: Sequence[RunRecord], who: str = "") -> str | None:
@@ -64,7 +61,8 @@ def why_untrained(runs: Sequence[RunRecord], who: str = "") -> str | None:
     for run in runs:
         if fault := find_fault(run.curve):
             seed = f" (seed {run.config.seed})" if len(runs) > 1 else ""
-            return fault.sentences((who or find_sampler(run.config.sampler).title) + seed)
+            name = who or find_sampler(run.config.sampler).title
+            return f"{name}{seed} has not trained: {fault.finding}. {fault.remedy}"
     return None
 
 
@@ -87,8 +85,6 @@ def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
 
 
 def _dip(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
-    if len(curve) <= LEAST_PROBES:
-        return None
     lowest = min(curve, key=lambda row: row["probe_loss"])
     if lowest["iteration"] > curve[FIRST_PROBES]["iteration"]:
         return None
@@ -101,15 +97,13 @@ def _dip(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
 
 
 def _falling(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
-    if len(curve) <= LEAST_PROBES:
+    begun = 0.75 * curve[-1]["iteration"]
+    before = min(row["probe_loss"] for row in curve if row["iteration"] <= begun)
+    lowest = min(row["probe_loss"] for row in curve)
+    fall = curve[1]["probe_loss"] - lowest
+    if fall <= 0 or before - lowest < FALLING_SHARE * fall:
         return None
-    begun = [row["iteration"] <= 0.75 * curve[-1]["iteration"] for row in curve]
-    losses = [row["probe_loss"] for row in curve]
-    before = min(loss for loss, early in zip(losses, begun, strict=True) if early)
-    fall = losses[1] - min(losses)
-    if fall <= 0 or before - min(losses) < FALLING_SHARE * fall:
-        return None
-    share = (before - min(losses)) / fall
+    share = (before - lowest) / fall
     return Fault(
         "falling",
         f"its loss made {100 * share:.0f} % of its fall in the last quarter of the run",

@@ -7,9 +7,9 @@ from typing import Any
 
 from ncfbench.paper.measures import STRATA, Evidence, Row
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import is_busy
-from ncfbench.reporting.profiled_speedups import ProfiledComparison, by_profile
+from ncfbench.reporting.profiles import ProfiledComparison, by_profile
 from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
 from ncfbench.runs.arms import shared_settings
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
@@ -92,7 +92,7 @@ def arm_rows(comparison: Comparison, speedups: Sequence[Row]) -> list[dict[str, 
         for measure in RATIOS:
             row[f"{measure}_logs"] = log_ratios(comparison, arm, measure)
         row["arm"], row["is_busy"] = arm, is_busy(row)
-        row["curves"] = {seed: arm_of(run) for seed, run in runs.items()}
+        row["curves"] = {seed: run.probes for seed, run in runs.items()}
         row["slots"] = {seed: run.summary["item_slots"] or 0.0 for seed, run in runs.items()}
         row["recalls"] = {seed: run.summary[RECALL] for seed, run in runs.items()}
         if base is not None and not row["variant"]:

@@ -7,7 +7,6 @@ the data are not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -54,16 +53,6 @@ def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | Non
         return None
     tables.write_json(runs_dir / FILE, dict(found))
     return runs_dir / FILE
-
-
-def label_comparisons(
-    comparisons: Sequence[Comparison], found: Mapping[str, Manifest]
-) -> list[Comparison]:
-    """Return the comparisons with their data sets' labels, which tell stand-ins apart."""
-    return [
-        replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", ""))
-        for each in comparisons
-    ]
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:

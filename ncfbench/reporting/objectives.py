@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean as mean
 
 from ncfbench.reporting.answers import TRIED, Answer
-from ncfbench.reporting.contenders import Contender
+from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.quality import RECALL
 from ncfbench.runs.arms import shared_settings
 
@@ -23,19 +23,21 @@ LEVEL_SHARES = (0.5, 0.9)
 
 
 @dataclass(frozen=True)
-class Racer:
+class ObjectiveArm:
     """An arm beside those of other objectives.
 
     Attributes:
         recalls: test recall@50 of each seed at the evaluation where their mean is largest.
         seconds: training until then (full account).
-        to_levels: training until the first evaluation at or above each level; None if never.
+        levels: the levels of recall.
+        to_levels: training until the first evaluation at or above each; None if never.
     """
 
     answer: Answer
-    contender: Contender
+    arm: ArmResult
     recalls: Sequence[float]
     seconds: float
+    levels: Sequence[float]
     to_levels: Sequence[float | None]
 
     @property
@@ -44,68 +46,51 @@ class Racer:
         return mean(self.recalls)
 
 
-@dataclass(frozen=True)
-class Field:
-    """The arms of several objectives on one data set and model.
+def compare_objectives(
+    answers: Sequence[Answer], *, allow_mixed: bool = False
+) -> list[list[ObjectiveArm]]:
+    """Return the arms of each data set and model with timed arms of two objectives or more.
 
     Those that reach the highest level come first, the soonest before the others.
-    """
-
-    levels: Sequence[float]
-    racers: Sequence[Racer]
-
-    @property
-    def first(self) -> Answer:
-        """Some answer of the field."""
-        return self.racers[0].answer
-
-
-def find_fields(answers: Sequence[Answer], *, allow_mixed: bool = False) -> list[Field]:
-    """Return a field for each data set and model with timed arms of two objectives or more.
 
     Args:
-        allow_mixed: compare times of different environments too; else each has fields of its own.
+        allow_mixed: compare times of different environments too; else each has lists of its own.
     """
     groups: dict[tuple[object, ...], list[Answer]] = {}
     for answer in answers:
-        config = answer.config
+        config, runs = answer.config, [run for arm in answer.arms for run in arm.runs.values()]
         left_out = {*TRIED, *OBJECTIVE, *config.objective_settings}
         shared = shared_settings(config)
         key = [(name, str(shared[name])) for name in sorted(shared) if name not in left_out]
-        environments = () if allow_mixed else _environments(answer)
-        groups.setdefault((answer.data_fingerprint, environments, *key), []).append(answer)
-    return [field for own in groups.values() if len(own) > 1 for field in _field(own)]
+        keys = () if allow_mixed else tuple(sorted({str(run.environment["key"]) for run in runs}))
+        groups.setdefault((answer.data_fingerprint, keys, *key), []).append(answer)
+    return [arms for members in groups.values() if (arms := _beside_each_other(members))]
 
 
-def _environments(answer: Answer) -> tuple[str, ...]:
-    runs = [run for each in answer.standings for run in each.contender.runs.values()]
-    return tuple(sorted({str(run.environment["key"]) for run in runs}))
-
-
-def _field(answers: Sequence[Answer]) -> list[Field]:
+def _beside_each_other(answers: Sequence[Answer]) -> list[ObjectiveArm]:
+    """Return the arms of some answers in order; none where one answer alone has timed arms."""
     curves = [
-        (answer, standing.contender, points)
+        (answer, arm, points)
         for answer in answers
-        for standing in answer.main
-        if not standing.contender.has_diverged
-        if (points := standing.contender.points(f"test_{RECALL}"))
+        for arm in answer.main
+        if not arm.has_diverged and (points := arm.points(f"test_{RECALL}"))
     ]
     if len({id(answer) for answer, _, _ in curves}) < 2:
         return []
     best = max(mean(values) for _, _, points in curves for _, values in points)
     levels = [share * best for share in LEVEL_SHARES]
-    racers = []
-    for answer, contender, points in curves:
+    arms = []
+    for answer, arm, points in curves:
         seconds, recalls = max(points, key=lambda point: (mean(point[1]), -point[0]))
         reached = [
             next((seconds for seconds, values in points if mean(values) >= level), None)
             for level in levels
         ]
-        racers.append(Racer(answer, contender, recalls, seconds, reached))
-    return [Field(levels, sorted(racers, key=_rank))]
+        arms.append(ObjectiveArm(answer, arm, recalls, seconds, levels, reached))
+    return sorted(arms, key=_order)
 
 
-def _rank(racer: Racer) -> tuple[float, ...]:
+def _order(each: ObjectiveArm) -> tuple[float, ...]:
     """Order by the seconds to the highest level, then to the next, then by recall."""
-    times = (math.inf if each is None else each for each in reversed(racer.to_levels))
-    return (*times, -racer.recall)
+    times = (math.inf if seconds is None else seconds for seconds in reversed(each.to_levels))
+    return (*times, -each.recall)

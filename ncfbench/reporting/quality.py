@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.runs.folder import RunRecord
+from ncfbench.reporting.frames import Run
 from ncfbench.storage.schemas import MEASURES, QUALITY
-from ncfbench.timing.statistics import iterations_to
 
 Moment = Literal["reported", "end", "target"]
+MOMENTS: tuple[Moment, ...] = ("reported", "end", "target")
 Row = Mapping[str, Any]
 RECALL = "recall_at_50"
 COLD_USERS = f"{RECALL}_cold_users"
@@ -48,31 +48,27 @@ class Quality:
         return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
-def epochs_of(found: Sequence[Quality | None]) -> str:
+def epochs_of(qualities: Sequence[Quality | None]) -> str:
     """Return the epochs of rows of a table: ``epoch 3``, or ``row by row, epochs 3, 4.5, -``."""
-    epochs = ["-" if each is None else f"{each.epoch:.3g}" for each in found]
+    epochs = ["-" if quality is None else f"{quality.epoch:.3g}" for quality in qualities]
     if len({*epochs} - {"-"}) < 2:
-        return f"epoch {min(epochs, default='-', key=lambda each: each == '-')}"
+        return f"epoch {min(epochs, default='-', key=lambda epoch: epoch == '-')}"
     return f"row by row, epochs {', '.join(epochs)}"
 
 
-def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> list[Quality]:
-    """Return the quality of an arm's runs at each moment; none where some run was not evaluated.
+def quality_of(runs: Mapping[int, Run]) -> list[Quality]:
+    """Return the quality of an arm's runs, by seed, at each moment; none where some run was not
+    evaluated.
 
     Moments that fall on the same evaluations of all seeds are one. At the target is the first
     evaluation after the probe came down to it; it is left out if some seed has none, or no target.
-
-    Args:
-        runs, targets: by seed.
     """
-    found: dict[tuple[int, ...], tuple[list[Moment], list[Row]]] = {}
-    for moment in ("reported", "end", "target"):
-        rows = [_row(moment, run, targets.get(seed)) for seed, run in sorted(runs.items())]
-        known = [row for row in rows if row is not None]
-        if not known or len(known) < len(rows):
-            continue
-        key = tuple(row["iteration"] for row in known)
-        found.setdefault(key, ([], known))[0].append(moment)
+    at: dict[tuple[int, ...], tuple[list[Moment], list[Row]]] = {}
+    for moment in MOMENTS:
+        rows = [row for _, run in sorted(runs.items()) if (row := _row(moment, run)) is not None]
+        if rows and len(rows) == len(runs):
+            key = tuple(row["iteration"] for row in rows)
+            at.setdefault(key, ([], rows))[0].append(moment)
     return [
         Quality(
             tuple(moments),
@@ -80,12 +76,12 @@ def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> l
             {name: _mean(rows, f"test_{name}") for name in QUALITY}
             | {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED},
         )
-        for moments, rows in found.values()
+        for moments, rows in at.values()
     ]
 
 
 def standard_error(rows: Sequence[Row], measure: str) -> float | None:
-    """Return the standard error of a measure's mean over seeds.
+    """Return the standard error of a measure's mean over seeds; None where some run kept no error.
 
     It has a part of the users, for recall@50 one of the items, and one of the seeds where there are
     several. All seeds rank the same users and items, so only the part of the seeds falls with their
@@ -93,33 +89,18 @@ def standard_error(rows: Sequence[Row], measure: str) -> float | None:
 
     Args:
         rows: a row of each seed, of a curve or a summary.
-
-    Returns:
-        None where some run kept no error.
     """
     ends = ("_error", "_item_error") if measure.endswith(RECALL) else ("_error",)
-    parts = [[row.get(f"{measure}{end}") for end in ends] for row in rows]
-    if any(None in each for each in parts):
+    parts = [row.get(f"{measure}{end}") for row in rows for end in ends]
+    if None in parts:
         return None
-    shared = math.fsum(part**2 for each in parts for part in each if part is not None)
+    shared = math.fsum(part**2 for part in parts if part is not None)
     values = [row[measure] for row in rows]
     of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
     return math.sqrt((shared + of_seeds) / len(rows))
 
 
-def quality_at_end(runs: Mapping[int, RunRecord]) -> Quality | None:
-    """Return the quality of an arm's runs, by seed, at their last evaluations; None where some run
-    was not evaluated.
-    """
-    return at_end(quality_of(runs, {}))
-
-
-def at_end(found: Sequence[Quality]) -> Quality | None:
-    """Return the quality at the end of :func:`quality_of`."""
-    return next((each for each in found if "end" in each.moments), None)
-
-
-def _row(moment: str, run: RunRecord, target: float | None) -> Row | None:
+def _row(moment: Moment, run: Run) -> Row | None:
     """Return the row of a run's curve at a moment; None if it has no such evaluation."""
     evaluated = [row for row in run.curve if row[f"test_{RECALL}"] is not None]
     if not evaluated:
@@ -129,12 +110,7 @@ def _row(moment: str, run: RunRecord, target: float | None) -> Row | None:
     if moment == "reported":
         epoch = run.summary["reported_epoch"]
         return next((row for row in evaluated if row["epoch"] == epoch), None)
-    if target is None:
-        return None
-    curve = run.curve
-    reached = iterations_to(
-        target, [row["iteration"] for row in curve], [row["probe_loss"] for row in curve]
-    )
+    reached = run.iterations_to_target
     if reached is None:
         return None
     return next((row for row in evaluated if row["iteration"] >= reached), None)

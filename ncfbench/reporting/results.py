@@ -15,16 +15,13 @@ import pyarrow as pa
 from ncfbench.errors import DataError
 from ncfbench.paper.cells import MISSING, CellVerdict
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
-from ncfbench.reporting import targets
+from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.evidence import find_evidence
-from ncfbench.reporting.manifests import (
-    Manifest,
-    write_manifests,
-)
-from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
-from ncfbench.reporting.retimed import retime
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.manifests import Manifest, write_manifests
+from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import (
     answer_tables,
@@ -41,7 +38,7 @@ from ncfbench.reporting.views.results import (
     recall_tables,
     speedup_tables,
 )
-from ncfbench.runs import folder as runs
+from ncfbench.runs import folder as run_folders
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
@@ -62,6 +59,8 @@ class Results:
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
+            the tables beside the runs are those of all runs, over the usual one.
     """
 
     runs_dir: Path
@@ -77,9 +76,28 @@ class Results:
     allow_mixed: bool
     locations: Mapping[str, str]
     is_filtered: bool = False
-    """True if some runs were left out on purpose, or another baseline was asked for: the tables
-    beside the runs are those of all runs, over the usual one.
-    """
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The compared runs, with the targets of the answers."""
+        in_answers = {
+            run.name: run
+            for answer in self.answers
+            for arm in answer.arms
+            for run in arm.runs.values()
+        }
+        compared = [run for each in self.comparisons for run in each.runs]
+        return [in_answers.get(run.name, run) for run in compared]
+
+    @cached_property
+    def arms(self) -> pa.Table:
+        """The frame ``arms``: a row for each run (:data:`ncfbench.reporting.frames.ARMS`)."""
+        return frames.arms_table(self.runs)
+
+    @cached_property
+    def probes(self) -> pa.Table:
+        """The frame ``probes``: a row for each run and probe."""
+        return frames.probes_table(self.runs)
 
     @property
     def speedup(self) -> Rows:
@@ -94,7 +112,7 @@ class Results:
     @property
     def has_verdicts(self) -> bool:
         """True if any run has a cell that the paper printed."""
-        return any(one.verdict != MISSING for one in self.verdicts)
+        return any(verdict.verdict != MISSING for verdict in self.verdicts)
 
     @property
     def tables(self) -> list[Table]:
@@ -102,14 +120,24 @@ class Results:
         return [*self.answer_tables, *self.main_tables, *self.detail_tables, *self.paper_tables]
 
     @cached_property
-    def answers(self) -> list[Answer]:
-        """The answer of each data set, encoder and loss."""
-        return find_answers(self.retimed, allow_mixed=self.allow_mixed)
+    def with_profiles(self) -> list[ProfiledComparison]:
+        """Comparisons whose iterations have the length that a profile beside them measured."""
+        return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
+
+    @cached_property
+    def profiled(self) -> list[ProfiledComparison]:
+        """Comparisons with the times of a profile that have speedups over the baseline."""
+        return [each for each in self.with_profiles if each.has_totals]
 
     @cached_property
     def retimed(self) -> list[Comparison]:
         """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
-        return retime(self.comparisons, self.with_profiles)
+        return with_profile_times(self.comparisons, self.with_profiles)
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The answer of each data set, encoder and loss."""
+        return find_answers(self.retimed, allow_mixed=self.allow_mixed)
 
     @cached_property
     def answer_tables(self) -> list[Table]:
@@ -138,16 +166,6 @@ class Results:
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),
         ]
-
-    @cached_property
-    def profiled(self) -> list[ProfiledComparison]:
-        """Comparisons with the times of a profile that have speedups over the baseline."""
-        return [each for each in self.with_profiles if each.has_totals]
-
-    @cached_property
-    def with_profiles(self) -> list[ProfiledComparison]:
-        """Comparisons whose iterations have the length that a profile beside them measured."""
-        return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
 
     @cached_property
     def claims(self) -> list[ClaimVerdict]:
@@ -196,14 +214,14 @@ class Results:
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
-        written = {
-            "speedup": (self.speedup, schemas.SPEEDUP),
-            "recall": (self.recall, schemas.RECALL),
-        }
-        for name, (rows, schema) in written.items():
-            if not _holds(folder / f"{name}.parquet", rows, schema):
-                tables.write_rows(folder / f"{name}.parquet", [row | own for row in rows], schema)
-        paths = [folder / f"{name}.parquet" for name in written]
+        paths = []
+        for name, rows, schema in (
+            ("speedup", self.speedup, schemas.SPEEDUP),
+            ("recall", self.recall, schemas.RECALL),
+        ):
+            paths.append(folder / f"{name}.parquet")
+            if not _holds(paths[-1], rows, schema):
+                tables.write_rows(paths[-1], [row | own for row in rows], schema)
         kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
 
@@ -218,27 +236,22 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        compared = [
-            run
-            for each in self.comparisons
-            for seeds in each.arms.values()
-            for run in seeds.values()
-        ]
-        for run in compared:
-            runs.copy_records(run, folder / run.name)
+        compared = [run for each in self.comparisons for run in each.runs]
         tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
         trials = [
-            run for run in runs.read_all(self.runs_dir / FOLDER)[0] if run.data_fingerprint in tuned
+            trial
+            for trial in run_folders.read_all(self.runs_dir / FOLDER)[0]
+            if trial.data_fingerprint in tuned
         ]
-        for run in trials:
-            runs.copy_records(run, folder / FOLDER / run.name)
+        for records, target in ((compared, folder), (trials, folder / FOLDER)):
+            for record in records:
+                run_folders.copy_records(record, target / record.name)
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for name in self.sweeps:
+                path = Path(SWEEPS) / f"{name}.toml"
                 (folder / SWEEPS).mkdir(exist_ok=True)
-                shutil.copyfile(
-                    self.runs_dir / SWEEPS / f"{name}.toml", folder / SWEEPS / f"{name}.toml"
-                )
+                shutil.copyfile(self.runs_dir / path, folder / path)
         for name, rows in self.beside.items():
             schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
@@ -249,10 +262,10 @@ class Results:
 def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
     """Return whether a table is there with these rows, whatever folders its commands name."""
     try:
-        found = tables.read_rows(path, schema)
+        kept = tables.read_rows(path, schema)
     except DataError:
         return False
     names = [name for name in schema.names if name != "command"]
-    return [[row[name] for name in names] for row in found] == [
+    return [[row[name] for name in names] for row in kept] == [
         [row.get(name) for name in names] for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Rows of the speedup and the recall table."""
+"""Rows of the speedup and the recall table: the frame ``arms``, aggregated over seeds."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, se
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.commands import run_command
-from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.convergence import why_untrained
+from ncfbench.reporting.frames import Run, interval_columns, over_seeds
 from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord, are_interleaved
+from ncfbench.runs.folder import are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
-from ncfbench.timing import seed_statistics
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing import intervals, speedups
 
 Row = dict[str, Any]
-Pair = tuple[RunRecord, RunRecord]
-"""A run and the baseline's run of the same seed."""
 
 
 def speedup_rows(
@@ -37,23 +35,25 @@ def speedup_rows(
     """
     rows, tied = [], tied_speedups(comparison)
     for variant in _ordered_variants(comparison):
+        runs = list(comparison.arms.get(variant, {}).values())
+        base = comparison.baseline(variant) if runs else None
+        bases = [] if base is None else list(comparison.arms[base].values())
+        pairs = comparison.with_targets(variant)
         row = _identity(comparison, variant) | {
             "baseline": comparison.baseline_sampler,
             "same_environment": None,
-            "interleaved": _is_interleaved(comparison, variant),
-            "simulated": any(run.is_simulated for run in _runs_behind(comparison, variant)),
+            "interleaved": bool(pairs)
+            and all(run.base is not None and are_interleaved(run, run.base) for run in pairs),
+            "simulated": any(run.is_simulated for run in [*runs, *bases]),
         }
         status, wanted = _obstacle(comparison, variant)
         if wanted is not None:
             row["command"] = _filling_command(comparison, *wanted, locations)
         if status:
-            own = list(comparison.arms.get(variant, {}).values())
-            row |= {"status": status, "runs": [run.name for run in own]}
-            row |= {"seeds": len(own), **_means(own)} if own else {}
+            row |= {"status": status, "runs": [run.name for run in runs]}
+            row |= {"seeds": len(runs), **_means(runs)} if runs else {}
         else:
-            is_baseline = variant == comparison.baseline(variant)
-            pairs = comparison.pairs(variant)
-            row |= _paired_values(pairs, is_baseline=is_baseline, allow_mixed=allow_mixed)
+            row |= _paired_values(pairs, is_baseline=variant == base, allow_mixed=allow_mixed)
             row["tied"] = tied.get(variant, [])
         rows.append(row)
     return rows
@@ -70,20 +70,19 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             rows.append(row | {"status": "missing", "command": command})
             continue
         row["seeds"] = len(runs)
-        if lost := sum(map(_has_diverged, runs)):
+        if lost := sum(run.has_diverged for run in runs):
             reason = f"{lost} of {len(runs)} seeds diverged"
             rows.append(row | {"status": "diverged", "reason": reason})
             continue
-        reason = runs[-1].summary["recall_reason"]
+        summaries = [run.summary for run in runs]
+        reason = summaries[-1]["recall_reason"]
         row |= {"status": "no recall" if reason else "measured", "reason": reason}
         row["tied"] = [RECALL] * (variant in tied)
-        row["reported_epoch"] = _mean([run.summary["reported_epoch"] for run in runs])
+        row["reported_epoch"] = _mean([summary["reported_epoch"] for summary in summaries])
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
-            known = [run.summary[name] for run in runs if run.summary[name] is not None]
-            is_known = bool(known) and len(known) == len(runs)
-            row |= _interval(name, seed_statistics.mean(known) if is_known else None)
-        summaries = [run.summary for run in runs]
-        row[f"{RECALL}_chance"] = runs[-1].summary.get(f"{RECALL}_chance")
+            values = [summary[name] for summary in summaries]
+            row |= interval_columns(name, None if None in values else intervals.mean(values))
+        row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
         rows.append(row)
     return rows
@@ -103,62 +102,66 @@ def _obstacle(comparison: Comparison, variant: Variant) -> tuple[str, tuple[Vari
     runs, base = comparison.arms.get(variant), comparison.baseline(variant)
     if not runs:
         return "missing", (variant, comparison.seed)
-    if not all(map(_has_times, runs.values())):
-        return "diverged" if any(map(_has_diverged, runs.values())) else "no times", None
+    if not all(run.is_timed for run in runs.values()):
+        return "diverged" if any(run.has_diverged for run in runs.values()) else "no times", None
     if base is None:
         sampler, loss = find_sampler(comparison.baseline_sampler), find_loss(comparison.config.loss)
         if comparison.config.objective_settings or not serves(sampler, loss):
             return "no baseline", None
         paper = find_encoder(comparison.config.encoder).negatives
         return "no baseline", (Variant(comparison.baseline_sampler, None, paper), min(runs))
-    if not comparison.pairs(variant):
+    if runs.keys().isdisjoint(comparison.arms[base]):
         return "no baseline of this seed", (base, min(runs))
     return "", None
 
 
-def _paired_values(pairs: Sequence[Pair], *, is_baseline: bool, allow_mixed: bool) -> Row:
-    """Return the status and numbers of a variant with pairs."""
+def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool) -> Row:
+    """Return the status and numbers of runs beside the baseline's."""
+    bases = [run.base for run in runs if run.base is not None]
     row: Row = {
-        "runs": [run.name for run, _ in pairs],
-        "baseline_runs": [baseline.name for _, baseline in pairs],
-        "seeds": len(pairs),
-        **_means([run for run, _ in pairs]),
+        "runs": [run.name for run in runs],
+        "baseline_runs": [base.name for base in bases],
+        "seeds": len(runs),
+        **_means(runs),
     }
-    diverged = any(_has_diverged(run) for pair in pairs for run in pair)
-    if not all(_has_times(baseline) for _, baseline in pairs):
+    diverged = any(run.has_diverged for run in [*runs, *bases])
+    if not all(base.is_timed for base in bases):
         return row | {"status": "diverged" if diverged else "no times"}
-    same = all(run.environment["key"] == base.environment["key"] for run, base in pairs)
-    may_divide = same or allow_mixed
-    result = seed_statistics.over_seeds([(arm_of(run), arm_of(base)) for run, base in pairs])
-    row["same_environment"] = same
-    row["full_iteration_spread"] = max(_spread(run) for pair in pairs for run in pair)
+    keys = [run.environment["key"] for run in runs]
+    row["same_environment"] = keys == [base.environment["key"] for base in bases]
+    may_divide = row["same_environment"] or allow_mixed
+    row["full_iteration_spread"] = max(_spread(run) for run in [*runs, *bases])
     if may_divide:
-        row |= _interval("per_iteration_speedup", result.per_iteration)
-        row |= _interval("step_per_iteration_speedup", result.step_per_iteration)
+        shorter = [run.shorter for run in runs if run.shorter is not None]
+        row |= interval_columns("per_iteration_speedup", intervals.geometric(shorter))
+        steps = [
+            (run.summary["step_iteration_seconds"], base.summary["step_iteration_seconds"])
+            for run, base in zip(runs, bases, strict=True)
+        ]
+        is_known = all(own and theirs for own, theirs in steps)
+        step = intervals.geometric([b / a for a, b in steps]) if is_known else None
+        row |= interval_columns("step_per_iteration_speedup", step)
     # Iterations have their times also where it is unknown how soon a loss is reached.
     if diverged:
         return row | {"status": "diverged"}
-    if reason := why_untrained([base for _, base in pairs]):
+    if reason := why_untrained(bases):
         return row | {"status": "not trained", "reason": reason}
-    reached = result.at_reference
-    row |= {"reference_loss": _mean(result.reference_losses), "seeds_reached": reached.reached}
-    if reached.reached == len(pairs):
-        row["iterations_to_reference"] = _mean(result.iterations_to_reference)
-        seconds = [
-            value * run.summary["full_iteration_seconds"]
-            for value, (run, _) in zip(result.iterations_to_reference, pairs, strict=True)
-            if value is not None
-        ]
-        row["seconds_to_reference"] = _mean(seconds)
-    row |= _interval("iterations_speedup", reached.iterations)
-    row["iterations_speedup_at_most"] = reached.iterations_at_most
+    speedup = over_seeds(runs)
+    has_reached = speedup.reached == len(runs)
+    row["reference_loss"] = _mean([run.target for run in runs])
+    row["seeds_reached"] = speedup.reached
+    if has_reached:
+        row["iterations_to_reference"] = _mean([run.iterations_to_target for run in runs])
+        row["seconds_to_reference"] = _mean([run.seconds_to_target for run in runs])
+    row |= interval_columns("iterations_speedup", speedup.iterations)
+    row["iterations_speedup_at_most"] = speedup.iterations_at_most
     if may_divide or is_baseline:
-        row |= _interval("total_speedup", reached.total)
-        row["total_speedup_at_most"] = reached.total_at_most
+        row |= interval_columns("total_speedup", speedup.total)
+        row["total_speedup_at_most"] = speedup.total_at_most
     if is_baseline:
         row["status"] = "baseline"
     elif may_divide:
-        row["status"] = "reached" if reached.reached == len(pairs) else "not reached"
+        row["status"] = "reached" if has_reached else "not reached"
     else:
         row["status"] = "different environment"
     return row
@@ -169,19 +172,18 @@ def _ordered_variants(comparison: Comparison) -> list[Variant]:
 
     A valid sampler of the paper without a run is there with the paper's settings.
     """
-    loss = find_loss(comparison.config.loss)
-    found = []
+    config, variants = comparison.config, []
     for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
         present = [variant for variant in comparison.arms if variant.sampler == name]
-        found += sorted(present, key=_order)
+        variants += sorted(present, key=_order)
         sampler = find_sampler(name)
         # The paper's samplers have the paper's objective.
-        is_papers = sampler.in_paper and not comparison.config.objective_settings
-        if not present and is_papers and serves(sampler, loss):
+        is_papers = sampler.in_paper and not config.objective_settings
+        if not present and is_papers and serves(sampler, find_loss(config.loss)):
             strata = RunConfig.stratum_size if sampler.reads("stratum_size") else None
-            paper = find_encoder(comparison.config.encoder).negatives
-            found.append(Variant(name, strata, paper if sampler.reads("negatives") else None))
-    return found
+            paper = find_encoder(config.encoder).negatives
+            variants.append(Variant(name, strata, paper if sampler.reads("negatives") else None))
+    return variants
 
 
 def _order(variant: Variant) -> tuple[str, int, int, int, str]:
@@ -202,20 +204,7 @@ def _identity(comparison: Comparison, variant: Variant) -> Row:
     }
 
 
-def _is_interleaved(comparison: Comparison, variant: Variant) -> bool:
-    """Return whether all runs of a variant were interleaved with the baseline's of their seeds."""
-    pairs = comparison.pairs(variant)
-    return bool(pairs) and all(are_interleaved(run, baseline) for run, baseline in pairs)
-
-
-def _runs_behind(comparison: Comparison, variant: Variant) -> list[RunRecord]:
-    """Return a variant's runs and its baseline's."""
-    base = comparison.baseline(variant) if variant in comparison.arms else None
-    arms = [comparison.arms.get(arm, {}) for arm in (variant, base) if arm is not None]
-    return [run for runs in arms for run in runs.values()]
-
-
-def _means(runs: Sequence[RunRecord]) -> Row:
+def _means(runs: Sequence[Run]) -> Row:
     columns = ("full_iteration_seconds", "step_iteration_seconds", "item_slots")
     return {column: _mean([run.summary[column] for run in runs]) for column in columns}
 
@@ -225,22 +214,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _spread(run: RunRecord) -> float:
+def _spread(run: Run) -> float:
     """Return the spread of the times whose median is a run's ``full_iteration_seconds``."""
-    own = [row for row in run.timing if row["environment_key"] == run.environment["key"]]
-    return analysis.spread(own, "full") or 0.0
-
-
-def _has_diverged(run: RunRecord) -> bool:
-    return bool(run.summary["status"] == "diverged")
-
-
-def _has_times(run: RunRecord) -> bool:
-    return run.summary["full_iteration_seconds"] is not None
-
-
-def _interval(name: str, estimate: seed_statistics.Estimate | None) -> Row:
-    """Return the three columns of an estimate."""
-    if estimate is None:
-        return {name: None, f"{name}_lower": None, f"{name}_upper": None}
-    return {name: estimate.value, f"{name}_lower": estimate.lower, f"{name}_upper": estimate.upper}
+    blocks = [row for row in run.timing if row["environment_key"] == run.environment["key"]]
+    return speedups.spread(blocks, "full") or 0.0

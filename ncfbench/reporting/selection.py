@@ -21,87 +21,76 @@ LETTERS = {
 """Settings by their short names in labels."""
 
 
-class Filter:
-    """Keeps runs whose settings have one of the wanted values.
+Wanted = Mapping[str, Sequence[Any]]
+"""Wanted values by setting."""
 
-    A run whose sampler, encoder or loss does not use a setting is kept whatever is wanted of it: a
-    baseline without strata stays beside strata of one size.
+
+def wanted_values(given: Mapping[str, Iterable[Any]], records: Sequence[RunRecord]) -> Wanted:
+    """Return the wanted values of settings, such as ``{"sampler": ["iid", "ns"]}``.
 
     Args:
-        wanted: values by setting, such as ``{"sampler": ["iid", "ns"], "batch_size": [128]}``.
+        given: values as a user gives them, by names of settings or :data:`LETTERS`.
         records: the runs to choose among.
 
     Raises:
         UsageError: no such setting, a malformed value, or one that no run has.
     """
-
-    def __init__(self, wanted: Mapping[str, Iterable[Any]], records: Sequence[RunRecord]) -> None:
-        known = dict(all_settings())
-        for record in records:
-            known |= record.config.settings
-        self._settings = known
-        self._wanted: dict[str, list[Any]] = {}
-        for given, values in wanted.items():
-            name = LETTERS.get(given, given.replace("-", "_").rstrip("_"))
-            if name not in known:
+    known = dict(all_settings())
+    for record in records:
+        known |= record.config.settings
+    wanted: dict[str, list[Any]] = {}
+    for word, values in given.items():
+        name = LETTERS.get(word, word.replace("-", "_").rstrip("_"))
+        if name not in known:
+            raise UsageError(
+                f"Unknown setting {word!r}{nearest(name, known)} Valid: {', '.join(known)}."
+            )
+        present = dict.fromkeys(_value(record.config, name) for record in records)
+        for value in map(known[name].convert, values):
+            if present and value not in present:
+                names = [str(other) for other in present if other is not None]
                 raise UsageError(
-                    f"Unknown setting {given!r}{nearest(name, known)} Valid: {', '.join(known)}."
+                    f"No run has {name} = {value}{nearest(str(value), names)} The runs have:"
+                    f" {', '.join(names) or 'none'}."
                 )
-            found = [known[name].convert(value) for value in values]
-            present = dict.fromkeys(self._value(record.config, name) for record in records)
-            for value in found:
-                if present and value not in present:
-                    names = [str(one) for one in present if one is not None]
-                    raise UsageError(
-                        f"No run has {name} = {value}{nearest(str(value), names)} The runs have:"
-                        f" {', '.join(names) or 'none'}."
-                    )
-            self._wanted.setdefault(name, []).extend(found)
-
-    def __bool__(self) -> bool:
-        return bool(self._wanted)
-
-    def choose(self, records: Sequence[RunRecord]) -> list[RunRecord]:
-        """Return the wanted runs.
-
-        Runs that are compared with each other are all left out if some of them use a setting and
-        none has a wanted value.
-        """
-        groups: dict[tuple[str, ...], list[RunRecord]] = {}
-        for record in records:
-            groups.setdefault(_group(record), []).append(record)
-        left_out = {
-            key
-            for key, own in groups.items()
-            for name, values in self._wanted.items()
-            if (found := {self._value(record.config, name) for record in own} - {None})
-            and found.isdisjoint(values)
-        }
-        return [
-            record
-            for record in records
-            if _group(record) not in left_out and self._keeps(record.config)
-        ]
-
-    def _keeps(self, config: RunConfig) -> bool:
-        own = ((self._value(config, name), values) for name, values in self._wanted.items())
-        return all(value is None or value in values for value, values in own)
-
-    def keeps_row(self, row: Mapping[str, Any]) -> bool:
-        """Return whether the columns that name settings have wanted values; null counts as such."""
-        return all(row.get(name) in (None, *values) for name, values in self._wanted.items())
-
-    def _value(self, config: RunConfig, name: str) -> Any:
-        """Return a run's value of a setting; None where it is not used."""
-        is_shared = not self._settings[name].used_by
-        values = config.to_dict() if is_shared else identity_of(config)
-        return values.get(name)
+            wanted.setdefault(name, []).append(value)
+    return wanted
 
 
-def _group(record: RunRecord) -> tuple[str, ...]:
-    """Return what runs have in common that are compared with each other."""
-    shared = shared_settings(record.config)
-    return (record.data_fingerprint, *(f"{name}={shared[name]}" for name in sorted(shared)))
+def select(records: Sequence[RunRecord], wanted: Wanted) -> list[RunRecord]:
+    """Return the wanted runs.
+
+    A run that does not use a setting is kept whatever is wanted of it: a baseline without strata
+    stays beside strata of one size. Runs that are compared with each other are all left out if some
+    of them use a setting and none has a wanted value.
+    """
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        shared = sorted(map(repr, shared_settings(record.config).items()))
+        groups.setdefault(" ".join([record.data_fingerprint, *shared]), []).append(record)
+    kept = set()
+    for group in groups.values():
+        used = {name: {_value(record.config, name) for record in group} - {None} for name in wanted}
+        if not any(used[name] and used[name].isdisjoint(wanted[name]) for name in wanted):
+            kept |= {id(record) for record in group}
+    return [
+        record
+        for record in records
+        if id(record) in kept
+        and all(_value(record.config, name) in (None, *wanted[name]) for name in wanted)
+    ]
+
+
+def keeps_row(row: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Return whether the columns that name settings have wanted values; null counts as such."""
+    return all(row.get(name) in (None, *values) for name, values in wanted.items())
+
+
+def _value(config: RunConfig, name: str) -> Any:
+    """Return a run's value of a setting; None where it is not used."""
+    setting = config.settings.get(name)
+    is_shared = setting is not None and not setting.used_by
+    return (config.to_dict() if is_shared else identity_of(config)).get(name)
 
 
 def parse_only(assignments: Sequence[str]) -> dict[str, list[str]]:
@@ -110,16 +99,16 @@ def parse_only(assignments: Sequence[str]) -> dict[str, list[str]]:
     Raises:
         UsageError: one is not of that form.
     """
-    found: dict[str, list[str]] = {}
+    parsed: dict[str, list[str]] = {}
     for text in assignments:
         key, equals, values = text.partition("=")
-        own = [value.strip() for value in values.split(",") if value.strip()]
-        if not equals or not key.strip() or not own:
+        words = [value.strip() for value in values.split(",") if value.strip()]
+        if not equals or not key.strip() or not words:
             raise UsageError(
                 f"--only {text!r} is not of the form KEY=VALUE, for example --only sampler=iid,ns."
             )
-        found.setdefault(key.strip(), []).extend(own)
-    return found
+        parsed.setdefault(key.strip(), []).extend(words)
+    return parsed
 
 
 def unique(tables: Iterable[Table]) -> list[Table]:

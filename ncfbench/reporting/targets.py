@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.frames import Run, interval_columns
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import seed_statistics
-from ncfbench.timing.statistics import Arm
+from ncfbench.timing import speedups
+from ncfbench.timing.speedups import Arm
 
 TargetMeasure = Literal["probe_loss", "test_recall_at_50"]
 TARGET_MEASURES: tuple[TargetMeasure, ...] = ("probe_loss", "test_recall_at_50")
@@ -23,7 +22,7 @@ class Target:
     variant: Variant
     measure: TargetMeasure
     level: float
-    speedup: seed_statistics.AtTarget
+    speedup: speedups.AtTarget
 
 
 def sensitivity(
@@ -34,32 +33,31 @@ def sensitivity(
     A loss level is reached where the probe first comes down to it, a recall level where test
     recall@50 first rises to it, both linear between evaluations. The levels are common to all
     variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
-    at its first evaluation (:class:`ncfbench.timing.seed_statistics.AtTarget`).
+    at its first evaluation (:class:`ncfbench.timing.speedups.AtTarget`).
 
     Args:
         allow_mixed: also divide times of different environments.
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
     for variant in comparison.arms:
-        runs = comparison.pairs(variant)
-        same = all(a.environment["key"] == b.environment["key"] for a, b in runs)
-        timed = all(
-            run.summary["full_iteration_seconds"] is not None for pair in runs for run in pair
-        )
-        if variant == comparison.baseline(variant) or not timed or not (same or allow_mixed):
+        both = [(run, run.base) for run in comparison.with_targets(variant) if run.base is not None]
+        same = all(run.environment["key"] == base.environment["key"] for run, base in both)
+        is_timed = all(run.is_timed and base.is_timed for run, base in both)
+        if variant == comparison.baseline(variant) or not is_timed or not (same or allow_mixed):
             continue
-        found = [(_arm(arm, measure), _arm(base, measure)) for arm, base in runs]
-        if found and all(one.losses for pair in found for one in pair):
-            pairs[variant] = found
+        curves = [(_curve(run, measure), _curve(base, measure)) for run, base in both]
+        if curves and all(arm.losses for pair in curves for arm in pair):
+            pairs[variant] = curves
     sign = -1 if measure == "test_recall_at_50" else 1
-    levels = seed_statistics.levels(
-        [one for found in pairs.values() for pair in found for one in pair]
-    )
+    levels = speedups.levels([arm for curves in pairs.values() for pair in curves for arm in pair])
     return [
         Target(
-            variant, measure, sign * level, seed_statistics.speedup_at([level] * len(found), found)
+            variant,
+            measure,
+            sign * level,
+            speedups.speedup_at([level] * len(curves), curves),
         )
-        for variant, found in pairs.items()
+        for variant, curves in pairs.items()
         for level in levels
     ]
 
@@ -67,50 +65,38 @@ def sensitivity(
 def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[str, Any]]:
     """Return the curves of both measures as plain rows."""
     config = comparison.config
-    result = []
-    for measure in TARGET_MEASURES:
-        for target in sensitivity(comparison, measure, allow_mixed=allow_mixed):
-            found = target.speedup
-            row: dict[str, Any] = {
-                "dataset": config.dataset,
-                "encoder": config.encoder,
-                "loss": config.loss,
-                "sampler": target.variant.sampler,
-                "variant": target.variant.note(config.encoder),
-                "settings": comparison.title(),
-                "measure": measure,
-                "level": target.level,
-                "seeds": found.seeds,
-                "seeds_reached": found.reached,
-                "baseline_seeds_reached": found.baseline_reached,
-            }
-            estimates: Mapping[str, seed_statistics.Estimate | None] = {
-                "iterations": found.iterations,
-                "total": found.total,
-            }
-            for name, estimate in estimates.items():
-                row[f"{name}_speedup"] = estimate.value if estimate else None
-                row[f"{name}_speedup_lower"] = estimate.lower if estimate else None
-                row[f"{name}_speedup_upper"] = estimate.upper if estimate else None
-            row |= {
-                "iterations_speedup_at_most": found.iterations_at_most,
-                "iterations_speedup_at_least": found.iterations_at_least,
-                "total_speedup_at_most": found.total_at_most,
-                "total_speedup_at_least": found.total_at_least,
-            }
-            result.append(row)
-    return result
+    return [
+        {
+            "dataset": config.dataset,
+            "encoder": config.encoder,
+            "loss": config.loss,
+            "sampler": target.variant.sampler,
+            "variant": target.variant.note(config.encoder),
+            "settings": comparison.title(),
+            "measure": measure,
+            "level": target.level,
+            "seeds": target.speedup.seeds,
+            "seeds_reached": target.speedup.reached,
+            "baseline_seeds_reached": target.speedup.baseline_reached,
+            **interval_columns("iterations_speedup", target.speedup.iterations),
+            **interval_columns("total_speedup", target.speedup.total),
+            "iterations_speedup_at_most": target.speedup.iterations_at_most,
+            "iterations_speedup_at_least": target.speedup.iterations_at_least,
+            "total_speedup_at_most": target.speedup.total_at_most,
+            "total_speedup_at_least": target.speedup.total_at_least,
+        }
+        for measure in TARGET_MEASURES
+        for target in sensitivity(comparison, measure, allow_mixed=allow_mixed)
+    ]
 
 
-def _arm(run: RunRecord, measure: TargetMeasure) -> Arm:
+def _curve(run: Run, measure: TargetMeasure) -> Arm:
     """Return a run's evaluated epochs in a measure that falls: recall has its sign changed."""
     if measure == "probe_loss":
-        return arm_of(run)
-    evaluated: Sequence[Mapping[str, Any]] = [
-        row for row in run.curve if row.get(measure) is not None
-    ]
+        return run.probes
+    evaluated = [row for row in run.curve if row.get(measure) is not None]
     return Arm(
         iterations=[row["iteration"] for row in evaluated],
         losses=[-row[measure] for row in evaluated],
-        full_iteration_seconds=run.summary["full_iteration_seconds"],
+        full_iteration_seconds=run.seconds,
     )

@@ -1,7 +1,7 @@
 """Ties of the speedup and recall tables: arms that cannot be told from the best of their column.
 
 Arms are compared over the seeds that both have, from paired differences. With one common seed,
-speedups that are nearer than :data:`ncfbench.timing.ties.ONE_SEED_FACTOR` count as tied, and
+speedups that are nearer than :data:`ncfbench.timing.ranking.ONE_SEED_FACTOR` count as tied, and
 recalls are compared user by user and item by item, where the runs kept their evaluations.
 """
 
@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from ncfbench.errors import DataError
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.frames import Run
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, difference
-from ncfbench.timing import ties
-from ncfbench.timing.statistics import Speedup, compare
+from ncfbench.timing import ranking
+from ncfbench.timing.intervals import Difference, paired
 
-RATIOS: Mapping[str, Callable[[Speedup], float | None]] = {
-    "iterations_speedup": lambda found: found.iterations,
-    "total_speedup": lambda found: found.total,
+RATIOS: Mapping[str, Callable[[Run], float | None]] = {
+    "iterations_speedup": lambda run: run.fewer,
+    "total_speedup": lambda run: run.sooner,
 }
 """Columns of the speedup table that the seed decides; the time of an iteration is the machine's."""
 
@@ -35,79 +34,71 @@ def tied_speedups(comparison: Comparison) -> dict[Variant, list[str]]:
     groups: dict[Variant | None, list[Variant]] = {}
     for variant in comparison.arms:
         groups.setdefault(comparison.baseline(variant), []).append(variant)
-    found: dict[Variant, list[str]] = {}
+    tied: dict[Variant, list[str]] = {}
     for variants in groups.values():
         for column in RATIOS:
             logs = {variant: log_ratios(comparison, variant, column) for variant in variants}
-            known = {variant: own for variant, own in logs.items() if own}
-            for variant in ties.tied_ratios(known)[1] if known else ():
-                found.setdefault(variant, []).append(column)
-    return found
+            known = {variant: by_seed for variant, by_seed in logs.items() if by_seed}
+            for variant in ranking.tied_ratios(known).tied if known else ():
+                tied.setdefault(variant, []).append(column)
+    return tied
+
+
+def log_ratios(comparison: Comparison, variant: Variant, column: str) -> dict[int, float]:
+    """Return the logarithm of a ratio of :data:`RATIOS` by seed; none if some seed has no ratio."""
+    logs = {}
+    for run in comparison.with_targets(variant):
+        is_timed = run.is_timed and run.base is not None and run.base.is_timed
+        ratio = RATIOS[column](run) if is_timed else None
+        if ratio is None or run.has_diverged:
+            return {}
+        logs[run.config.seed] = math.log(ratio)
+    return logs
 
 
 def tied_recalls(comparison: Comparison) -> set[Variant]:
     """Return the variants whose reported recall@50 cannot be told from the largest, with that."""
-    values = {
-        variant: {seed: run.summary[RECALL] for seed, run in runs.items()}
+    recalls = {
+        variant: [run.summary[RECALL] for run in runs.values()]
         for variant, runs in comparison.arms.items()
-        if all(run.summary[RECALL] is not None for run in runs.values())
     }
-    if not values:
+    means = {
+        variant: math.fsum(values) / len(values)
+        for variant, values in recalls.items()
+        if None not in values
+    }
+    if not means:
         return set()
 
-    def differ(one: Variant, other: Variant) -> ties.Difference | None:
+    def differ(one: Variant, other: Variant) -> Difference | None:
         return recall_difference(comparison, one, other)
 
-    means = {variant: math.fsum(own.values()) / len(own) for variant, own in values.items()}
-    return set(ties.rank(means, differ).tied)
+    return ranking.rank(means, differ).tied
 
 
-def recall_difference(
-    comparison: Comparison, one: Variant, other: Variant
-) -> ties.Difference | None:
+def recall_difference(comparison: Comparison, one: Variant, other: Variant) -> Difference | None:
     """Return how much the reported recall@50 of a variant is above another's, from the seeds that
     both have, and over users and items where they have one in common; None where neither tells.
     """
     runs, others = comparison.arms[one], comparison.arms[other]
     seeds = sorted(runs.keys() & others.keys())
-    own, theirs = ([each[seed].summary[RECALL] for seed in seeds] for each in (runs, others))
-    if None in own or None in theirs:
+    own, theirs = ([arm[seed].summary[RECALL] for seed in seeds] for arm in (runs, others))
+    if not seeds or None in own or None in theirs:
         return None
-    apart = ties.paired(own, theirs) if seeds else None
-    if apart is not None or not seeds:
+    apart = paired(own, theirs)
+    if apart is not None:
         return apart
-    return _by_users(runs[seeds[0]], others[seeds[0]])
+    evaluations_of_both = [_reported(arm[seeds[0]]) for arm in (runs, others)]
+    known = [evaluation for evaluation in evaluations_of_both if evaluation is not None]
+    return difference(*known) if len(known) == 2 else None
 
 
-def log_ratios(comparison: Comparison, variant: Variant, column: str) -> dict[int, float]:
-    """Return the logarithm of a ratio of :data:`RATIOS` by seed; none if some seed has no ratio."""
-    found = {}
-    for run, base in comparison.pairs(variant):
-        times = [each.summary["full_iteration_seconds"] for each in (run, base)]
-        ratio = RATIOS[column](compare(arm_of(run), arm_of(base))) if all(times) else None
-        if ratio is None or run.summary["status"] == "diverged":
-            return {}
-        found[run.config.seed] = math.log(ratio)
-    return found
-
-
-def _by_users(one: RunRecord, other: RunRecord) -> ties.Difference | None:
-    """Return the difference of two runs' reported recalls over users and items; None where a run
-    kept no evaluation of that epoch.
+def _reported(run: Run) -> Evaluation | None:
+    """Return the evaluation of a run's reported epoch; None where it is not kept or is damaged:
+    then nothing is known of a tie.
     """
-    both = [_reported(run) for run in (one, other)]
-    known = [each for each in both if each is not None]
-    return difference(*known) if len(known) == len(both) else None
-
-
-def _reported(run: RunRecord) -> Evaluation | None:
     iteration = run.reported_iteration
-    return None if iteration is None else _evaluations(run.folder).get((iteration, "test"))
-
-
-def _evaluations(folder: Path) -> evaluations.Evaluations:
-    """Return a run's evaluations; none where they are damaged: then nothing is known of a tie."""
     try:
-        return evaluations.read(folder)
+        return None if iteration is None else evaluations.read(run.folder).get((iteration, "test"))
     except DataError:
-        return {}
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -11,18 +12,20 @@ import pytest
 from folders import write_run
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import Answer, Standing, make_answer
+from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, LeftOut, Status
-from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question
 from ncfbench.advice.state import State, read_state
 from ncfbench.cli.output import json_text
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
+from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render.terminal import make_console, show
+from ncfbench.reporting.table import Col
+from ncfbench.reporting.views import answers as views
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 
@@ -54,7 +57,7 @@ def written(
 
 
 @pytest.fixture
-def answer(tmp_path: Path, tiny: Dataset) -> Answer:
+def answer(tmp_path: Path, tiny: Dataset) -> RaceAnswer:
     """The best passes the baseline's last level, 5, after 100 of its 400 iterations."""
     best = entrant("strat-ns b=512 s=4 lr=0.02", "strat-ns", learning_rate=0.02)
     tied = entrant("ns b=512 lr=0.01", "ns")
@@ -84,25 +87,25 @@ def answer(tmp_path: Path, tiny: Dataset) -> Answer:
     return make_answer(Question(FIXED), state, records, tiny, 60.0)
 
 
-def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: Answer) -> None:
+def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> None:
     assert answer.best is not None
     assert answer.best.name == "strat-ns b=512 s=4 lr=0.02"
     assert [each.name for each in answer.ties] == ["ns b=512 lr=0.01"]
     assert answer.baseline is not None
     assert answer.baseline.status == "slower"
-    assert answer.level == 5.0
+    assert answer.target == 5.0
     assert answer.sooner is not None
     # 400 iterations of 40 ms over 100 of 10 ms, times the block that is the median.
     assert answer.sooner.value == pytest.approx(16, rel=0.01)
     assert answer.sooner.seeds == 2
     assert {
         each.name: each.status
-        for each in answer.standings
+        for each in answer.arms
         if each.status not in ("recommended", "tied", "slower")
     } == {"ns b=512 lr=0.03": "left", "ns b=512 lr=9": "diverged"}
 
 
-def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
+def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
     found = summary.headline(answer)
     assert found.startswith(
         "Use --loss sg --sampler strat-ns --batch-size 512 --stratum-size 4 --learning-rate 0.02."
@@ -114,38 +117,43 @@ def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
     assert "Not to be told from it: ns b=512 lr=0.01." in found
 
 
-def test_trust_names_what_speaks_against_it(answer: Answer) -> None:
-    found = " ".join(summary.caveats(answer))
+def test_trust_names_what_speaks_against_it(answer: RaceAnswer) -> None:
+    found = " ".join(caveat.sentence for caveat in summary.caveats(answer))
     assert "2 seeds of each of 3 finalists" in found
     assert "its loss fell by 67% in the latter half" in found  # from 3 at 2 s to 1 at 4 s
     assert "no time" not in found
     assert "higher recall" not in found, "no errors, no differences"
 
 
-def test_trust_names_a_rival_with_better_recall(
-    answer: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trust_names_a_rival_with_better_recall(answer: RaceAnswer) -> None:
     """Only entrants that stayed to the end count, and only if their recall is better by more than
-    two standard errors of the difference.
+    two standard errors of the difference: 0.05 is less than 2 * 0.02 * sqrt(2).
     """
-    recalls = {each.name: 0.3 for each in answer.standings}
-    recalls |= {"iid b=512 k=10 lr=0.01": 0.36, "ns b=512 lr=0.03": 0.5}
-
-    def at_end(each: Standing) -> Quality:
-        values = {"recall_at_50": recalls[each.name], "recall_at_50_error": 0.02}
-        return Quality(("end",), 4.0, values)
-
-    monkeypatch.setattr(Standing, "at_end", property(at_end))
-    found = " ".join(summary.caveats(answer))
-    assert (
-        "iid b=512 k=10 lr=0.01 ends with a higher recall@50, 0.360 ± 0.020: --target recall"
-        " decides by recall." in found
-    )
-    recalls["iid b=512 k=10 lr=0.01"] = 0.35  # 0.05 < 2 * 0.02 * sqrt(2)
-    assert "higher recall" not in " ".join(summary.caveats(answer))
+    for recall, is_better in ((0.36, True), (0.35, False)):
+        recalls = {"iid b=512 k=10 lr=0.01": recall, "ns b=512 lr=0.03": 0.5}
+        arms = []
+        for arm in answer.arms:
+            values = {"recall_at_50": recalls.get(arm.name, 0.3), "recall_at_50_error": 0.02}
+            quality = [Quality(("end",), 4.0, values)]
+            arms.append(dataclasses.replace(arm, quality=quality))
+        found = dict(summary.caveats(dataclasses.replace(answer, arms=arms)))
+        text = "iid b=512 k=10 lr=0.01 ends with a higher recall@50, 0.360 ± 0.020"
+        expected = f"{text}: --target recall decides by recall." if is_better else None
+        assert found.get("better_recall") == expected
 
 
-def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_of_the_answer_is_declared_once(
+    answer: RaceAnswer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of a race has the columns of a report's answer."""
+    more = [*views.COLUMNS, Col("seeds", lambda arm: len(arm.runs))]
+    monkeypatch.setattr(views, "COLUMNS", more)
+    table = summary.standings_table(answer)
+    assert table.header[-1].heading == "seeds"
+    assert [row[-1].text for row in table.rows] == ["2", "2", "2"]
+
+
+def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     console = make_console()
     with console.capture() as captured:
@@ -157,7 +165,7 @@ def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.Monke
     assert rows[0].split()[-6:] == ["102", "10", "100", "1", "1", "0.400"]
 
 
-def test_rows_and_json_are_what_the_schema_says(answer: Answer, tmp_path: Path) -> None:
+def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Path) -> None:
     path = tmp_path / "advice.parquet"
     tables.write_rows(path, summary.rows(answer), schemas.ADVICE)
     rows = tables.read_rows(path, schemas.ADVICE)
@@ -181,7 +189,7 @@ def test_rows_and_json_are_what_the_schema_says(answer: Answer, tmp_path: Path) 
     assert found["entrants"][0]["level"] == 1.0
 
 
-def test_next_commands_repeat_what_was_asked(answer: Answer, tmp_path: Path) -> None:
+def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, resume) = steps
     assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
@@ -229,7 +237,7 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     cells = {row[0].text: row[-2].text for row in table.rows}
     assert cells == {"best": "1", "base": "< 0.12", "late": "-"}
     assert "speed -: not clearly better than chance on validation items" in table.notes
-    assert [(each.status, each.behind) for each in found.standings] == [
+    assert [(each.status, each.behind) for each in found.arms] == [
         ("recommended", None),
         ("slower", None),
         ("slower", None),
@@ -273,7 +281,7 @@ def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) ->
     }
     state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=4.0)
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
-    expected = {each.name: each.expected for each in found.standings}
+    expected = {each.name: each.expected for each in found.arms}
     # far took 1000 iterations to a loss of 8, which best passed after 167.
     assert expected == pytest.approx(
         {"best": 1, "near": 4 / 3, "cheap": 1.5, "dear": 4, "far": 6, "easy": 6}, rel=0.3
@@ -299,10 +307,10 @@ def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Datase
     }
     state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=6.0)
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
-    expected = {each.name: each.expected for each in found.standings}
-    assert [each.name for each in found.standings] == ["best", "lags", "rests"]
+    expected = {each.name: each.expected for each in found.arms}
+    assert [each.name for each in found.arms] == ["best", "lags", "rests"]
     assert expected["rests"] == math.inf
-    curve = found.standings[1].curve
+    curve = found.arms[1].curve
     assert expected["lags"] == pytest.approx(curve.expected_time_to(2) / curve.clock)
     assert 1 < expected["lags"] < math.inf
     assert summary.rows(found)[2]["times_slower_expected"] is None
@@ -350,12 +358,14 @@ def test_a_longer_budget_reaches_an_epoch(
     assert "--budget 15m" in command  # five times three minutes
 
 
-def test_the_figure_is_drawn(answer: Answer, tmp_path: Path) -> None:
-    (path,) = save(draw_race(answer), [tmp_path / "advice.png"])
+def test_the_figure_is_drawn(answer: RaceAnswer, tmp_path: Path) -> None:
+    drawing = draw_answer(answer)
+    assert drawing is not None
+    (path,) = save(drawing, [tmp_path / "advice.png"])
     assert path.stat().st_size > 10_000
 
 
-def test_a_state_is_read_as_it_was_written(answer: Answer, tmp_path: Path) -> None:
+def test_a_state_is_read_as_it_was_written(answer: RaceAnswer, tmp_path: Path) -> None:
     answer.state.write(tmp_path)
     assert read_state(tmp_path) == answer.state
     path = tmp_path / "advice.json"

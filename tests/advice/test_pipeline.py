@@ -103,13 +103,13 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert problems == []
     finalists = [raced.answer.best, *raced.answer.ties, *raced.answer.others]
     # Two seeds of the best, the baseline and a rival; the best may be the baseline.
-    assert len(raced.answer.best.contender.runs) == 2
-    assert sum(len(each.contender.runs) == 2 for each in finalists) >= 2
+    assert len(raced.answer.best.runs) == 2
+    assert sum(len(each.runs) == 2 for each in finalists) >= 2
     finished = [one for one in records if one.summary["status"] == "finished"]
     assert {one.config.seed for one in finished} == {0, 1}
     turns = {one.environment["interleaved"][0] for one in finished}
     assert len(turns) == 1  # all took turns
-    lost = [each for each in raced.answer.standings if each.status == "diverged"]
+    lost = [each for each in raced.answer.arms if each.status == "diverged"]
     assert len(lost) == 3
     assert all("not finite" in each.entrant.reason for each in lost)
     assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
@@ -154,7 +154,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
         patch.setattr(pipeline, "DONE_SHARE", 1.1)  # no time is left
         again, _ = ask(data_dir, tmp_path, **few)
     assert again.answer is not None
-    assert again.answer.standings == cut.answer.standings
+    assert again.answer.arms == cut.answer.arms
     assert read_table(again.folder / "advice.parquet") == before
     trained = {one.name: one.summary["iterations"] for one in runs.read_all(cut.folder)[0]}
     whole, said = ask(data_dir, tmp_path, **few)
@@ -202,9 +202,9 @@ def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
     more = few | {"encoder": "bow", "target": "recall", "losses": ("sg", "mse")}
     found, _ = ask(data_dir, tmp_path, **more)
     assert found.answer is not None
-    assert {each.entrant.shape.loss for each in found.answer.standings} == {"sg", "mse"}
+    assert {each.entrant.shape.loss for each in found.answer.arms} == {"sg", "mse"}
     levels = [
-        min(curve.level for curve in each.runs.curves.values()) for each in found.answer.standings
+        min(curve.level for curve in each.measured.curves.values()) for each in found.answer.arms
     ]
     assert all(-1 <= level <= 0 for level in levels), "recall with its sign changed"
 

@@ -15,7 +15,6 @@ from invoked import invoke
 
 from ncfbench.reporting import comparison
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.frontier import frontier
 from ncfbench.reporting.views import answers as views
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read_all
@@ -34,7 +33,7 @@ def answer_of(folder: Path, **options: Any) -> Answer:
 
 
 def statuses(answer: Answer) -> dict[str, str]:
-    return {each.name: each.status for each in answer.standings}
+    return {each.name: each.status for each in answer.arms}
 
 
 def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
@@ -62,7 +61,7 @@ def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
         "IID b=512": "slower",
         "N.S. b=512": "never",
     }
-    by_name = {each.name: each for each in answer.standings}
+    by_name = {each.name: each for each in answer.arms}
     slow = by_name["IID b=512"].sooner
     assert slow is not None
     assert slow.total is not None
@@ -129,7 +128,7 @@ def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
     """The target, 3, is reached at iteration 150; the first evaluation after that is epoch 2."""
     write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
     write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
-    by_name = {each.name: each.quality for each in answer_of(tmp_path).standings}
+    by_name = {each.name: each.quality for each in answer_of(tmp_path).arms}
     found = [(each.moments, each.epoch, each.values["recall_at_50"]) for each in by_name["N.S."]]
     assert found == [(("reported", "end"), 3, 0.4), (("target",), 2, 0.3)]
     assert [each.moments for each in by_name["IID"]] == [("reported", "end", "target")]
@@ -146,9 +145,9 @@ def test_quality_tables_name_each_moment(tmp_path: Path) -> None:
     chances = {"recall_at_50_chance": 0.1, "ndcg_at_50_chance": 0.04, "mrr_chance": 0.02}
     known = [
         replace(each, quality=[replace(one, values=one.values | chances) for one in each.quality])
-        for each in answer.standings
+        for each in answer.arms
     ]
-    (table,) = views.quality_tables([replace(answer, standings=known)])
+    (table,) = views.quality_tables([replace(answer, arms=known)])
     assert table.notes[0] == "By chance: recall@50 0.100, NDCG@50 0.040, MRR 0.020."
     (table,) = views.quality_tables([answer])
     assert table.notes[0].startswith("±")
@@ -183,7 +182,7 @@ def test_the_frontier_is_the_best_recall_so_far(tmp_path: Path) -> None:
         leader = max(so_far, key=lambda name: so_far[name])
         if not leaders or so_far[leader] > so_far[leaders[-1]]:
             leaders.append(leader)
-    steps = frontier(answer_of(tmp_path))
+    steps = answer_of(tmp_path).frontier()
     assert [step.name for step in steps] == [
         name for place, name in enumerate(leaders) if not place or leaders[place - 1] != name
     ]
@@ -261,7 +260,7 @@ def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
         recalls = [0, *[rate] * 8]
         write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, recalls, learning_rate=rate)
     answer = answer_of(tmp_path)
-    assert [each.name for each in answer.standings] == ["IID rate=0.03", "IID rate=0.01"]
+    assert [each.name for each in answer.arms] == ["IID rate=0.03", "IID rate=0.01"]
     found = views.headline(answer)
     assert found.count("No ratio") == 1
     assert all(f"IID rate={rate} has not trained" in found for rate in (0.01, 0.03))
@@ -276,7 +275,9 @@ def test_the_newest_environment_counts(tmp_path: Path) -> None:
     write_run(tmp_path, "neg", [9, 5, 3], 1, status="diverged", time="2026-02-01")
     answer = answer_of(tmp_path)
     assert statuses(answer) == {"N.S.": "best", "IID": "slower", "Negative": "diverged"}
-    assert "3 runs of another machine or environment left out" in " ".join(answer.reasons)
+    assert "3 runs of another machine or environment left out" in " ".join(
+        caveat.sentence for caveat in answer.reasons
+    )
     assert "Strat. w. N.S." in statuses(answer_of(tmp_path, allow_mixed=True))
 
 
@@ -285,9 +286,11 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
         write_run(tmp_path, "iid", losses, 100, epochs=epochs)
     write_run(tmp_path, "ns", [9, 5, 4, 3], 10, epochs=3)
     answer = answer_of(tmp_path)
-    assert len(answer.standings) == 2
+    assert len(answer.arms) == 2
     assert answer.target == 3
-    assert "1 run left out: a longer one has its arm and seed." in answer.reasons
+    assert [*answer.reasons] == [
+        ("shorter_runs", "1 run left out: a longer one has its arm and seed.")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -307,10 +310,7 @@ def test_arms_differ_in_any_setting(tmp_path: Path, setting: str, values: tuple[
             write_run(tmp_path, sampler, [9, 5, 3], ms, **{setting: value})
     answer = answer_of(tmp_path)
     assert len(statuses(answer)) == 4
-    found = {
-        (each.contender.config.sampler, getattr(each.contender.config, setting))
-        for each in answer.standings
-    }
+    found = {(each.config.sampler, getattr(each.config, setting)) for each in answer.arms}
     assert found == {(sampler, value) for sampler in ("iid", "ns") for value in values}
 
 
@@ -388,7 +388,7 @@ def test_an_answer_names_easier_targets(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 7, 5, 4, 3.9], 100)
     write_run(tmp_path, "ns", [9, 3, 2], 10)
     answer = answer_of(tmp_path)
-    assert [(share, each.value) for share, each in answer.easier] == [
+    assert [(share, each.value) for share, each in answer.easier(answer.best)] == [
         (0.25, pytest.approx(30)),
         (0.5, pytest.approx(30)),
     ]

@@ -9,7 +9,7 @@ from folders import write_run
 
 from ncfbench.reporting import comparison
 from ncfbench.reporting.answers import find_answers
-from ncfbench.reporting.objectives import find_fields
+from ncfbench.reporting.objectives import compare_objectives
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.runs.folder import read_all
@@ -23,20 +23,20 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
     comparisons = comparison.group(read_all(tmp_path)[0])
     answers = find_answers(comparisons)
-    found = {(each.config.loss, each.settings): len(each.standings) for each in answers}
+    found = {(each.config.loss, each.settings): len(each.arms) for each in answers}
     assert found == {("sg", ""): 2, ("sg", "hardest=16"): 1, ("softmax", ""): 1}
     hard = next(each for each in answers if each.settings)
     assert hard.target is None
-    (field,) = find_fields(answers)
+    (arms,) = compare_objectives(answers)
     # 0.4 is the best recall of all: each is timed to a half and to nine tenths of it.
-    assert field.levels == pytest.approx([0.2, 0.36])
+    assert arms[0].levels == pytest.approx([0.2, 0.36])
     racers = {
-        (each.contender.name, each.answer.config.loss, each.answer.settings): (
+        (each.arm.name, each.answer.config.loss, each.answer.settings): (
             *each.to_levels,
             each.recall,
             each.seconds,
         )
-        for each in field.racers
+        for each in arms
     }
     # The one that reaches both levels first, then the others by their time to the lower one.
     assert list(racers.items()) == [
@@ -66,8 +66,8 @@ def test_seeds_are_averaged_at_common_evaluations(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.4, 0.1], seed=1)
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", seed=0)
     answers = find_answers(comparison.group(read_all(tmp_path)[0]))
-    (field,) = find_fields(answers)
-    own = next(each for each in field.racers if each.answer.config.loss == "sg")
+    (arms,) = compare_objectives(answers)
+    own = next(each for each in arms if each.answer.config.loss == "sg")
     assert (own.recall, own.seconds) == (pytest.approx(0.3), 1.0)
     assert sorted(own.recalls) == [0.2, 0.4]
     (table,) = objective_tables(answers)
@@ -80,15 +80,15 @@ def test_diverged_arms_stay_out(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
     write_run(tmp_path, "strat-ns", [9, 1, 1], 10, [0, 0.9], loss="softmax", status="diverged")
-    (field,) = find_fields(find_answers(comparison.group(read_all(tmp_path)[0])))
-    assert sorted(each.contender.name for each in field.racers) == ["N.S.", "N.S."]
-    assert field.levels == pytest.approx([0.15, 0.27])
+    (arms,) = compare_objectives(find_answers(comparison.group(read_all(tmp_path)[0])))
+    assert sorted(each.arm.name for each in arms) == ["N.S.", "N.S."]
+    assert arms[0].levels == pytest.approx([0.15, 0.27])
 
 
 def test_times_of_two_machines_do_not_stand_side_by_side(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", key="another")
     answers = find_answers(comparison.group(read_all(tmp_path)[0]))
-    assert find_fields(answers) == []
-    (field,) = find_fields(answers, allow_mixed=True)
-    assert len(field.racers) == 2
+    assert compare_objectives(answers) == []
+    (arms,) = compare_objectives(answers, allow_mixed=True)
+    assert len(arms) == 2

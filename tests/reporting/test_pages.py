@@ -14,8 +14,8 @@ from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.paper import printed
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.objectives import find_fields
-from ncfbench.reporting.profiled_speedups import ProfiledSpeedup, by_profile
+from ncfbench.reporting.objectives import compare_objectives
+from ncfbench.reporting.profiles import ProfiledSpeedup, by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import three_digits
 from ncfbench.reporting.views.objectives import objective_tables
@@ -209,12 +209,11 @@ def claim_lines(results: Results, title: str) -> list[str]:
 def test_the_page_on_results_shows_times_to_a_recall() -> None:
     """Seconds to nine tenths of the best recall, by sampler and loss."""
     results = kept("citeulike-title-tags", encoder="cnn", negatives="10", **MAIN)
-    (field,) = find_fields(results.answers)
+    (arms,) = compare_objectives(results.answers)
     page = (REPOSITORY / "docs/results.md").read_text()
-    assert f"recall@50 of {field.levels[1]:.3f}, nine tenths of the best" in page
+    assert f"recall@50 of {arms[0].levels[1]:.3f}, nine tenths of the best" in page
     seconds = {
-        (racer.contender.config.sampler, racer.answer.config.loss): racer.to_levels[1]
-        for racer in field.racers
+        (each.arm.config.sampler, each.answer.config.loss): each.to_levels[1] for each in arms
     }
     for sampler in PAPER:
         cells = [f"`{sampler}`"]
@@ -228,18 +227,18 @@ def test_the_page_on_results_shows_times_to_a_recall() -> None:
 
 def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], str]) -> list[str]:
     """The row of `strat-ns`; none where it has no ratio to the baseline."""
-    own = [each for each in answer.standings if each.contender.config.sampler == "strat-ns"]
+    own = [arm for arm in answer.arms if arm.config.sampler == "strat-ns"]
     base, total = answer.baseline, own[0].sooner and own[0].sooner.total
     if base is None or total is None:
         return []
-    easier = dict(answer.easier_of(own[0]))
+    easier = dict(answer.easier(own[0]))
     ratios = (total, easier[0.5], easier[0.25])
     loss = answer.config.loss
     cells = [
         title,
         find_loss(loss).title,
         *(interval(each.value, each.lower, each.upper) for each in ratios),
-        f"{recalls[loss, 'strat-ns']}, {recalls[loss, base.contender.config.sampler]}",
+        f"{recalls[loss, 'strat-ns']}, {recalls[loss, base.config.sampler]}",
     ]
     return [f"| {' | '.join(cells)} |"]
 

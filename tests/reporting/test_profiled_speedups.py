@@ -13,7 +13,7 @@ from folders import filled, write_run
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.evidence import find_evidence
-from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
+from ncfbench.reporting.profiles import ProfiledComparison, find_profiled
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.runs.folder import read_all

@@ -8,10 +8,10 @@ import pytest
 from folders import write_run
 from test_profiled_speedups import joined, profile
 
-from ncfbench.reporting import retimed
+from ncfbench.reporting import profiles
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.comparison import group
-from ncfbench.reporting.retimed import retime
+from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.targets import sensitivity
 from ncfbench.reporting.views.answers import trust
 from ncfbench.runs.folder import read_all
@@ -24,7 +24,7 @@ def answer_of(folder: Path, rounds: int = 7) -> Answer:
     rows = [row | {"rounds": rounds} for row in PROFILE]
     profiled = joined(folder, rows)
     found = [each.comparison for each in profiled] or group(read_all(folder)[0])
-    (answer,) = find_answers(retime(found, profiled))
+    (answer,) = find_answers(with_profile_times(found, profiled))
     return answer
 
 
@@ -59,8 +59,8 @@ def test_runs_of_two_machines_have_the_times_of_the_profile(tmp_path: Path) -> N
 def test_curves_run_over_the_profile_s_time(tmp_path: Path) -> None:
     two_machines(tmp_path)
     answer = answer_of(tmp_path)
-    for standing, ms in zip(answer.standings, (10, 40), strict=True):
-        for run in standing.contender.runs.values():
+    for arm, ms in zip(answer.arms, (10, 40), strict=True):
+        for run in arm.runs.values():
             times = [row["train_seconds"] for row in run.curve]
             assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
 
@@ -73,7 +73,7 @@ def test_a_baseline_that_has_not_trained_has_the_profile_s_time_too(tmp_path: Pa
     (found,) = joined(tmp_path, PROFILE)
     assert [each.variant.sampler for each in found.speedups] == ["iid", "ns"]
     assert not found.has_totals
-    (after,) = retime([found.comparison], [found])
+    (after,) = with_profile_times([found.comparison], [found])
     levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
     target = levels[5.0]
     assert target is not None
@@ -85,7 +85,7 @@ def test_targets_of_two_machines_compare_by_the_profile(tmp_path: Path) -> None:
     (before,) = group(read_all(tmp_path)[0])
     assert sensitivity(before, "probe_loss") == []
     profiled = joined(tmp_path, PROFILE)
-    (after,) = retime([profiled[0].comparison], profiled)
+    (after,) = with_profile_times([profiled[0].comparison], profiled)
     levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
     hardest = levels[3.0]
     assert hardest is not None
@@ -97,7 +97,7 @@ def test_quiet_runs_keep_their_own_times(tmp_path: Path, monkeypatch: pytest.Mon
     write_run(tmp_path, "ns", [9, 4, 2], 100, interleaved=["a"])
     assert answer_of(tmp_path).rounds is None
     # The blocks of these runs spread by 15 %.
-    monkeypatch.setattr(retimed, "BUSY_SPREAD", 0.14)
+    monkeypatch.setattr(profiles, "BUSY_SPREAD", 0.14)
     assert answer_of(tmp_path).rounds == 7
     assert answer_of(tmp_path, rounds=6).rounds is None, "too few rounds for an interval"
 
@@ -113,5 +113,5 @@ def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path: Path) -> Non
     two_machines(tmp_path)
     write_run(tmp_path, "strat", [9, 4, 1], 1)
     answer = answer_of(tmp_path)
-    assert [each.name for each in answer.standings] == ["N.S.", "IID"]
+    assert [each.name for each in answer.arms] == ["N.S.", "IID"]
     assert "1 run whose arms are not in the profile left out." in trust(answer, {})

@@ -17,7 +17,7 @@ from ncfbench.reporting.figures.costs import Iterations, draw_crossover
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times
-from ncfbench.reporting.profiled_speedups import by_profile
+from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios

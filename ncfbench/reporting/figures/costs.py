@@ -22,7 +22,7 @@ from ncfbench.reporting.figures.drawing import (
     own_settings,
     rank,
 )
-from ncfbench.reporting.profiled_speedups import by_profile
+from ncfbench.reporting.profiles import by_profile
 
 Row = Mapping[str, Any]
 

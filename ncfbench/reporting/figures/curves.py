@@ -22,7 +22,7 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     variant_label,
 )
-from ncfbench.reporting.retimed import time_label
+from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord

@@ -4,26 +4,66 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_sampler
-from ncfbench.reporting.answers import Answer, Standing
+from ncfbench.reporting.answers import BEST, Answer, Caveat
+from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.commands import flags
-from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, epochs_of
-from ncfbench.reporting.table import Cell, Column, Table, three_digits
+from ncfbench.reporting.formats import estimate, three_digits
+from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, Quality, epochs_of
+from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
     better_recall,
-    busy_sentences,
+    busy_caveats,
     cost_sentence,
     recall_sentence,
     tied_sentence,
 )
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ties import ONE_SEED_FACTOR
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
-STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "no target": "-"}
+STATUS_WORDS = {"never": "not reached", "diverged": "diverged"}
+TARGET = "target"
+"""Group of the columns that depend on the target; a table has its value instead."""
+
+
+def _sooner(arm: ArmResult) -> Cell:
+    if arm.sooner is None or arm.sooner.total is None:
+        if arm.sooner is not None and (bound := arm.sooner.total_at_most) is not None:
+            return Cell(f"< {bound:.2f} ({arm.sooner.reached}/{arm.sooner.seeds})", "muted")
+        return Cell(STATUS_WORDS.get(arm.status, "-"), "muted")
+    return Cell(estimate(".2f")(arm.sooner.total), _style(arm))
+
+
+def _style(arm: ArmResult) -> Style:
+    return "best" if arm.status in BEST else "plain"
+
+
+COLUMNS = [
+    Col("arm", "name", style=_style, wraps=True),
+    Col("items", "items", ",.0f", group="a batch"),
+    Col("ms", "iteration_seconds", three_digits, scale=1e3, group="a batch"),
+    Col("its", "iterations", ",.0f", group=TARGET),
+    Col("s", "seconds", three_digits, group=TARGET),
+    Col("times sooner", _sooner, group=TARGET),
+    Col("recall@50", lambda arm: arm.at_end and arm.at_end.text(RECALL)),
+]
+"""Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`."""
+FRONTIER = [
+    Col("arm", "name", wraps=True),
+    Col("from s", "since", three_digits),
+    Col("recall@50 then", "recall_since", ".3f"),
+    Col("at its last gain", "recall_until", ".3f"),
+]
+
+
+def answer_columns(target: str) -> list[Col]:
+    """Return :data:`COLUMNS` with a heading of the target."""
+    return [replace(col, group=target) if col.group == TARGET else col for col in COLUMNS]
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
@@ -32,154 +72,109 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    return [_answer_table(each, locations) for each in answers]
+    return [_answer_table(answer, locations) for answer in answers]
 
 
 def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return all arms of each answer whose own table leaves some out."""
     return [
-        Table(
-            f"All arms, the soonest first: {each.subject}",
-            _header(each),
-            _rows(each, each.standings),
-            _recall_notes(each, each.standings),
-            name=each.named("arms"),
+        Table.of(
+            f"All arms, the soonest first: {answer.subject}",
+            answer_columns(_target(answer)),
+            answer.arms,
+            _recall_notes(answer, answer.arms),
+            name=answer.named("arms"),
         )
-        for each in answers
-        if len(each.standings) > len(each.main)
+        for answer in answers
+        if len(answer.arms) > len(answer.main)
     ]
 
 
 def quality_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return the quality of the main arms of each answer at each moment, with its epoch."""
-    tables = []
-    for answer in answers:
-        measures = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR"}
-        found = [quality for standing in answer.main for quality in standing.quality]
-        if any(quality.values[COLD_USERS] is not None for quality in found):
-            measures[COLD_USERS] = "cold users"
-        rows: list[list[Cell | str]] = [
-            [
-                standing.name,
-                ", ".join(quality.moments),
-                f"{quality.epoch:.3g}",
-                *(quality.text(measure) for measure in measures),
-            ]
-            for standing in answer.main
-            for quality in standing.quality
-        ]
-        if not rows:
-            continue
-        chances = {
-            heading: found[0].values.get(f"{measure}_chance")
-            for measure, heading in measures.items()
-        }
-        by_chance = [f"{name} {each:.3f}" for name, each in chances.items() if each is not None]
-        notes = [f"By chance: {', '.join(by_chance)}."] if by_chance else []
-        notes.append(f"{ERROR}; that of NDCG, MRR and cold users has no part of the items.")
-        rules = {
-            str(run.summary.get("reported_by") or "validation, in an older version")
-            for standing in answer.main
-            for run in standing.contender.runs.values()
-        }
-        notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
-        if answer.target is not None:
-            notes.append("target: the first evaluation after the target loss was reached.")
-        header = [Column("arm", "left", wraps=True), Column("at", "left"), Column("epoch")]
-        if COLD_USERS in measures:
-            notes.append("Cold users: recall@50 of those without a training link.")
-        tables.append(
-            Table(
-                f"Quality on cold test items: {answer.subject}",
-                [*header, *map(Column, measures.values())],
-                rows,
-                notes,
-                grouped=1,
-                name=answer.named("quality"),
-            )
-        )
-    return tables
+    return [
+        _quality_table(answer, rows)
+        for answer in answers
+        if (rows := [(arm, quality) for arm in answer.main for quality in arm.quality])
+    ]
 
 
 def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return which arm has the best recall after how much training, for each answer."""
-    tables = []
-    for answer in answers:
-        steps = frontier(answer)
-        if len(answer.standings) < 2 or not steps:
-            continue
-        rows = [
-            [
-                each.name,
-                three_digits(each.since),
-                f"{each.recall_since:.3f}",
-                f"{each.recall_until:.3f}",
-            ]
-            for each in steps
-        ]
-        header = [
-            Column("arm", "left", wraps=True),
-            Column("from s"),
-            Column("recall@50 then"),
-            Column("at its last gain"),
-        ]
-        title = f"Best recall at every training time: {answer.subject}"
-        tables.append(Table(title, header, rows, name=answer.named("frontier")))
-    return tables
+    return [
+        Table.of(
+            f"Best recall at every training time: {answer.subject}",
+            FRONTIER,
+            steps,
+            name=answer.named("frontier"),
+        )
+        for answer in answers
+        if len(answer.arms) > 1 and (steps := answer.frontier())
+    ]
 
 
 def headline(answer: Answer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None or baseline is None or answer.target is None:
-        return " ".join(answer.reasons)
-    parts = [f"Use {flags(best.contender.config)}."]
+        return " ".join(caveat.sentence for caveat in answer.reasons)
+    parts = [f"Use {flags(best.config)}."]
     if best is baseline:
         parts.append(
             "It is the baseline itself, at its best: no other arm comes down to its loss sooner."
         )
     else:
-        parts += [_ratio(answer, best, baseline), _easier(answer), _why(best, baseline)]
+        parts += [_ratio(answer, best, baseline), _easier(answer, baseline)]
+        parts.append(cost_sentence(best, baseline))
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
     other = None if baseline is best else baseline.at_end
-    parts += [recall_sentence(best.at_end, other, chance)]
-    parts += [tied_sentence([each.name for each in answer.ties])]
+    parts += [recall_sentence(best.at_end, other, chance), tied_sentence(answer.ties)]
     return " ".join(filter(None, parts))
+
+
+def caveats(answer: Answer) -> list[Caveat]:
+    """Return what speaks against an answer, or why there is none."""
+    found = list(answer.reasons)
+    if answer.best is None:
+        return found
+    if not answer.is_tie_known:
+        text = (
+            "Some arm has one seed: times that differ by less than a factor of"
+            f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
+        )
+        found.append(Caveat("one_seed", text))
+    if answer.is_still_falling:
+        text = "The loss of the best arm was still falling: train longer."
+        found.append(Caveat("still_falling", text))
+    found += busy_caveats(answer.spread)
+    if answer.rounds is not None:
+        text = (
+            f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
+            " their own times were disturbed, of several machines, or not taken in turns."
+        )
+        found.append(Caveat("profile_times", text))
+    if not answer.is_interleaved:
+        text = "Some runs did not take turns, so a change of the machine's speed counts."
+        found.append(Caveat("not_interleaved", text))
+    if better := better_recall(answer.best, answer.arms):
+        found.append(Caveat("better_recall", f"{better}: see --table {answer.named('frontier')}."))
+    return found
 
 
 def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     """Return what speaks against an answer, a sentence each, and the command that raises trust."""
-    own = [each.contender.config for each in answer.standings if each.contender.is_baseline]
+    baselines = [arm.config for arm in answer.arms if arm.is_baseline]
     if answer.best is None:
-        is_hint = len(answer.standings) == 1 or not own
+        is_hint = len(answer.arms) == 1 or not baselines
         return _race("To let arms race:", answer, locations) if is_hint else []
-    found = list(answer.reasons)
-    if not answer.is_tie_known:
-        found.append(
-            "Some arm has one seed: times that differ by less than a factor of"
-            f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
-        )
-    if answer.is_still_falling:
-        found.append("The loss of the best arm was still falling: train longer.")
-    found += busy_sentences(answer.spread)
-    if answer.rounds is not None:
-        found.append(
-            f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
-            " their own times were disturbed, of several machines, or not taken in turns."
-        )
-    if not answer.is_interleaved:
-        found.append("Some runs did not take turns, so a change of the machine's speed counts.")
-    ends = {each.name: each.at_end for each in answer.standings}
-    if better := better_recall(answer.best.at_end, ends):
-        found.append(f"{better}: see --table {answer.named('frontier')}.")
-    if len({(each.batch_size, each.learning_rate) for each in own}) == 1:
-        found += _race(
+    sentences = [caveat.sentence for caveat in caveats(answer)]
+    if len({(config.batch_size, config.learning_rate) for config in baselines}) == 1:
+        purpose = (
             "The baseline has one batch size and one learning rate; others may suit it better. To"
-            " try them:",
-            answer,
-            locations,
+            " try them:"
         )
-    return found
+        sentences += _race(purpose, answer, locations)
+    return sentences
 
 
 def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -195,126 +190,148 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             "trust": trust(answer, locations),
             "target": answer.target,
             "best": answer.best and answer.best.name,
-            "flags": answer.best and flags(answer.best.contender.config),
+            "flags": answer.best and flags(answer.best.config),
             "baseline": answer.baseline and answer.baseline.name,
-            "easier_targets": [{"share": share, **asdict(each)} for share, each in answer.easier],
+            "easier_targets": [
+                {"share": share, **asdict(ratio)} for share, ratio in answer.easier(answer.best)
+            ],
             "profile_rounds": answer.rounds,
-            "arms": [_as_row(each) for each in answer.standings],
-            "frontier": [asdict(step) for step in frontier(answer)],
+            "arms": [_as_row(arm) for arm in answer.arms],
+            "frontier": [step._asdict() for step in answer.frontier()],
+            "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
         for answer in answers
     ]
 
 
+def _as_row(arm: ArmResult) -> dict[str, Any]:
+    return {
+        "arm": arm.name,
+        "sampler": arm.config.sampler,
+        "title": find_sampler(arm.config.sampler).title,
+        "flags": flags(arm.config),
+        "status": arm.status,
+        "is_baseline": arm.is_baseline,
+        "seeds": len(arm.runs),
+        "item_slots": arm.items,
+        "full_iteration_seconds": arm.iteration_seconds,
+        "iterations_to_target": arm.iterations,
+        "seconds_to_target": arm.seconds,
+        **interval_columns("times_sooner", arm.sooner.total if arm.sooner else None),
+        "times_sooner_at_most": arm.sooner and arm.sooner.total_at_most,
+        "quality": [asdict(quality) for quality in arm.quality],
+        "runs": [run.name for run in arm.runs.values()],
+    }
+
+
 def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
-    notes = [*trust(answer, locations)]
-    if any(each.sooner and each.sooner.total_at_most for each in answer.main):
+    notes, main = trust(answer, locations), answer.main
+    if any(arm.sooner and arm.sooner.total_at_most for arm in main):
         notes.append(
             "<: some seed never came down to that loss, so the ratio is at most this; (seeds that"
             " did)."
         )
-    notes += _recall_notes(answer, answer.main)
-    if len(answer.standings) > len(answer.main):
-        notes.append(
-            f"{len(answer.standings) - len(answer.main)} further arms: --table"
-            f" {answer.named('arms')}"
-        )
-    return Table(
+    notes += _recall_notes(answer, main)
+    if more := len(answer.arms) - len(main):
+        notes.append(f"{more} further arms: --table {answer.named('arms')}")
+    return Table.of(
         f"Which sampler trains soonest: {answer.subject}",
-        _header(answer),
-        _rows(answer, answer.main),
+        answer_columns(_target(answer)),
+        main,
         notes,
         lead=headline(answer),
         name=answer.named("answer"),
     )
 
 
-def _header(answer: Answer) -> list[Column]:
-    target = "to the target" if answer.target is None else f"to loss {answer.target:.4g}"
-    return [
-        Column("arm", "left", wraps=True),
-        Column("items", group="a batch"),
-        Column("ms", group="a batch"),
-        Column("its", group=target),
-        Column("s", group=target),
-        Column("times sooner", group=target),
-        Column("recall@50"),
-    ]
+def _target(answer: Answer) -> str:
+    return "to the target" if answer.target is None else f"to loss {answer.target:.4g}"
 
 
-def _recall_notes(answer: Answer, standings: Sequence[Standing]) -> list[str]:
+def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
     """Return what recall@50 in a table is; nothing where none was measured."""
-    found = [each.at_end for each in standings]
-    when = epochs_of(found)
-    note = f"its: iterations. recall@50 is that at the end ({when}). {_chance(answer)}"
-    has_errors = any(each is not None and each.error(RECALL) is not None for each in found)
-    return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])] if any(found) else []
+    ends = [arm.at_end for arm in arms]
+    if not any(ends):
+        return []
+    note = f"its: iterations. recall@50 is that at the end ({epochs_of(ends)}). {_chance(answer)}"
+    has_errors = any(quality is not None and quality.error(RECALL) is not None for quality in ends)
+    return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])]
 
 
-def _rows(answer: Answer, standings: Sequence[Standing]) -> list[list[Cell | str]]:
-    return [
-        [
-            Cell(each.name, "best" if each is answer.best else "plain"),
-            "-" if each.contender.items is None else f"{each.contender.items:,.0f}",
-            three_digits(each.contender.seconds * 1e3) if each.contender.is_timed else "-",
-            "-" if each.iterations is None else f"{each.iterations:,.0f}",
-            "-" if each.seconds is None else three_digits(each.seconds),
-            _sooner(each),
-            "-" if each.at_end is None else each.at_end.text(RECALL),
-        ]
-        for each in standings
-    ]
-
-
-def _sooner(standing: Standing) -> str | Cell:
-    found = standing.sooner
-    if found is None or found.total is None:
-        if found is not None and found.total_at_most is not None:
-            return Cell(f"< {found.total_at_most:.2f} ({found.reached}/{found.seeds})", "muted")
-        return Cell(STATUS_WORDS.get(standing.status, "-"), "muted")
-    total = found.total
-    text = f"{total.value:.2f}"
-    if total.lower is not None and total.upper is not None and total.lower < total.upper:
-        text += f" [{total.lower:.2f}, {total.upper:.2f}]"
-    return Cell(text, "best" if standing.status == "best" else "plain")
-
-
-def _ratio(answer: Answer, best: Standing, baseline: Standing) -> str:
-    total = best.sooner.total if best.sooner else None
-    if total is None:
+def _chance(answer: Answer) -> str:
+    """Return the chance level of recall, and what follows where it is 1."""
+    levels = [arm.at_end.values.get(f"{RECALL}_chance") for arm in answer.main if arm.at_end]
+    chance = next((level for level in levels if level is not None), None)
+    if chance is None:
         return ""
-    seeds = f"{total.seeds} seed{'s' * (total.seeds > 1)}"
+    return f"By chance it is {chance:.3f}." if chance < 1 else f"{CERTAIN[0].upper()}{CERTAIN[1:]}"
+
+
+def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) -> Table:
+    measures = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR"}
+    has_cold_users = any(quality.values[COLD_USERS] is not None for _, quality in rows)
+    if has_cold_users:
+        measures[COLD_USERS] = "cold users"
+    chances = [
+        f"{heading} {chance:.3f}"
+        for measure, heading in measures.items()
+        if (chance := rows[0][1].values.get(f"{measure}_chance")) is not None
+    ]
+    rules = {
+        str(run.summary.get("reported_by") or "validation, in an older version")
+        for arm in answer.main
+        for run in arm.runs.values()
+    }
+    notes = [f"By chance: {', '.join(chances)}."] if chances else []
+    notes.append(f"{ERROR}; that of NDCG, MRR and cold users has no part of the items.")
+    notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
+    if answer.target is not None:
+        notes.append("target: the first evaluation after the target loss was reached.")
+    if has_cold_users:
+        notes.append("Cold users: recall@50 of those without a training link.")
+    cols = [
+        Col("arm", lambda row: row[0].name, wraps=True),
+        Col("at", lambda row: ", ".join(row[1].moments), align="left"),
+        Col("epoch", lambda row: row[1].epoch, ".3g"),
+    ]
+    cols += [Col(heading, partial(_measure, measure)) for measure, heading in measures.items()]
+    title = f"Quality on cold test items: {answer.subject}"
+    return Table.of(title, cols, rows, notes, grouped=1, name=answer.named("quality"))
+
+
+def _measure(measure: str, row: tuple[ArmResult, Quality]) -> str:
+    return row[1].text(measure)
+
+
+def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:
+    total = best.sooner.total if best.sooner else None
+    if total is None or best.seconds is None or baseline.seconds is None:
+        return ""
     interval = ""
     if total.lower is not None and total.upper is not None:
         interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
-    which = (
-        "at its best, " if sum(each.contender.is_baseline for each in answer.standings) > 1 else ""
-    )
-    times = [three_digits(each.seconds or 0.0) for each in (best, baseline)]
+    seeds = f"{total.seeds} seed{'s' * (total.seeds > 1)}"
+    which = "at its best, " if sum(arm.is_baseline for arm in answer.arms) > 1 else ""
     return (
         f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
-        f" {three_digits(total.value)} times sooner ({interval}{seeds}): in {times[0]} s instead of"
-        f" {times[1]}."
+        f" {three_digits(total.value)} times sooner ({interval}{seeds}): in"
+        f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}."
     )
 
 
-def _easier(answer: Answer) -> str:
+def _easier(answer: Answer, baseline: ArmResult) -> str:
     """Return how much sooner the best arm is at easier targets; nothing where that is unknown."""
     names = {0.25: "a quarter", 0.5: "half"}
-    found = [f"{each.value:.3g} to that after {names[share]}" for share, each in answer.easier]
-    if not found or answer.baseline is None:
+    parts = [
+        f"{ratio.value:.3g} to that after {names[share]}"
+        for share, ratio in answer.easier(answer.best)
+    ]
+    if not parts:
         return ""
-    found[0] = found[0].replace(
-        "to that after", f"times sooner to the loss that {answer.baseline.name} has after"
+    parts[0] = parts[0].replace(
+        "to that after", f"times sooner to the loss that {baseline.name} has after"
     )
-    return f"At easier targets it is {', and '.join(found)} of those iterations."
-
-
-def _why(best: Standing, baseline: Standing) -> str:
-    own, theirs = (
-        (each.contender.items, each.contender.seconds, each.iterations) for each in (best, baseline)
-    )
-    return cost_sentence(own, theirs)
+    return f"At easier targets it is {', and '.join(parts)} of those iterations."
 
 
 def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[str]:
@@ -329,38 +346,3 @@ def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[st
         words += ["--target", "recall"]
     words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
     return [purpose, shlex.join([*words, *(word for pair in locations.items() for word in pair)])]
-
-
-def _chance(answer: Answer) -> str:
-    """Return the chance level of recall, and what follows where it is 1."""
-    for each in answer.main:
-        chance = each.at_end.values.get(f"{RECALL}_chance") if each.at_end else None
-        if chance is not None and chance >= 1:
-            return f"{CERTAIN[0].upper()}{CERTAIN[1:]}"
-        if chance is not None:
-            return f"By chance it is {chance:.3f}."
-    return ""
-
-
-def _as_row(standing: Standing) -> dict[str, Any]:
-    total = standing.sooner.total if standing.sooner else None
-    contender = standing.contender
-    return {
-        "arm": standing.name,
-        "sampler": contender.config.sampler,
-        "title": find_sampler(contender.config.sampler).title,
-        "flags": flags(contender.config),
-        "status": standing.status,
-        "is_baseline": contender.is_baseline,
-        "seeds": len(contender.runs),
-        "item_slots": contender.items,
-        "full_iteration_seconds": contender.seconds if contender.is_timed else None,
-        "iterations_to_target": standing.iterations,
-        "seconds_to_target": standing.seconds,
-        "times_sooner": total and total.value,
-        "times_sooner_lower": total and total.lower,
-        "times_sooner_upper": total and total.upper,
-        "times_sooner_at_most": standing.sooner and standing.sooner.total_at_most,
-        "quality": [asdict(each) for each in standing.quality],
-        "runs": [run.name for run in contender.runs.values()],
-    }

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.objectives import LEVEL_SHARES, Field, Racer, find_fields
-from ncfbench.reporting.table import Column, Table, slug, three_digits
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.objectives import LEVEL_SHARES, ObjectiveArm, compare_objectives
+from ncfbench.reporting.table import Col, Table, slug
+
+NOTE = (
+    "Objectives that differ have no probe in common. Seconds of training (full account; by a"
+    " profile where runs were disturbed) to the first evaluations with"
+    f" {' and '.join(f'{100 * share:.0f} %' for share in LEVEL_SHARES)} of the best"
+    " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
+    " seed. Arms of different objectives did not take turns."
+)
 
 
 def objective_tables(answers: Sequence[Answer], *, allow_mixed: bool = False) -> list[Table]:
@@ -16,52 +26,37 @@ def objective_tables(answers: Sequence[Answer], *, allow_mixed: bool = False) ->
     Args:
         allow_mixed: compare times of different environments too.
     """
-    return [_table(field) for field in find_fields(answers, allow_mixed=allow_mixed)]
+    return [_table(arms) for arms in compare_objectives(answers, allow_mixed=allow_mixed)]
 
 
-def _table(field: Field) -> Table:
-    config = field.first.config
-    header = [
-        Column("arm", "left", wraps=True),
-        Column("objective", "left", wraps=True),
-        *(Column(f"s to {level:.3f}") for level in field.levels),
-        Column("best recall@50"),
-        Column("after s"),
+def _table(arms: Sequence[ObjectiveArm]) -> Table:
+    first = arms[0].answer
+    config = first.config
+    cols = [
+        Col("arm", lambda each: each.arm.name, wraps=True),
+        Col("objective", _objective, wraps=True),
+        *(
+            Col(f"s to {level:.3f}", partial(_to_level, index), three_digits, absent="never")
+            for index, level in enumerate(arms[0].levels)
+        ),
+        Col("best recall@50", _recall),
+        Col("after s", "seconds", three_digits),
     ]
-    rows = [
-        [
-            racer.contender.name,
-            _objective(racer),
-            *("never" if each is None else three_digits(each) for each in racer.to_levels),
-            f"{racer.recall:.3f}{_range(racer)}",
-            three_digits(racer.seconds),
-        ]
-        for racer in field.racers
-    ]
-    shares = " and ".join(f"{100 * share:.0f} %" for share in LEVEL_SHARES)
-    notes = [
-        "Objectives that differ have no probe in common. Seconds of training (full account; by a"
-        f" profile where runs were disturbed) to the first evaluations with {shares} of the best"
-        " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
-        " seed. Arms of different objectives did not take turns."
-    ]
-    return Table(
-        f"Recall by training time, over objectives: {config.dataset},"
-        f" {find_encoder(config.encoder).title}",
-        header,
-        rows,
-        notes,
-        name=slug("objectives", config.dataset, config.encoder, field.first.data_fingerprint[:6]),
-    )
+    title = f"Recall by training time, over objectives: {config.dataset},"
+    name = slug("objectives", config.dataset, config.encoder, first.data_fingerprint[:6])
+    encoder = find_encoder(config.encoder).title
+    return Table.of(f"{title} {encoder}", cols, arms, [NOTE], name=name)
 
 
-def _range(racer: Racer) -> str:
-    if len(racer.recalls) == 1:
-        return ""
-    return f" ({min(racer.recalls):.3f} to {max(racer.recalls):.3f})"
+def _objective(each: ObjectiveArm) -> str:
+    loss = find_loss(each.answer.config.loss).title
+    return ", ".join(filter(None, [loss, each.answer.settings]))
 
 
-def _objective(racer: Racer) -> str:
-    config = racer.answer.config
-    parts = [find_loss(config.loss).title, racer.answer.settings]
-    return ", ".join(filter(None, parts))
+def _to_level(index: int, each: ObjectiveArm) -> float | None:
+    return each.to_levels[index]
+
+
+def _recall(each: ObjectiveArm) -> str:
+    spread = f" ({min(each.recalls):.3f} to {max(each.recalls):.3f})"
+    return f"{each.recall:.3f}{spread if len(each.recalls) > 1 else ''}"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
 from ncfbench.reporting.quality import ERROR
-from ncfbench.reporting.table import Cell, Table, sentence, slug
+from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     Column,
     Member,
@@ -32,7 +30,7 @@ from ncfbench.reporting.views.run import last_staleness
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.runs.trials import Budget
-from ncfbench.timing.ties import ONE_SEED_FACTOR
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"
@@ -91,15 +89,7 @@ def parts_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
     """Return what the ratios of each speedup table and data set are made of."""
     tables = []
     for (loss, settings), members in by_table(comparisons, rows).items():
-        columns = [
-            Column("items", loss, _number("item_slots", 0)),
-            Column("full ms", loss, _number("full_iteration_seconds", 2, 1e3)),
-            Column("step ms", loss, _number("step_iteration_seconds", 2, 1e3)),
-            Column("full/step", loss, _full_over_step),
-            Column("step x", loss, _number("step_per_iteration_speedup", 2)),
-            Column("it. to ref.", loss, _number("iterations_to_reference", 0)),
-            Column("s to ref.", loss, _number("seconds_to_reference", 1)),
-        ]
+        columns = [Column(heading, loss, render) for heading, render in PARTS.items()]
         for data in data_names(members):
             own = [member for member in members if data_of(member[0]) == data]
             title = (
@@ -115,21 +105,19 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
     """Return a recall table of all losses for each choice of other settings."""
     tables = []
     for settings, members in by_settings(comparisons, rows).items():
-        epochs = _epochs(members)
+        flat = [row for _, member in members for row in member]
+        known = [row for row in flat if row.get("reported_epoch") is not None]
+        epochs = {f"{row['reported_epoch']:.3g}" for row in known}
         render = partial(_recall, len(epochs) > 1)
         columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(members)]
-        reasons = sorted(
-            {str(row["reason"]) for _, member in members for row in member if row.get("reason")}
-        )
-        notes = [
-            RECALL_NOTE,
-            *[f"{CERTAIN[0].upper()}{CERTAIN[1:]}"]
-            * any(map(_is_certain, itertools.chain(*(own for _, own in members)))),
-            *[WITHOUT_ERROR]
-            * any(map(_lacks_error, itertools.chain(*(own for _, own in members)))),
-            RECALL_TIES_NOTE,
-            *(sentence(f"No recall: {reason}") for reason in reasons),
-        ]
+        notes = [RECALL_NOTE]
+        if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in flat):
+            notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
+        if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in flat):
+            notes.append(WITHOUT_ERROR)
+        notes.append(RECALL_TIES_NOTE)
+        reasons = sorted({str(row["reason"]) for row in flat if row.get("reason")})
+        notes += [sentence(f"No recall: {reason}") for reason in reasons]
         notes += [*_tuned_notes(members), _epochs_note(epochs)]
         title = f"Recall@50 on cold test items: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
@@ -139,10 +127,9 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
 def missing_tables(rows: Sequence[Row]) -> list[Table]:
     """Return the table of commands that fill missing cells; none where no cell is missing."""
     commands = sorted({str(row["command"]) for row in rows if row.get("command")})
-    column = table.Column("command", "left", verbatim=True)
-    found = [[command] for command in commands]
+    column = Col("command", str, verbatim=True)
     title = "To fill the missing cells:"
-    return [Table(title, [column], found, name="missing")] if commands else []
+    return [Table.of(title, [column], commands, name="missing")] if commands else []
 
 
 def _reference_note(members: Sequence[Member]) -> str:
@@ -163,19 +150,13 @@ def _reference_note(members: Sequence[Member]) -> str:
 def _untrained_notes(members: Sequence[Member]) -> list[str]:
     """Return why baselines give no ratio, by data set and encoder."""
     names = data_names(members)
-    found = {
-        f"Not trained, {names[data_of(comparison)]} {row['encoder']}: {row['reason']}": None
+    reasons = [
+        f"Not trained, {names[data_of(comparison)]} {row['encoder']}: {row['reason']}"
         for comparison, member in members
         for row in member
         if row["status"] == "not trained"
-    }
-    return list(found)
-
-
-def _epochs(members: Sequence[Member]) -> set[str]:
-    """Return the epochs whose recall is shown."""
-    found = [row.get("reported_epoch") for _, member in members for row in member]
-    return {f"{each:.3g}" for each in found if each is not None}
+    ]
+    return list(dict.fromkeys(reasons))
 
 
 def _epochs_note(epochs: set[str]) -> str:
@@ -242,14 +223,6 @@ def _seeds(row: Row, best: bool) -> Cell:
     return Cell(str(row.get("seeds") or 0))
 
 
-def _lacks_error(row: Row) -> bool:
-    return row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None
-
-
-def _is_certain(row: Row) -> bool:
-    return (row.get(f"{RECALL}_chance") or 0) >= 1
-
-
 def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
     value, error = row.get(RECALL), row.get(f"{RECALL}_error")
     if value is None:
@@ -276,3 +249,15 @@ def _number(column: str, digits: int, scale: float = 1) -> Render:
         return Cell("never", "muted") if row["status"] == "not reached" else without_value(row)
 
     return render
+
+
+PARTS: Mapping[str, Render] = {
+    "items": _number("item_slots", 0),
+    "full ms": _number("full_iteration_seconds", 2, 1e3),
+    "step ms": _number("step_iteration_seconds", 2, 1e3),
+    "full/step": _full_over_step,
+    "step x": _number("step_per_iteration_speedup", 2),
+    "it. to ref.": _number("iterations_to_reference", 0),
+    "s to ref.": _number("seconds_to_reference", 1),
+}
+"""Columns of what the ratios are made of."""

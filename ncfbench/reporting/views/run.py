@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -106,10 +106,9 @@ def ledger_table(rows: Sequence[Row]) -> Table:
     Seconds of the main thread exclude each other and sum to all; those of the sampler
     are a part of the waiting, or passed beside it in a thread.
     """
-    seconds: dict[tuple[str, str], float] = {}
+    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
-        key = row["thread"], row["line"]
-        seconds[key] = seconds.get(key, 0.0) + row["seconds"]
+        seconds[row["thread"], row["line"]] += row["seconds"]
     main = {line: value for (thread, line), value in seconds.items() if thread == "main"}
     wall = sum(main.values())
     lines = [

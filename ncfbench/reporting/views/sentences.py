@@ -1,33 +1,36 @@
-"""Sentences of an answer, shared by reports and by the adviser."""
+"""Sentences and caveats of an answer, shared by reports and by the adviser."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
-from ncfbench.reporting.table import sentence, three_digits
+from ncfbench.reporting.table import sentence
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.statistics import BUSY_SPREAD
+from ncfbench.timing.speedups import BUSY_SPREAD
 
 
-def cost_sentence(
-    own: tuple[float | None, float, float | None], theirs: tuple[float | None, float, float | None]
-) -> str:
-    """Return why one arm is sooner than another: its items a batch, seconds and iterations.
-
-    Args:
-        own, theirs: items embedded for a batch, seconds of an iteration, and iterations to the
-            target, of both.
+def cost_sentence(best: ArmResult, baseline: ArmResult) -> str:
+    """Return why one arm is sooner than another: items a batch, seconds and iterations; nothing
+    where one has no times.
     """
-    parts = [
-        f"an iteration takes {three_digits(own[1] * 1e3)} ms instead of"
-        f" {three_digits(theirs[1] * 1e3)}"
-    ]
-    if own[0] is not None and theirs[0] is not None:
-        parts.insert(0, f"a batch embeds {own[0]:,.0f} items instead of {theirs[0]:,.0f}")
-    if own[2] is not None and theirs[2] is not None:
-        parts.append(f"{own[2]:,.0f} iterations do instead of {theirs[2]:,.0f}")
+    both = best, baseline
+    milliseconds, items, iterations = (
+        [value for arm in both if (value := getattr(arm, name)) is not None]
+        for name in ("iteration_seconds", "items", "iterations")
+    )
+    if len(milliseconds) < 2:
+        return ""
+    own, theirs = (three_digits(1e3 * seconds) for seconds in milliseconds)
+    parts = [f"an iteration takes {own} ms instead of {theirs}"]
+    if len(items) == 2:
+        parts.insert(0, f"a batch embeds {items[0]:,.0f} items instead of {items[1]:,.0f}")
+    if len(iterations) == 2:
+        parts.append(f"{iterations[0]:,.0f} iterations do instead of {iterations[1]:,.0f}")
     text = ", and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     return f"{text[0].upper()}{text[1:]}."
 
@@ -45,33 +48,33 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     return f"{text} ({'; '.join(explained)})." if explained else f"{text}."
 
 
-def better_recall(own: Quality | None, others: Mapping[str, Quality | None]) -> str:
+def better_recall(best: ArmResult, arms: Sequence[ArmResult]) -> str:
     """Return which arm's recall at the end is above the best arm's by two errors, and the largest
     such; nothing if none is.
-
-    Args:
-        others: of all arms, by name.
     """
-    recall, error = (own.values.get(name) if own else None for name in (RECALL, f"{RECALL}_error"))
+    own = best.at_end
+    recall, error = (own.values.get(RECALL), own.error(RECALL)) if own else (None, None)
     if recall is None or error is None:
         return ""
     above = [
-        (value, f"{name} ends with a higher recall@50, {quality.text(RECALL)}")
-        for name, quality in others.items()
-        if quality is not None
-        and (value := quality.values[RECALL]) is not None
-        and value > recall + 2 * math.hypot(error, quality.values[f"{RECALL}_error"] or error)
+        (value, f"{arm.name} ends with a higher recall@50, {arm.at_end.text(RECALL)}")
+        for arm in arms
+        if arm.at_end is not None
+        and (value := arm.at_end.values[RECALL]) is not None
+        and value > recall + 2 * math.hypot(error, arm.at_end.error(RECALL) or error)
     ]
     return max(above)[1] if above else ""
 
 
-def tied_sentence(names: Sequence[str]) -> str:
+def tied_sentence(ties: Sequence[ArmResult]) -> str:
     """Return which arms are tied with the best; nothing if none is."""
-    return sentence(f"Not to be told from it: {', '.join(names)}") if names else ""
+    names = ", ".join(arm.name for arm in ties)
+    return sentence(f"Not to be told from it: {names}") if names else ""
 
 
-def busy_sentences(spread: float) -> list[str]:
+def busy_caveats(spread: float) -> list[Caveat]:
     """Return a warning if times spread so widely that something else was at work."""
     if spread <= BUSY_SPREAD:
         return []
-    return [f"The machine was busy: times of blocks of iterations spread by {spread:.0%}."]
+    text = f"The machine was busy: times of blocks of iterations spread by {spread:.0%}."
+    return [Caveat("busy", text)]

@@ -1,0 +1,146 @@
+"""Arms of an answer: the runs of a sampler with its settings, aggregated over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean as mean
+from typing import Any
+
+from ncfbench.catalog import find_sampler
+from ncfbench.config import RunConfig
+from ncfbench.reporting.comparison import unusual_settings
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.quality import Quality
+from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.timing import speedups
+from ncfbench.timing.intervals import Estimate
+from ncfbench.timing.speedups import AtTarget
+
+NAMED = {"batch_size", "learning_rate", "item_block"}
+"""Settings with words of their own in the name of an arm."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """An arm of an answer: a sampler with its settings, batch size and learning rate.
+
+    Attributes:
+        runs: its rows of the frame ``arms``, by seed; with targets where the answer has them.
+        is_baseline: True if speedups are measured against its sampler.
+        status: how it stands beside the best of the answer.
+        sooner: how many times sooner than the baseline it reaches the target; None without a target
+            or a common seed.
+        iterations, seconds: means to the target over those seeds; None if some never reached it.
+        quality: at the reported epoch, at the end, and at the target.
+    """
+
+    name: str
+    config: RunConfig
+    runs: Mapping[int, Run]
+    is_baseline: bool = False
+    status: str = "no target"
+    sooner: AtTarget | None = None
+    iterations: float | None = None
+    seconds: float | None = None
+    quality: Sequence[Quality] = ()
+
+    @property
+    def has_diverged(self) -> bool:
+        """True if any of its seeds diverged."""
+        return any(run.has_diverged for run in self.runs.values())
+
+    @property
+    def is_timed(self) -> bool:
+        """True if all its runs have times."""
+        return bool(self.runs) and all(run.is_timed for run in self.runs.values())
+
+    @property
+    def iteration_seconds(self) -> float | None:
+        """Median seconds of an iteration, on average over seeds; None without times."""
+        return mean(run.seconds for run in self.runs.values()) if self.is_timed else None
+
+    @property
+    def items(self) -> float | None:
+        """Items embedded for a batch."""
+        known = [run.summary["item_slots"] for run in self.runs.values()]
+        return mean(known) if known and None not in known else None
+
+    @property
+    def spread(self) -> float:
+        """Largest spread of the times of a run's blocks."""
+        spreads = (speedups.spread(run.timing, "full") for run in self.runs.values())
+        return max((spread or 0.0 for spread in spreads), default=0.0)
+
+    @property
+    def profile_ratio(self) -> Estimate | None:
+        """How many times shorter its iterations are by the profile that says how long they are."""
+        return next(iter(self.runs.values())).profile_ratio
+
+    @property
+    def at_end(self) -> Quality | None:
+        """Quality at the last evaluation; None where nothing was evaluated."""
+        return next((each for each in self.quality if "end" in each.moments), None)
+
+    def points(self, column: str) -> list[tuple[float, list[float]]]:
+        """Return a column of the curve against seconds of training (full account): the value of
+        each seed, at the evaluations that all have; none if it has no times.
+        """
+        length = self.iteration_seconds
+        if length is None:
+            return []
+        curves = [
+            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
+            for run in self.runs.values()
+        ]
+        common = sorted(set.intersection(*(set(curve) for curve in curves)))
+        return [
+            (iteration * length, [curve[iteration] for curve in curves]) for iteration in common
+        ]
+
+    def means(self, column: str) -> list[tuple[float, float]]:
+        """Return :meth:`points` with the mean over seeds."""
+        return [(seconds, mean(values)) for seconds, values in self.points(column)]
+
+
+def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
+    """Return the arms with their runs, and the number of runs that a longer one of their arm and
+    seed replaces.
+
+    Runs of one arm agree in all settings but the seed and the epochs.
+
+    Args:
+        baseline: the sampler that speedups are measured against.
+    """
+    arms: dict[tuple[Variant, tuple[tuple[str, Any], ...]], dict[int, Run]] = {}
+    for run in runs:
+        config = run.config
+        by_seed = arms.setdefault((Variant.of(config), tuple(_common(config).items())), {})
+        if config.seed not in by_seed or config.epochs > by_seed[config.seed].config.epochs:
+            by_seed[config.seed] = run
+    values: dict[str, set[Any]] = {}
+    for _, common in arms:
+        for name, value in common:
+            values.setdefault(name, set()).add(value)
+    different = {name for name, present in values.items() if len(present) > 1}
+    results = []
+    for (variant, _), by_seed in arms.items():
+        config = next(iter(by_seed.values())).config
+        unusual = unusual_settings(config).items()
+        parts = [
+            find_sampler(variant.sampler).title,
+            f"b={config.batch_size}" if "batch_size" in different else "",
+            variant.note(config.encoder),
+            f"rate={config.learning_rate:g}" if "learning_rate" in different else "",
+            f"blocks of {config.item_block}" if config.item_block else "",
+            *(f"{name}={value}" for name, value in unusual if name in different - NAMED),
+        ]
+        name = " ".join(filter(None, parts))
+        results.append(ArmResult(name, config, by_seed, variant.sampler == baseline))
+    return results, len(runs) - sum(map(len, arms.values()))
+
+
+def _common(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that the runs of an arm share, but for those of its variant."""
+    left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
+    return {name: value for name, value in config.to_dict().items() if name not in left_out}

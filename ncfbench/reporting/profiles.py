@@ -1,0 +1,263 @@
+"""Times of a profile, where the runs' own are not to be trusted.
+
+How many iterations a run needs does not depend on what ran beside it; how long they take does. A
+profile measures their length with all samplers in turn, on a quiet machine. So the total speedup of
+disturbed runs, and of computations that they did not use, is the ratio of the runs' iterations
+times that of the profile's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ncfbench.reporting.comparison import Comparison, unusual_settings
+from ncfbench.reporting.frames import Run
+from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
+from ncfbench.runs.folder import are_interleaved
+from ncfbench.timing.intervals import Estimate, product
+from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS, spread
+
+Row = Mapping[str, Any]
+PROFILES = ("settings", "data_fingerprint", "environment_key", "encoder", "loss", "batch_size")
+"""Columns of the cost model that tell profiles apart."""
+NAMED = ("dataset", "encoder", "loss", "batch_size", "negatives")
+"""Settings that stand in columns of their own."""
+TOGETHER = ["profile"]
+"""In place of the sessions of runs that took turns: a profile's samplers do."""
+
+
+@dataclass(frozen=True)
+class ProfiledSpeedup:
+    """A sampler's speedup over the baseline: iterations of runs, their length by a profile.
+
+    Attributes:
+        variant: its arm of the comparison.
+        speedup: the row of the speedup table.
+        seconds: length of an iteration, full account.
+        per_iteration: ratio of the baseline's seconds to these; without an interval where the
+            profile has too few rounds for one.
+        iterations, total: None where some seed never came down to the reference loss, or there is
+            none, since the baseline's loss still falls.
+        at_most: of the total, in that case; None where nothing bounds it.
+    """
+
+    variant: Variant
+    speedup: Row
+    seconds: float
+    per_iteration: Estimate
+    iterations: Estimate | None
+    total: Estimate | None
+    at_most: float | None
+
+
+@dataclass(frozen=True)
+class ProfiledComparison:
+    """The runs of a comparison with the times of one profile, the baseline first.
+
+    Attributes:
+        computation: settings of the profile that change how it computes, such as
+            ``convolution=plain``.
+        is_same: True if the runs computed so too.
+        environment_key: of the profile.
+    """
+
+    comparison: Comparison
+    computation: str
+    is_same: bool
+    environment_key: str
+    rounds: int
+    speedups: Sequence[ProfiledSpeedup]
+
+    @property
+    def has_totals(self) -> bool:
+        """True if some sampler has a total speedup over the baseline, or a bound of one."""
+        return any(each.total is not None or each.at_most is not None for each in self.speedups[1:])
+
+
+def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
+    """Return the rows of each profile of a cost model, by sampler."""
+    profiles: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        profiles.setdefault(tuple(row[name] for name in PROFILES), {})[row["sampler"]] = row
+    return list(profiles.values())
+
+
+def find_profiled(
+    comparisons: Sequence[Comparison], speedups: Sequence[Sequence[Row]], costmodel: Sequence[Row]
+) -> list[ProfiledComparison]:
+    """Return the comparisons of each profile that share its data and settings.
+
+    Computations that give the same result may differ; comparisons with the profile's own are
+    preferred to those.
+
+    Args:
+        speedups: rows of the speedup table, by comparison.
+        costmodel: rows of the cost model.
+    """
+    profiled = []
+    for profile in by_profile(costmodel):
+        able = [
+            joined
+            for comparison, rows in zip(comparisons, speedups, strict=True)
+            if (joined := _join(comparison, rows, profile)) is not None
+        ]
+        profiled += [each for each in able if each.is_same] or able
+    return profiled
+
+
+def with_profile_times(
+    comparisons: Sequence[Comparison], profiled: Sequence[ProfiledComparison]
+) -> list[Comparison]:
+    """Return the comparisons; each whose own times are not to be trusted has those of the last
+    profile of its computation with enough rounds for an interval, and the arms of that profile.
+
+    A run beside other programs, on another machine than its rivals, or at another time, needs as
+    many iterations as on a quiet one: only their length is another. Tables of the runs' own times
+    keep these, with a mark.
+    """
+    last = {
+        id(each.comparison): each
+        for each in profiled
+        if each.is_same and each.rounds >= ROUNDS_OF_INTERVALS
+    }
+    return [
+        _with_times_of(last[id(comparison)]) if id(comparison) in last else comparison
+        for comparison in comparisons
+    ]
+
+
+def time_label(runs: Iterable[Run]) -> str:
+    """Return the label of an axis of training time, which says whose times these are."""
+    is_profiled = any(run.seconds_source == "profile" for run in runs)
+    return f"training time, s ({'by a profile' if is_profiled else 'full account'}, log scale)"
+
+
+def _join(
+    comparison: Comparison, rows: Sequence[Row], profile: Mapping[str, Row]
+) -> ProfiledComparison | None:
+    """Return a comparison with the times of a profile; None where they do not belong together."""
+    some, config = next(iter(profile.values())), comparison.config
+    base = profile.get(comparison.baseline_sampler)
+    # The profile's ratios are over its own baseline, whatever the runs are measured against.
+    if base is None or base["baseline"] != comparison.baseline_sampler:
+        return None
+    unusual, shared = unusual_settings(config), shared_settings(config)
+    own = _split(f"{name}={value}" for name, value in unusual.items() if name in shared)
+    theirs = _split((some["unusual_settings"] or "").split(", "))
+    names = ("encoder", "loss", "batch_size")
+    if (
+        comparison.data_fingerprint != some["data_fingerprint"]
+        or any(getattr(config, name) != some[name] for name in names)
+        or own[0] != theirs[0]
+    ):
+        return None
+    by_arm = {(row["sampler"], row["variant"]): row for row in rows}
+    variants = {_arm(variant, config.encoder): variant for variant in comparison.arms}
+    base_arm = _arm(_variant(base), config.encoder)
+    joined = []
+    for row in profile.values():
+        arm = _arm(_variant(row), config.encoder)
+        if arm not in variants or arm not in by_arm or row["measured_full_speedup"] is None:
+            continue
+        # The runs' ratios are to the baseline of the profile's k.
+        against = comparison.baseline(variants[arm])
+        if against is not None and _arm(against, config.encoder) == base_arm:
+            joined.append(_speedup(variants[arm], by_arm[arm], row))
+    if len(joined) < 2:
+        return None
+    # The baseline has no status of its own where its loss still falls.
+    joined.sort(key=lambda each: _arm(each.variant, config.encoder) != base_arm)
+    key = some["environment_key"]
+    return ProfiledComparison(
+        comparison, theirs[1], theirs[1] == own[1], key, some["rounds"], joined
+    )
+
+
+def _speedup(variant: Variant, row: Row, profiled: Row) -> ProfiledSpeedup:
+    has_interval = profiled["rounds"] >= ROUNDS_OF_INTERVALS
+    per_iteration = Estimate(
+        profiled["measured_full_speedup"],
+        profiled["lower_full_speedup"] if has_interval else None,
+        profiled["upper_full_speedup"] if has_interval else None,
+        profiled["rounds"],
+    )
+    iterations, at_most = None, row.get("iterations_speedup_at_most")
+    if row.get("iterations_speedup") is not None:
+        lower, upper = (row[f"iterations_speedup_{end}"] for end in ("lower", "upper"))
+        iterations = Estimate(row["iterations_speedup"], lower, upper, row["seeds"])
+    return ProfiledSpeedup(
+        variant,
+        row,
+        profiled["measured_full_iteration_seconds"],
+        per_iteration,
+        iterations,
+        iterations and product(iterations, per_iteration),
+        None if at_most is None else at_most * per_iteration.value,
+    )
+
+
+def _variant(row: Row) -> Variant:
+    """Return the variant of a profile's row."""
+    strata = "user" if row["strata"] == "user" else None
+    return Variant(row["sampler"], row["stratum_size"], row["negatives"], strata)
+
+
+def _arm(variant: Variant, encoder: str) -> tuple[str, str]:
+    """Return the sampler and the variant, as the speedup table names them."""
+    return variant.sampler, variant.note(encoder)
+
+
+def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
+    """Return the settings that change the objective by name, and those that change only how it is
+    computed as text; without those of :data:`NAMED` and those that take no time.
+    """
+    words = dict(word.split("=", 1) for word in settings if "=" in word)
+    for name in (*NAMED, *TIMELESS_SETTINGS, "sampler", "stratum_size", "strata"):
+        words.pop(name, None)
+    computation = [f"{name}={words[name]}" for name in words if name in COMPUTATION_SETTINGS]
+    objective = {name: words[name] for name in words if name not in COMPUTATION_SETTINGS}
+    return objective, ", ".join(computation)
+
+
+def _with_times_of(profile: ProfiledComparison) -> Comparison:
+    """Return the arms of a profile with its times; all arms with their own where these are good."""
+    comparison = profile.comparison
+    own = {each.variant: comparison.arms[each.variant] for each in profile.speedups}
+    if not _is_disturbed([run for runs in own.values() for run in runs.values()]):
+        return comparison
+    arms = {
+        each.variant: {
+            seed: _with_length(run, each, profile.environment_key)
+            for seed, run in own[each.variant].items()
+        }
+        for each in profile.speedups
+    }
+    return replace(
+        comparison, arms=arms, untimed=len(comparison.runs) - sum(map(len, arms.values()))
+    )
+
+
+def _is_disturbed(runs: Sequence[Run]) -> bool:
+    """Return whether something else was at work beside some run, or machines differ, or runs of a
+    seed took no turns: a machine's speed changes from day to day.
+    """
+    first = {run.config.seed: run for run in reversed(runs)}
+    return (
+        len({run.environment["key"] for run in runs}) > 1
+        or any((spread(run.timing, "full") or 0.0) >= BUSY_SPREAD for run in runs)
+        or not all(are_interleaved(run, first[run.config.seed]) for run in runs)
+    )
+
+
+def _with_length(run: Run, length: ProfiledSpeedup, environment_key: str) -> Run:
+    seconds = {"full_iteration_seconds": length.seconds, "step_iteration_seconds": None}
+    return replace(
+        run,
+        summary={**run.summary, **seconds},
+        curve=[row | {"train_seconds": row["iteration"] * length.seconds} for row in run.curve],
+        timing=[],
+        environment={**run.environment, "key": environment_key, "interleaved": TOGETHER},
+        profile_ratio=length.per_iteration,
+    )

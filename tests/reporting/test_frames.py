@@ -1,0 +1,86 @@
+"""The frames of results: probes of runs, and runs beside the baseline with a target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_run
+from invoked import invoke
+from test_profiled_speedups import profile
+
+import ncfbench
+from ncfbench.reporting.frames import ARMS
+from ncfbench.reporting.table import Col
+from ncfbench.reporting.views import answers as views
+from ncfbench.storage import schemas, tables
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["sampler"]: row for row in ncfbench.report(folder).arms.to_pylist()}
+
+
+def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> None:
+    """IID ends at 3 after 200 iterations of 40 ms, N.S. is there after 150 of 10 ms."""
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    write_run(tmp_path, "neg", [9, 8, 7], 20)
+    found = ncfbench.report(tmp_path)
+    assert found.arms.column_names == list(ARMS)
+    rows = rows_of(tmp_path)
+    own = rows["ns"]
+    assert (own["target"], own["iterations_to_target"], own["reached"]) == (3, 150, True)
+    assert own["seconds_to_target"] == pytest.approx(1.5)
+    ratios = [own[name] for name in ("times_shorter", "times_fewer", "times_sooner")]
+    assert ratios == pytest.approx([4, 200 / 150, 4 * 200 / 150])
+    assert own["baseline_run"] == rows["iid"]["run"]
+    never = rows["neg"]
+    assert (never["reached"], never["iterations_to_target"], never["times_sooner"]) == (
+        False,
+        None,
+        None,
+    )
+    probes = found.probes.to_pylist()
+    assert len(probes) == 9
+    last = [row for row in probes if row["run"] == own["run"]][-1]
+    assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
+    assert last["seconds"] == pytest.approx(2.0)
+
+
+def test_arms_say_whose_times_they_have(tmp_path: Path) -> None:
+    """Runs of two machines have the seconds of the profile beside them."""
+    write_run(tmp_path, "iid", [9, 5, 3], 400)
+    write_run(tmp_path, "ns", [9, 4, 2], 4000, key="other")
+    assert {row["seconds_source"] for row in rows_of(tmp_path).values()} == {"run"}
+    rows = profile(("iid", 40), ("ns", 10))
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
+    own = rows_of(tmp_path)["ns"]
+    assert own["seconds_source"] == "profile"
+    assert own["iteration_seconds"] == pytest.approx(0.010)
+    assert own["times_sooner"] == pytest.approx(200 / 150 * 4)
+
+
+def test_a_column_of_the_answer_is_declared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It then stands in every format, and the list is the only place that names it."""
+    write_run(tmp_path, "iid", [9, 5, 3], 40)
+    write_run(tmp_path, "ns", [9, 4, 2], 10)
+    more = Col("probes", lambda arm: sum(len(run.curve) for run in arm.runs.values()))
+    monkeypatch.setattr(views, "COLUMNS", [*views.COLUMNS, more])
+    answer = ncfbench.report(tmp_path).answer_tables[0]
+    assert answer.headings[-1] == "probes"
+    assert [row[-1].text for row in answer.rows] == ["3", "3"]
+    for words in ([], ["--format", "markdown"], ["--format", "latex", "--table", "answer"]):
+        assert "probes" in invoke("report", tmp_path, *words).stdout
+
+
+def test_caveats_have_codes(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 40)
+    write_run(tmp_path, "ns", [9, 4, 2], 10)
+    (answer,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
+    codes = [caveat["code"] for caveat in answer["caveats"]]
+    assert codes == ["one_seed", "not_interleaved"]
+    assert [caveat["sentence"] for caveat in answer["caveats"]] == answer["trust"][:2]
