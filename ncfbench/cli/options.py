@@ -52,16 +52,13 @@ def with_settings(
         defaults: the command's own defaults.
     """
 
-    def decorate(command: Command) -> Command:
-        kinds = set(own)
-        settings = {name: SETTINGS[name] for name in names} | {
-            name: setting
-            for name, setting in all_settings().items()
-            if name not in SETTINGS and setting.used_by in kinds
-        }
-        return _with_options(command, settings, defaults, are_lists=are_lists)
-
-    return decorate
+    kinds = set(own)
+    settings = {name: SETTINGS[name] for name in names} | {
+        name: setting
+        for name, setting in all_settings().items()
+        if name not in SETTINGS and setting.used_by in kinds
+    }
+    return lambda command: _with_options(command, settings, defaults, are_lists=are_lists)
 
 
 class SettingsCommand(TyperCommand):
@@ -96,23 +93,22 @@ def _with_options(
     are_lists: bool,
 ) -> Command:
     _, *parameters = inspect.signature(command, eval_str=True).parameters.values()
-    taken = {each.name for each in parameters}
-    # With an underscore: no parameter can be called "lambda".
-    names = {f"{name}_": name for name in settings if name not in taken}
+    own = {parameter.name for parameter in parameters}
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
-        flags = {name: given.pop(parameter) for parameter, name in names.items()}
+        flags = {name.rstrip("_"): given.pop(name) for name in [*given] if name not in own}
         return command(flags, **given)
 
     added = [
         inspect.Parameter(
-            parameter,
+            f"{name}_",  # no parameter can be called "lambda"
             inspect.Parameter.KEYWORD_ONLY,
             default=defaults.get(name),
-            annotation=_annotation(settings[name], name in defaults, are_lists=are_lists),
+            annotation=_annotation(setting, name in defaults, are_lists=are_lists),
         )
-        for parameter, name in names.items()
+        for name, setting in settings.items()
+        if name not in own
     ]
     ordered = [
         each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -128,7 +124,6 @@ def _with_options(
 
 
 def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
-    """Return the annotation of a command's parameter for a setting."""
     off = setting.flag.replace("--", "/--no-", 1) if setting.type == "bool" else ""
     shown = default_text(setting) or False
     option = typer.Option(
@@ -143,7 +138,6 @@ def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
 
 
 def _panel(parameter: inspect.Parameter) -> int:
-    """Return a parameter's position among the panels of ``--help``."""
     (about,) = parameter.annotation.__metadata__
     return PANELS.index(about.rich_help_panel) if about.rich_help_panel else -1
 

@@ -145,7 +145,6 @@ def json_text(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Replace infinity and NaN, which JSON lacks, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -121,23 +121,12 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
     """
     config, fingerprint = read_config(folder / "config.json")
     path = folder / "environment.json"
-    return _placed(config, tables.read_json(path), path) if path.exists() else config, fingerprint
-
-
-def _placed(config: RunConfig, environment: Any, path: Path) -> RunConfig:
-    """Return settings with the devices that an ``environment.json`` names.
-
-    Args:
-        path: the file, for messages.
-
-    Raises:
-        DataError: it is damaged.
-    """
+    if not path.exists():
+        return config, fingerprint
     try:
-        mesh = environment.get("mesh") or {"devices": 1, "shard_tables": False}
-        return dataclasses.replace(
-            config, devices=mesh["devices"], shard_tables=mesh["shard_tables"]
-        )
+        mesh = tables.read_json(path).get("mesh") or {"devices": 1, "shard_tables": False}
+        placement = {name: mesh[name] for name in ("devices", "shard_tables")}
+        return dataclasses.replace(config, **placement), fingerprint
     except (AttributeError, KeyError, TypeError, UsageError) as error:
         raise DataError(
             f"{path} is damaged: the devices that it names are not possible: {error!r}."
@@ -151,25 +140,26 @@ def read(folder: Path) -> RunRecord:
         DataError: a file is missing or damaged; the message names it.
     """
     try:
-        config, fingerprint = read_config(folder / "config.json")
+        config, fingerprint = read_last_settings(folder)
     except UsageError as error:
         raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
     summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")
-    if any(summary[0][name] is None for name in ("status", "iterations", "wall_seconds")):
-        raise DataError(f"{folder / 'summary.parquet'} is damaged: a value is missing.")
     curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)
-    if any(row["iteration"] is None or row["probe_loss"] is None for row in curve):
-        raise DataError(f"{folder / 'curve.parquet'} is damaged: a value is missing.")
+    for table, rows, names in (
+        ("summary", summary, ("status", "iterations", "wall_seconds")),
+        ("curve", curve, ("iteration", "probe_loss")),
+    ):
+        if any(row[name] is None for row in rows for name in names):
+            raise DataError(f"{folder / table}.parquet is damaged: a value is missing.")
     if summary[0]["status"] == "finished" and not curve:
         raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
     if (folder / evaluations.FILE).exists():
         tables.read_metadata(folder / evaluations.FILE, schemas.EVALUATION)
     environment = tables.read_json(folder / "environment.json")
-    if not isinstance(environment, dict) or "key" not in environment:
+    if "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
-    config = _placed(config, environment, folder / "environment.json")
     return RunRecord(
         folder=folder,
         config=config,

@@ -185,7 +185,6 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
 
 
 def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
-    """Return b and some settings as a label shows them."""
     values = config.to_dict()
     shown = [
         f"{name}={config.settings[name].text(values[name])}" for name in names if name in values

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +70,14 @@ class Sweep:
     @property
     def text(self) -> str:
         """The sweep as TOML, which :func:`read_sweep` reads back unchanged."""
-        lines = [f"title = {toml_value(self.title)}"]
-        lines += [f"{name} = {toml_value(list(values))}" for name, values in self.axes.items()]
+        parts: list[tuple[str, Mapping[str, Any]]] = [("", {"title": self.title, **self.axes})]
         if self.tuning is not None:
-            lines += ["", "[tune]", f"trials = {self.tuning.trials}"]
-            lines += [f"epochs = {self.tuning.epochs}"]
-            lines += [f"settings = {toml_value(list(self.tuning.settings))}"]
-        for cell in self.cells:
-            lines += ["", "[[cells]]"]
-            lines += [f"{name} = {toml_value(value)}" for name, value in cell.items()]
+            parts.append(("[tune]", asdict(self.tuning)))
+        parts += [("[[cells]]", cell) for cell in self.cells]
+        lines: list[str] = []
+        for heading, values in parts:
+            lines += ["", heading] if heading else []
+            lines += [f"{name} = {toml_value(value)}" for name, value in values.items()]
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -122,28 +121,29 @@ def read_sweep(
         raise UsageError(f"{path}: title = {title!r}: it must be a text.")
     tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
     listed = document.pop("cells", [])
-    given = {
-        name: (str(path), value) for name, value in named_once(document.items(), str(path)).items()
-    }
+    in_file = named_once(document.items(), str(path))
+    given = {name: (str(path), value) for name, value in in_file.items()}
     for name, text in named_once(map(split_assignment, assignments), "--set").items():
         given[name] = ("--set", _split(text))
     for name, value in named_once((flags or {}).items(), "The settings").items():
         values = _split(value) if isinstance(value, str) else value
         given[name] = (f"--{name.replace('_', '-')}", values)
     replaced = {name for name, (origin, _) in given.items() if origin != str(path)}
-    replaced |= {"seed"} if seeds is not None else set()
-    cells = _read_cells(path, listed, given)
-    axes = _read_axes(given)
+    cells, axes = _read_cells(path, listed, given), _read_axes(given)
     if seeds is not None:
-        if seeds < 1:
-            raise UsageError(f"--seeds {seeds}: a sweep needs one seed or more.")
-        own = [cell["seed"] for cell in cells if "seed" in cell]
-        first = min(axes.get("seed", own or (RunConfig.seed,)))
-        if first + seeds - 1 > MAX_SEED:
-            raise UsageError(f"--seeds {seeds}: the last would be above {MAX_SEED}.")
-        axes["seed"] = tuple(range(first, first + seeds))
-    kept = [{name: cell[name] for name in cell if name not in replaced} for cell in cells]
-    return Sweep(path.stem, title, axes, tuning, tuple(cell for cell in kept if cell))
+        replaced.add("seed")
+        in_cells = [cell["seed"] for cell in cells if "seed" in cell]
+        axes["seed"] = _count_seeds(seeds, min(axes.get("seed", in_cells or (RunConfig.seed,))))
+    kept = ({name: cell[name] for name in cell if name not in replaced} for cell in cells)
+    return Sweep(path.stem, title, axes, tuning, tuple(filter(None, kept)))
+
+
+def _count_seeds(count: int, first: int) -> tuple[int, ...]:
+    if count < 1:
+        raise UsageError(f"--seeds {count}: a sweep needs one seed or more.")
+    if first + count - 1 > MAX_SEED:
+        raise UsageError(f"--seeds {count}: the last would be above {MAX_SEED}.")
+    return tuple(range(first, first + count))
 
 
 def write_sweep(sweep: Sweep, runs_dir: Path) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ncfbench.data import Dataset
 from ncfbench.errors import DataError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import settings_digest
-from ncfbench.runs.arms import TIMELESS_SETTINGS
+from ncfbench.runs.arms import ARM_SETTINGS, TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.cells import Cell, Need, group_cells, label_cells
@@ -29,17 +30,7 @@ from ncfbench.timing import environment
 from ncfbench.training.evaluation import EvaluationCost
 from ncfbench.training.pilot import Pilot, run_pilot
 
-BATCHES = (
-    "sampler",
-    "batch_size",
-    "stratum_size",
-    "negatives",
-    "strata",
-    "uniform_items",
-    "mask",
-    "unique_items",
-    "share",
-)
+BATCHES = (*ARM_SETTINGS, "batch_size", "mask", "unique_items")
 """Settings that change batches only, and so neither probe nor evaluation."""
 
 
@@ -54,7 +45,7 @@ def predict(
     for cell in cells:
         cell.need = Need()
         if not cell.is_over:
-            arms.setdefault(_arm(cell.config), []).append(cell)
+            arms.setdefault(_alike(cell.config), []).append(cell)
     names = label_cells([alike[0] for alike in arms.values()])
     profiled, key = _profiled(runs_dir), str(environment.describe()["key"])
     costs: dict[str, EvaluationCost] = {}
@@ -71,7 +62,7 @@ def predict(
             is_costly = find_encoder(config.encoder).is_costly
             slow = ", two iterations that can take minutes" if is_costly else ""
             say(f"Pilot {number} of {len(arms)}: {name}{also}{slow}")
-        model, texts = _model(config), content[config.dataset]
+        model, texts = _alike(config, *BATCHES), content[config.dataset]
         pilot = run_pilot(
             config, dataset, texts, iteration_seconds=known, evaluates=model not in costs
         )
@@ -114,22 +105,18 @@ def predict_memory(cells: Iterable[Cell]) -> int | None:
     )
 
 
-def _arm(config: RunConfig) -> str:
-    """Return a text that cells share whose iterations take the same time."""
+def _alike(config: RunConfig, *apart: str) -> str:
+    """Return a text that cells share whose iterations take the same time.
+
+    Args:
+        apart: further settings in which they may differ.
+    """
     placement = {"devices": config.devices, "shard_tables": config.shard_tables}
     settings = identity_of(config) | placement
     if config.loss in LOSSES:  # the families' losses differ in a few operations on each score
         settings["loss"] = config.family
-    return json.dumps(
-        {name: value for name, value in settings.items() if name not in TIMELESS_SETTINGS},
-        sort_keys=True,
-    )
-
-
-def _model(config: RunConfig) -> str:
-    """Return a text that cells share whose probes and evaluations take the same time."""
-    arm = json.loads(_arm(config))
-    return json.dumps({name: value for name, value in arm.items() if name not in BATCHES})
+    names = settings.keys() - {*TIMELESS_SETTINGS, *apart}
+    return json.dumps({name: settings[name] for name in sorted(names)})
 
 
 def _as_profiled(config: RunConfig) -> RunConfig:
@@ -141,14 +128,11 @@ def _as_profiled(config: RunConfig) -> RunConfig:
 
 def _profiled(runs_dir: Path) -> dict[tuple[Any, ...], float]:
     """Return the seconds of profiled iterations by data, environment, sampler and settings."""
-    path, names = runs_dir / "costmodel.parquet", ("data_fingerprint", "environment_key")
+    path = runs_dir / "costmodel.parquet"
     try:
         rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
     except DataError:
         return {}  # the report names the damage; here a pilot takes the profile's place
     seconds = "measured_full_iteration_seconds"
-    return {
-        tuple(row[name] for name in (*names, "sampler", "settings")): row[seconds]
-        for row in rows
-        if row[seconds]
-    }
+    key = itemgetter("data_fingerprint", "environment_key", "sampler", "settings")
+    return {key(row): row[seconds] for row in rows if row[seconds]}

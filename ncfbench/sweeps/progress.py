@@ -57,7 +57,6 @@ class SweepProgress:
             self.bars.stop()
 
     def _counts(self) -> str:
-        """Return the number of cells by status: ``2 done, 5 running, 3 left``."""
         counted = Counter(
             "running" if cell in self._running else cell.status for cell in self._names
         )

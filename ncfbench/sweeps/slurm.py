@@ -35,17 +35,7 @@ MOST_TIMEOUTS = 100
 """A task is requeued after this many time limits at most."""
 ALIKE = ("devices", "shard_tables")
 """Settings that decide which resources a task needs; all tasks of an array get the same."""
-OWN_OPTIONS = [
-    "array",
-    "error",
-    "job-name",
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-    "open-mode",
-    "output",
-    "signal",
-]
+OWN_OPTIONS = "array error job-name nodes ntasks ntasks-per-node open-mode output signal"
 """Options of ``sbatch`` that submitit or this module sets."""
 SAVING_SECONDS = 120
 """Slurm warns a task this long before its time limit."""
@@ -200,7 +190,6 @@ def _read_submission(path: Path) -> list[tuple[str, RunConfig]]:
 
 
 def _require_submitit() -> None:
-    """Refuse to go on without submitit, and silence its own messages."""
     try:
         import submitit  # noqa: F401
     except ImportError as error:
@@ -211,7 +200,6 @@ def _require_submitit() -> None:
 
 
 def _require_alike(cells: Sequence[Cell]) -> None:
-    """Refuse cells that need different resources."""
     for name in ALIKE:
         values = list(dict.fromkeys(getattr(cell.config, name) for cell in cells))
         if len(values) > 1:
@@ -253,7 +241,7 @@ def slurm_parameters(assignments: Sequence[str]) -> dict[str, Any]:
                 f"--slurm {text!r} is not of the form KEY=VALUE or KEY, for example --slurm"
                 " partition=gpu."
             )
-        if name.replace("_", "-") in OWN_OPTIONS:
+        if name.replace("_", "-") in OWN_OPTIONS.split():
             raise UsageError(f"--slurm {key}: the sweep sets that itself.")
         if name in ("array_parallelism", "signal_delay_s"):
             if not re.fullmatch("[1-9][0-9]*", value):
@@ -274,10 +262,8 @@ def slurm_parameters(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def _minutes(text: str) -> int | None:
-    """Return a time limit as ``sbatch`` reads it, in whole minutes; None if it is none.
-
-    The forms are minutes, minutes:seconds, hours:minutes:seconds, and days-hours with the same
-    smaller units behind.
+    """Return a time limit as ``sbatch`` reads it (m, m:s, h:m:s, d-h, d-h:m, d-h:m:s) in whole
+    minutes; None if it is none.
     """
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         return None

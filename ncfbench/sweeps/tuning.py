@@ -136,11 +136,9 @@ def make_trials(config: RunConfig, budget: Budget) -> list[RunConfig]:
 
 
 def _arm(config: RunConfig, budget: Budget) -> str:
-    apart = ("seed", *budget.settings)
-    return json.dumps(
-        {name: value for name, value in identity_of(config).items() if name not in apart},
-        sort_keys=True,
-    )
+    settings = identity_of(config)
+    names = settings.keys() - {"seed", *budget.settings}
+    return json.dumps({name: settings[name] for name in sorted(names)})
 
 
 def _value(config: RunConfig, name: str, u: float) -> float:

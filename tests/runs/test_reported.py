@@ -46,15 +46,23 @@ def choose(curve: list[dict[str, Any]], patience: int, users: int) -> tuple[Any,
     return row and row["epoch"], by
 
 
-def test_many_users_support_the_best_epoch() -> None:
-    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.2)
-    assert choose(curve, 10, 4000) == (2, BY_VALIDATION)
-
-
-def test_few_users_do_not() -> None:
-    """The difference of 0.1 has a standard error of about 0.28 x sqrt(2 / 30) = 0.07."""
-    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.2)
-    assert choose(curve, 10, 30) == (5, UNSUPPORTED)
+@pytest.mark.parametrize(
+    ("recalls", "patience", "users", "reported"),
+    [
+        pytest.param((0.1, 0.3, 0.2, 0.25, 0.2), 10, 4000, (2, BY_VALIDATION), id="many users"),
+        # The difference of 0.1 has a standard error of about 0.28 x sqrt(2 / 30) = 0.07.
+        pytest.param((0.1, 0.3, 0.2, 0.25, 0.2), 10, 30, (5, UNSUPPORTED), id="few users"),
+        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 2, 4000, (2, BY_VALIDATION)),
+        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 3, 4000, (5, BY_VALIDATION)),
+        pytest.param((0.3, 0.1, 0.3, 0.1), 10, 4000, (3, BY_VALIDATION), id="the later of equals"),
+        ((1.0, 1.0, 1.0), 10, 4000, (3, BY_VALIDATION)),
+        pytest.param((0.1, 0.2, 0.3), 10, 4, (3, BY_VALIDATION), id="the last is the best"),
+    ],
+)
+def test_the_best_supported_epoch_is_reported(
+    recalls: tuple[float, ...], patience: int, users: int, reported: tuple[int, str]
+) -> None:
+    assert choose(curve_of(*recalls), patience, users) == reported
 
 
 def test_few_items_do_not_either() -> None:
@@ -67,31 +75,12 @@ def test_few_items_do_not_either() -> None:
     assert choose_epoch(curve, 10, found)[1] == UNSUPPORTED
 
 
-def test_patience_limits_the_candidates() -> None:
-    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.9, 0.1)
-    assert choose(curve, 2, 4000) == (2, BY_VALIDATION)
-    assert choose(curve, 3, 4000) == (5, BY_VALIDATION)
-
-
-def test_of_equal_epochs_the_later_counts() -> None:
-    assert choose(curve_of(0.3, 0.1, 0.3, 0.1), 10, 4000) == (3, BY_VALIDATION)
-    assert choose(curve_of(1.0, 1.0, 1.0), 10, 4000) == (3, BY_VALIDATION)
-
-
-def test_the_last_epoch_counts_if_it_is_the_best() -> None:
-    assert choose(curve_of(0.1, 0.2, 0.3), 10, 4) == (3, BY_VALIDATION)
-
-
 def test_without_validation_the_last_epoch_counts() -> None:
     curve = [row(0, None, None), row(1, None, 0.3), row(1.5, None, None)]
     assert choose(curve, 10, 1) == (1, NO_VALIDATION)
     assert choose_epoch([row(0, None, None)], 10, {})[0] is None
-
-
-def test_an_epoch_without_its_users_is_not_supported() -> None:
-    """A run that an older version began kept no evaluations."""
     curve = curve_of(0.9, 0.1)
-    assert choose_epoch(curve, 10, {})[1] == UNSUPPORTED
+    assert choose_epoch(curve, 10, {})[1] == UNSUPPORTED, "an older version kept no evaluations"
 
 
 @pytest.mark.parametrize("epochs", [5, 30])

@@ -16,19 +16,16 @@ from ncfbench.sweeps.files import read_sweep
 from ncfbench.sweeps.presets import preset_titles
 
 
+def some(*values: Any) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(values), min_size=1, max_size=len(values), unique=True)
+
+
 @given(
-    samplers=st.lists(
-        st.sampled_from(["iid", "neg", "strat", "ns", "strat-ns"]),
-        min_size=1,
-        max_size=5,
-        unique=True,
-    ),
-    losses=st.lists(
-        st.sampled_from(["sg", "mse", "log", "hinge"]), min_size=1, max_size=4, unique=True
-    ),
-    strata=st.lists(st.sampled_from([1, 3, 4]), min_size=1, max_size=3, unique=True),
-    negatives=st.lists(st.sampled_from([0, 1, 10]), min_size=1, max_size=3, unique=True),
-    seeds=st.lists(st.sampled_from([0, 1, 7]), min_size=1, max_size=3, unique=True),
+    samplers=some("iid", "neg", "strat", "ns", "strat-ns"),
+    losses=some("sg", "mse", "log", "hinge"),
+    strata=some(1, 3, 4),
+    negatives=some(0, 1, 10),
+    seeds=some(0, 1, 7),
 )
 @settings(deadline=None, max_examples=40)
 def test_a_grid_has_each_possible_combination_once(

@@ -129,26 +129,9 @@ def test_the_label_of_tuned_runs_is_checked() -> None:
 
 def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     for seed in (0, 1):
-        write_run(
-            tmp_path,
-            "iid",
-            [9, 5, 3],
-            200,
-            [0.1, 0.2, 0.3],
-            seed=seed,
-            tuned="learning_rate:4x2",
-            learning_rate=0.02,
-        )
-        write_run(
-            tmp_path,
-            "ns",
-            [9, 4, 2],
-            20,
-            [0.1, 0.3, 0.4],
-            seed=seed,
-            tuned="learning_rate:4x2",
-            learning_rate=0.005,
-        )
+        own: dict[str, Any] = {"seed": seed, "tuned": "learning_rate:4x2"}
+        write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], learning_rate=0.02, **own)
+        write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], learning_rate=0.005, **own)
     write_run(tmp_path, "ns", [9, 4, 2], 20)
     found = {one.config.tuned: one for one in comparison.group(runs.read_all(tmp_path)[0])}
     assert set(found) == {"", "learning_rate:4x2"}, "tuned runs are not mixed with others"
