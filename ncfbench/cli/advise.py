@@ -11,7 +11,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
-from ncfbench.reporting.table import Column, Table
+from ncfbench.reporting.table import Col, Table
 
 WIDTH = 80
 Value = TypeVar("Value")
@@ -146,11 +146,11 @@ def _print_field(found: Mapping[str, Any]) -> None:
         f"First rung: {found['first_clock_seconds']:.3g} s of training each; the last ends at about"
         f" {found['horizon_seconds']:.3g} s."
     )
-    rows = [[name, f"{1e3 * seconds:.3g}"] for name, seconds in found["entrants"].items()]
-    print_views(Table("Would race", ["", "ms an iteration"], rows, [note]))
-    left = [[each["what"], each["reason"]] for each in found["left_out"]]
-    if left:
-        print_views(Table("Left out", ["", Column("reason", "left", wraps=True)], left))
+    cols = [Col("", 0), Col("ms an iteration", 1, ".3g", scale=1e3)]
+    print_views(Table.of("Would race", cols, found["entrants"].items(), [note]))
+    if found["left_out"]:
+        cols = [Col("", "what"), Col("reason", "reason", wraps=True)]
+        print_views(Table.of("Left out", cols, found["left_out"]))
 
 
 def _folded(text: str) -> str:

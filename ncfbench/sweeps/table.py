@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ncfbench.reporting.table import Column, Header, Table, text_column
+from ncfbench.reporting.table import Col, Table
 from ncfbench.sweeps.cells import Cell, label_cells
 from ncfbench.timing.clock import format_duration
 
@@ -45,16 +46,25 @@ def cell_rows(cells: Sequence[Cell], *, predicts: bool = False) -> list[dict[str
 
 def cells_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of the rows: predictions where there are any, else what was measured."""
-    predicts = any(row["predicted_seconds"] is not None for row in rows)
-    names: Header = ["cell", Column("status", "left"), "epochs"]
-    values: Header = ["smallest probe loss", "test recall@50", "iteration", "training"]
-    if predicts:
-        values = ["still needs", "memory", text_column("predicted from")]
-    cells = []
-    for row in rows:
-        epochs = f"{row['epochs_done']:g} of {row['epochs']}"
-        cells.append([row["cell"], row["status"], epochs, *_values(row, predicts=predicts)])
-    return Table(title, [*names, *values], cells)
+    cols = [
+        Col("cell", "cell"),
+        Col("status", "status", align="left"),
+        Col("epochs", lambda row: f"{row['epochs_done']:g} of {row['epochs']}"),
+    ]
+    if any(row["predicted_seconds"] is not None for row in rows):
+        cols += [
+            Col("still needs", partial(_if_predicted, "predicted_seconds"), format_duration),
+            Col("memory", partial(_if_predicted, "predicted_bytes"), format_size),
+            Col("predicted from", "predicted_from", absent="", wraps=True),
+        ]
+    else:
+        cols += [
+            Col("smallest probe loss", "smallest_probe_loss", ".4f"),
+            Col("test recall@50", "test_recall_at_50", ".4f"),
+            Col("iteration", "full_iteration_seconds", "{:.2f} ms".format, scale=1000),
+            Col("training", "train_seconds", format_duration),
+        ]
+    return Table.of(title, cols, rows)
 
 
 def format_size(count: float) -> str:
@@ -62,14 +72,5 @@ def format_size(count: float) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
-def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
-    seconds, source, size = (row[f"predicted_{name}"] for name in ("seconds", "from", "bytes"))
-    if predicts:
-        return [format_duration(seconds), format_size(size), source] if source else ["-", "-", ""]
-    shown = (
-        ("smallest_probe_loss", "{:.4f}".format),
-        ("test_recall_at_50", "{:.4f}".format),
-        ("full_iteration_seconds", lambda seconds: f"{1000 * seconds:.2f} ms"),
-        ("train_seconds", format_duration),
-    )
-    return ["-" if row[name] is None else text(row[name]) for name, text in shown]
+def _if_predicted(name: str, row: Mapping[str, Any]) -> Any:
+    return row[name] if row["predicted_from"] else None

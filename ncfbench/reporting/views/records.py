@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ncfbench.paper.cells import KEY, CellVerdict
 from ncfbench.paper.printed import MEASURES
-from ncfbench.reporting.table import Table
+from ncfbench.reporting.table import Col, Table
 from ncfbench.storage import schemas
 
 ARM = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
@@ -23,7 +24,7 @@ VERDICT = {
 
 def records_table(title: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table of raw values."""
-    return Table(title, names, [[_text(row.get(name)) for name in names] for row in rows])
+    return Table.of(title, [Col(name, partial(_text, name)) for name in names], rows)
 
 
 def results_table(
@@ -69,7 +70,8 @@ def _own_name(kind: str, name: str) -> str:
     )
 
 
-def _text(value: Any) -> str:
+def _text(name: str, row: Mapping[str, Any]) -> str:
+    value = row.get(name)
     if value is None:
         return ""
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.reporting.table import Table, facts_table
+from ncfbench.reporting.table import Col, Table, facts_table
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage.schemas import STALENESS
 
@@ -17,12 +17,12 @@ def statistics_table(
     name: str, found: Mapping[str, float], beside: Mapping[str, float], heading: str = "paper"
 ) -> Table:
     """Return a data set's counts, beside the paper's or others where there are any."""
-    rows = []
-    for key, value in found.items():
-        label = key.replace("_", " ").replace("words ", "words per item, ")
-        other = [f"{beside[key]:,}" if key in beside else ""] if beside else []
-        rows.append([label, f"{value:,}", *other])
-    return Table(f"Data set {name}", ["", "prepared", *([heading] if beside else [])], rows)
+    cols = [
+        Col("", lambda name: name.replace("_", " ").replace("words ", "words per item, ")),
+        Col("prepared", found.get, ","),
+    ]
+    cols += [Col(heading, beside.get, ",", absent="")] if beside else []
+    return Table.of(f"Data set {name}", cols, found)
 
 
 def environment_table(environment: Row) -> Table:
@@ -125,12 +125,13 @@ def ledger_table(rows: Sequence[Row]) -> Table:
             if thread == "sampler"
         ),
     ]
-    shown = [
-        [thread, line, f"{value:.2f}", f"{100 * value / wall:.1f}" if wall else "-"]
-        for thread, line, value in lines
+    cols = [
+        Col("thread", 0),
+        Col("line", 1),
+        Col("seconds", 2, ".2f"),
+        Col("share %", lambda line: 100 * line[2] / wall if wall else None, ".1f"),
     ]
-    header = ["thread", "line", "seconds", "share %"]
-    return Table("Where the time went", header, shown, labels=2, grouped=1)
+    return Table.of("Where the time went", cols, lines, labels=2, grouped=1)
 
 
 def _number(value: float | None, digits: int) -> str:
