@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from folders import write_run
 from invoked import invoke
-from test_profiled_speedups import profile
+from test_profiles import profile
 
 import ncfbench
 from ncfbench.reporting.frames import ARMS

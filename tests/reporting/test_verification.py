@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from folders import Rows, change, write_folder, write_run
 from invoked import check, invoke
-from test_profiled_speedups import profile
+from test_profiles import profile
 
 from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.verify import verification

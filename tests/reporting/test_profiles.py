@@ -1,0 +1,275 @@
+"""Speedups of runs whose times come from a profile, and answers with them: plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import filled, write_run
+from literal_runs import record
+
+from ncfbench.paper.claims import ClaimVerdict, judge_claims
+from ncfbench.reporting import profiles
+from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.comparison import group
+from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
+from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.targets import sensitivity
+from ncfbench.reporting.views.answers import trust
+from ncfbench.reporting.views.profiled import profiled_tables
+from ncfbench.runs.folder import RunRecord, read_all
+from ncfbench.storage import schemas
+from ncfbench.timing.intervals import Estimate, product
+
+
+def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
+    """Rows of the cost model: milliseconds by sampler, intervals of 10 % around the ratios."""
+    common = {
+        **{"dataset": "citeulike", "encoder": "cnn", "loss": "sg", "batch_size": 512},
+        **{"baseline": "iid", "unusual_settings": "", "rounds": 7, "settings": "one"},
+        "data_fingerprint": "f" * 64,
+    }
+    slowest = max(ms for _, ms in samplers)
+    rows = []
+    for name, ms in samplers:
+        error = 1 if name == "iid" else 1.1
+        own = {
+            "sampler": name,
+            "negatives": 10 if name in ("iid", "neg", "strat") else None,
+            "stratum_size": 4 if name.startswith("strat") else None,
+            "measured_full_iteration_seconds": ms / 1e3,
+            "measured_full_speedup": slowest / ms,
+            "lower_full_speedup": slowest / ms / error,
+            "upper_full_speedup": slowest / ms * error,
+        }
+        rows.append(filled(schemas.COSTMODEL, **common | own | more))
+    return rows
+
+
+def joined(
+    runs: list[RunRecord], rows: list[dict[str, Any]], baseline: str | None = None
+) -> list[ProfiledComparison]:
+    comparisons = [replace(found, chosen_baseline=baseline) for found in group(runs)]
+    speedups = [speedup_rows(found, allow_mixed=False, locations={}) for found in comparisons]
+    return find_profiled(comparisons, speedups, rows)
+
+
+IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
+"""IID ends at 3, where N.S. is after 150 of 200 iterations."""
+
+
+def test_the_runs_give_iterations_and_the_profile_their_length() -> None:
+    runs = []
+    for seed in (0, 1):
+        runs += [record("iid", [9, 5, 3], 400, seed=seed), record("ns", [9, 4, 2], 4000, seed=seed)]
+        runs.append(record("strat", [9, 5, 4], 1, seed=seed))
+    (found,) = joined(runs, profile(("iid", 40), ("ns", 10), ("strat", 8), ("neg", 40)))
+    assert found.computation == ""
+    by_sampler = {each.speedup["sampler"]: each for each in found.speedups}
+    assert list(by_sampler) == ["iid", "ns", "strat"]  # neg has no run
+    shared, strata = by_sampler["ns"], by_sampler["strat"]
+    assert shared.iterations.value == pytest.approx(200 / 150)
+    assert shared.seconds == pytest.approx(0.01)
+    assert shared.total.value == pytest.approx(200 / 150 * 4)
+    # Equal seeds have no spread: the interval is the profile's.
+    assert shared.total.upper == pytest.approx(200 / 150 * 4.4)
+    assert (strata.total, strata.at_most) == (None, pytest.approx(1 * 5))
+    (table,) = profiled_tables([found])
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["IID", "40", "1.00", "1.00", "1.00", "2"],
+        ["N.S.", "10", "4.00 [3.64, 4.40]", "1.33", "5.33 [4.85, 5.87]", "2"],
+        ["Stratified", "8", "5.00 [4.55, 5.50]", "< 1.00", "< 5.00", "2"],
+    ]
+
+
+def test_profiles_of_two_machines_have_names_of_their_own() -> None:
+    runs = [record(*IID), record(*NS)]
+    one, other = (
+        profile(("iid", 40), ("ns", ms), environment_key=key * 64)
+        for ms, key in ((10, "a"), (20, "b"))
+    )
+    found = profiled_tables(joined(runs, [*one, *other]))
+    assert [table.name[-7:] for table in found] == ["-aaaaaa", "-bbbbbb"]
+    assert [table.title[-18:] for table in found] == ["environment aaaaaa", "environment bbbbbb"]
+    assert "environment" not in profiled_tables(joined(runs, one))[0].title
+
+
+def test_another_computation_has_the_iterations_of_the_runs_there_are() -> None:
+    """With one seed; runs with the profile's own computation are preferred."""
+    runs = [record(*IID), record(*NS)]
+    plain = profile(("iid", 200), ("ns", 20), unusual_settings="convolution=plain", settings="two")
+    usual = profile(("iid", 40), ("ns", 10))
+    found = {each.computation: each for each in joined(runs, [*usual, *plain])}
+    assert set(found) == {"", "convolution=plain"}
+    total = found["convolution=plain"].speedups[1].total
+    assert (total.value, total.lower) == (pytest.approx(200 / 150 * 10), None)
+    assert len({table.name for table in profiled_tables(list(found.values()))}) == 2
+    runs += [record(*IID, convolution="plain"), record("ns", [9, 4, 1], 10, convolution="plain")]
+    (own,) = joined(runs, plain)
+    total = own.speedups[1].total
+    assert total.value == pytest.approx(200 / (100 + 100 / 3) * 10)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"data_fingerprint": "e" * 64},
+        {"loss": "mse"},
+        {"encoder": "bow"},
+        {"batch_size": 256},
+        {"unusual_settings": "noise=uniform"},
+        {"unusual_settings": "negatives=20", "negatives": 20},
+    ],
+)
+def test_profiles_of_something_else_are_left_out(more: dict[str, Any]) -> None:
+    runs = [record(*IID), record("neg", [9, 4, 2], 10)]
+    assert joined(runs, profile(("iid", 40), ("neg", 10)))
+    assert not joined(runs, profile(("iid", 40), ("neg", 10), **more))
+
+
+def test_another_baseline_than_the_profile_s_is_left_out() -> None:
+    """The profile's ratios are over IID: over N.S. they would be other ones."""
+    runs = [record(*IID), record(*NS), record("strat-ns", [9, 4, 2], 5)]
+    rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
+    assert joined(runs, rows)
+    assert not joined(runs, rows, baseline="ns")
+
+
+def soonest(runs: list[RunRecord], rows: list[dict[str, Any]]) -> list[ClaimVerdict]:
+    """Verdicts by profiles; the runs' own differ in words."""
+    profiled = joined(runs, rows)
+    comparisons = group(runs)
+    speedups = [speedup_rows(found, allow_mixed=False, locations={}) for found in comparisons]
+    verdicts = judge_claims(find_evidence(comparisons, speedups, {}, profiled))
+    return [verdict for verdict in verdicts if "profile" in verdict.evidence]
+
+
+def test_the_soonest_is_judged_by_the_profile_s_times() -> None:
+    """The runs' own times say the opposite. The profile has 40, 10 and 5 ms."""
+    runs = [
+        record(sampler, [9, 5, 3] if sampler == "iid" else [9, 4, 2], ms, seed=seed)
+        for seed in (0, 1)
+        for sampler, ms in (("iid", 400), ("ns", 10), ("strat-ns", 1000))
+    ]
+    rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
+    (found,) = soonest(runs, rows)
+    assert (found.claim, found.verdict) == ("soonest", "reproduced")
+    assert found.value == pytest.approx(2)
+    # Both ratios over IID are known to 10 %, so theirs is to the root of two such errors.
+    assert found.lower == pytest.approx(2 / 1.1 ** math.sqrt(2))
+    assert "2.00 times sooner than the next, N.S., with iterations as long as in" in found.evidence
+    (slower,) = soonest(runs, profile(("iid", 40), ("ns", 5), ("strat-ns", 10)))
+    assert slower.verdict == "not reproduced"
+    (unknown,) = soonest(runs, profile(("iid", 40), ("strat-ns", 10)))
+    assert unknown.evidence == "an iteration of N.S. was not profiled"
+    assert not soonest(runs, [row | {"rounds": 3} for row in rows])
+
+
+def test_few_rounds_give_no_interval() -> None:
+    runs = [record(*IID, seed=seed) for seed in (0, 1)]
+    runs += [record("ns", [9, 4, 2 - seed], 10, seed=seed) for seed in (0, 1)]
+    (found,) = joined(runs, profile(("iid", 40), ("ns", 10), rounds=3))
+    shared = found.speedups[1]
+    assert shared.total.lower is None
+    assert "too few for an interval" in profiled_tables([found])[0].notes[0]
+
+
+def test_errors_of_independent_ratios_add_up() -> None:
+    one, other = Estimate(2.0, 1.6, 2.5, 3), Estimate(5.0, 4.0, 6.0, 7)
+    found = product(one, other)
+    assert (found.seeds, found.value) == (3, pytest.approx(10))
+    assert found.lower == pytest.approx(10 * math.exp(-math.sqrt(2) * math.log(1.25)))
+    above = math.sqrt(math.log(1.25) ** 2 + math.log(1.2) ** 2)
+    assert found.upper == pytest.approx(10 * math.exp(above))
+    assert product(one, Estimate(5.0, None, None, 1)).lower is None
+
+
+# --- answers and targets, where the runs' own times are not to be trusted
+
+PROFILE = profile(("iid", 40), ("ns", 10))
+
+
+def answer_of(folder: Path, rounds: int = 7) -> Answer:
+    """The answer of a folder's runs beside :data:`PROFILE`."""
+    runs = read_all(folder)[0]
+    profiled = joined(runs, [row | {"rounds": rounds} for row in PROFILE])
+    comparisons = [found.comparison for found in profiled] or group(runs)
+    (answer,) = find_answers(with_profile_times(comparisons, profiled))
+    return answer
+
+
+@pytest.fixture(scope="module")
+def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """N.S. ran on a slow machine."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        write_run(folder, "iid", [9, 5, 3], 400, seed=seed)
+        write_run(folder, "ns", [9, 4, 2], 4000, seed=seed, key="other")
+    return folder
+
+
+def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines: Path) -> None:
+    answer = answer_of(two_machines)
+    assert (answer.rounds, answer.spread, answer.is_interleaved) == (7, 0.0, True)
+    best, base = answer.best, answer.baseline
+    assert best.name == "N.S."
+    assert (best.iterations, base.iterations) == (150, 200)
+    assert (best.seconds, base.seconds) == pytest.approx((150 * 0.010, 200 * 0.040))
+    total = best.sooner.total
+    # Equal seeds have no spread: the interval is the profile's, 10 % on both sides.
+    ratio = 200 / 150 * 4
+    assert (total.value, total.lower, total.upper) == pytest.approx(
+        (ratio, ratio / 1.1, ratio * 1.1)
+    )
+    assert "as long as in a profile of 7 rounds" in " ".join(trust(answer, {}))
+    for arm, ms in zip(answer.arms, (10, 40), strict=True):
+        for run in arm.runs.values():
+            times = [row["train_seconds"] for row in run.curve]
+            assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
+
+
+def test_targets_of_two_machines_compare_by_the_profile(two_machines: Path) -> None:
+    """A baseline that has not trained has the profile's time too: there is no speedup then, so no
+    table of them; easier targets are compared all the same.
+    """
+    runs = read_all(two_machines)[0]
+    (before,) = group(runs)
+    assert sensitivity(before, "probe_loss") == []
+    untrained = []
+    for seed in (0, 1):
+        slow = record("ns", [9, 7, 5, 3, 2, 1, 1, 1, 1], 4000, seed=seed, key="other")
+        untrained += [record("iid", [9, 8, 7, 6, 5, 4, 3, 2, 1], 400, seed=seed), slow]
+    for own, level, ratio in ((runs, 3.0, 200 / 150), (untrained, 5.0, 400 / 200)):
+        (profiled,) = joined(own, PROFILE)
+        assert profiled.has_totals == (own is runs)
+        (after,) = with_profile_times([profiled.comparison], [profiled])
+        levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
+        target = levels[level]
+        assert target.value == pytest.approx(ratio * 4)
+
+
+def test_only_quiet_runs_in_turn_keep_their_own_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is slower on the next day would be the sampler's fault."""
+    for name, session in (("turns", "a"), ("days", "b")):
+        write_run(tmp_path / name, "iid", [9, 5, 3], 400, interleaved=["a"])
+        write_run(tmp_path / name, "ns", [9, 4, 2], 100, interleaved=[session])
+    assert answer_of(tmp_path / "days").rounds == 7
+    assert answer_of(tmp_path / "turns").rounds is None
+    # The blocks of these runs spread by 15 %.
+    monkeypatch.setattr(profiles, "BUSY_SPREAD", 0.14)
+    assert answer_of(tmp_path / "turns").rounds == 7
+    assert answer_of(tmp_path / "turns", rounds=6).rounds is None, "too few for an interval"
+
+
+def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path: Path) -> None:
+    for sampler, ms, key in (("iid", 400, "one"), ("ns", 4000, "other"), ("strat", 1, "one")):
+        write_run(tmp_path, sampler, [9, 5, 3], ms, key=key)
+    answer = answer_of(tmp_path)
+    assert {arm.name for arm in answer.arms} == {"N.S.", "IID"}
+    assert "1 run whose arms are not in the profile left out." in trust(answer, {})
