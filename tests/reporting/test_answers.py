@@ -20,7 +20,7 @@ from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage import schemas, tables
-from ncfbench.timing.ties import ONE_SEED_FACTOR
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 
 def answers_of(folder: Path, **options: Any) -> list[Answer]:

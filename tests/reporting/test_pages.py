@@ -19,7 +19,7 @@ from ncfbench.reporting.profiles import ProfiledSpeedup, by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import three_digits
 from ncfbench.reporting.views.objectives import objective_tables
-from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 CLAIMS_BY_LOSS = {
     "fewer-iterations": "sharing needs fewer iterations: times fewer than the baseline",
