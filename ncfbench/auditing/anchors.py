@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -36,79 +35,25 @@ WARM_UP_SAMPLER = "ns"
 """Serves every loss; it leads to the same anchor for all samplers that are audited there."""
 
 
-@dataclass(frozen=True)
-class Anchor:
-    """Parameters at which gradients are compared, for one loss and one noise distribution."""
+class Point(NamedTuple):
+    """Parameters of a loss."""
 
     name: str
     parameters: Parameters
-    exact_loss: float
-    probe_loss: float
-    gradient: NDArray[np.float32]
-    """float32[P]: the exact one."""
-    negative_share: float
-    """Length of the negative term's gradient over that of the whole."""
-    batch_gradients: BatchGradients
-    pullback: Pullback
-    trainer: Trainer
-    step_gradient: Callable[..., Any]
-    """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
     earlier: Parameters
-    """Parameters :attr:`age` iterations earlier, of which negatives are mined."""
+    """Those from which negatives are mined."""
     age: int
-    hard_items: NDArray[np.int32] | None = None
-    """Items that were mined then, where the sampler draws from such; see :class:`MinedItems`."""
-
-    def with_mined_items(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
-        """Return the anchor with the items that a run mines; the same where it mines none."""
-        if not config.mines:
-            return self
-        mined = MinedItems(config, graph).refreshed(self.earlier, self.pullback.embedder)
-        return dataclasses.replace(self, hard_items=np.asarray(mined))
-
-    def mean(self, block: Block) -> NDArray[np.float32]:
-        """Return float32[P]: the mean gradient of a block's batches."""
-        return self.pullback(self.parameters, self.batch_gradients(block))
-
-    def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
-        """Compare one batch's gradient by the code that trains with the audit's own.
-
-        Raises:
-            CheckFailedError: they differ by more than rounding.
-        """
-        content, hardest = self.pullback.embedder.content, hardest_of(config)
-        gradient = self.step_gradient
-        if hardest:
-            own = dataclasses.replace(self.trainer, config=_audited(config))
-            gradient = jax.jit(own.gradient)
-        _, tree = gradient(self.parameters, batch, content, None)
-        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest))
-        difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
-        if not difference <= STEP_TOLERANCE:
-            raise CheckFailedError(
-                f"The gradient of a {config.sampler} batch by the training step and by the audit"
-                f" differ by {difference:.1e} of its length (--loss {config.loss}): the audit's"
-                " verdicts would not be about what is trained."
-            )
-
-
-def _audited(config: RunConfig) -> RunConfig:
-    """Return the settings of a run as an audit computes with them."""
-    # An audit compares gradients to a few millionths: in full float32, whatever the run's
-    # precision. The penalty of coupling depends on no sampler, and is left out.
-    return dataclasses.replace(config.on_one_device(), precision="float32", coupling_weight=0.0)
+    """Iterations between the two."""
 
 
 @dataclass(frozen=True)
 class AuditedTowers:
-    """Two sets of parameters for a loss, and the way back through the towers."""
+    """The towers of a loss, two sets of parameters, and the way back through the towers."""
 
     trainer: Trainer
     embedder: Embedder
     pullback: Pullback
-    parameters: Mapping[str, Parameters]
-    earlier: Mapping[str, tuple[Parameters, int]]
-    """For each of them, parameters of an earlier iteration, and how many iterations earlier."""
+    points: tuple[Point, ...]
 
     @classmethod
     def make(
@@ -136,39 +81,87 @@ class AuditedTowers:
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
-        parameters = {"initial": state.parameters, "warm": trained.parameters}
-        if old is None:
-            old = trained.parameters
-        earlier = {"initial": (state.parameters, 0), "warm": (old, age)}
-        return cls(trainer, embedder, pullback, parameters, earlier)
+        initial = Point("initial", state.parameters, state.parameters, 0)
+        warm = Point("warm", trained.parameters, old or trained.parameters, age)
+        return cls(trainer, embedder, pullback, (initial, warm))
 
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
-        """Return an anchor at each set of parameters, for the noise and mask of ``config``."""
-        step_gradient = jax.jit(self.trainer.gradient)
+        """Return an anchor at each point, for the noise and mask of ``config``."""
         objective = ExactObjective(graph, config, self.embedder)
         probe = Probe(graph, config, self.embedder)
-        made = []
-        for name, parameters in self.parameters.items():
-            exact = objective(parameters)
-            gradient = self.pullback(parameters, exact.positive + exact.negative)
+        anchors = []
+        for point in self.points:
+            parameters, exact = point.parameters, objective(point.parameters)
+            gradient = self.pullback(parameters, exact.gradient)
             negative = self.pullback(parameters, exact.negative)
-            interaction = self.embedder.interaction(parameters)
-            users = self.embedder.users(parameters)
-            items = self.embedder.items(parameters, self.pullback.nodes)
-            made.append(
+            vectors = (
+                self.embedder.interaction(parameters),
+                self.embedder.users(parameters),
+                self.embedder.items(parameters, self.pullback.nodes),
+            )
+            anchors.append(
                 Anchor(
-                    name=name,
-                    parameters=parameters,
+                    towers=self,
+                    point=point,
                     exact_loss=exact.value,
                     probe_loss=probe(parameters),
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    batch_gradients=BatchGradients(config, interaction, users, items),
-                    pullback=self.pullback,
-                    trainer=self.trainer,
-                    step_gradient=step_gradient,
-                    earlier=self.earlier[name][0],
-                    age=self.earlier[name][1],
+                    batch_gradients=BatchGradients(config, *vectors),
                 )
             )
-        return made
+        return anchors
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A point at which gradients are compared, for one loss and one noise distribution."""
+
+    towers: AuditedTowers
+    point: Point
+    exact_loss: float
+    probe_loss: float
+    gradient: NDArray[np.float32]
+    """float32[P]: the exact one."""
+    negative_share: float
+    """Length of the negative term's gradient over that of the whole."""
+    batch_gradients: BatchGradients
+
+    def mined_items(self, graph: BipartiteGraph, config: RunConfig) -> NDArray[np.int32] | None:
+        """Return the items that a run mines from the earlier parameters; None where it mines none.
+        See :class:`MinedItems`.
+        """
+        if not config.mines:
+            return None
+        return np.asarray(
+            MinedItems(config, graph).refreshed(self.point.earlier, self.towers.embedder)
+        )
+
+    def mean(self, block: Block) -> NDArray[np.float32]:
+        """Return float32[P]: the mean gradient of a block's batches."""
+        return self.towers.pullback(self.point.parameters, self.batch_gradients(block))
+
+    def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
+        """Compare one batch's gradient by the code that trains with the audit's own.
+
+        Raises:
+            CheckFailedError: they differ by more than rounding.
+        """
+        trainer = dataclasses.replace(self.towers.trainer, config=_audited(config))
+        content = self.towers.embedder.content
+        _, tree = jax.jit(trainer.gradient)(self.point.parameters, batch, content, None)
+        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest_of(config)))
+        difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
+        if not difference <= STEP_TOLERANCE:
+            raise CheckFailedError(
+                f"The gradient of a {config.sampler} batch by the training step and by the audit"
+                f" differ by {difference:.1e} of its length (--loss {config.loss}): the audit's"
+                " verdicts would not be about what is trained."
+            )
+
+
+def _audited(config: RunConfig) -> RunConfig:
+    """Return the settings of a run as an audit computes with them."""
+    # An audit compares gradients to a few millionths: in full float32, whatever the run's
+    # precision. The penalty of coupling depends on no sampler, and is left out.
+    return dataclasses.replace(config.on_one_device(), precision="float32", coupling_weight=0.0)

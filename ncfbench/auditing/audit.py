@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.auditing import conformance
-from ncfbench.auditing.gradient_audit import BLOCKS, audit
+from ncfbench.auditing.gradient_audit import Weighing, audit, weighing
+from ncfbench.auditing.verdict import BLOCKS, check_request
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
 from ncfbench.config import Folder, RunConfig, complete
 from ncfbench.data import open_dataset
@@ -85,15 +86,8 @@ def audit_samplers(
         DataError: the data set is not prepared.
         UsageError: no combination can work, or the data set is too large for exact gradients.
     """
-    if batches and batches < 2 * BLOCKS:
-        raise UsageError(
-            f"batches = {batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS} blocks;"
-            " with 0 only the conformance suite and the X-ray are made."
-        )
-    if not 0 < margin < 1:
-        raise UsageError(
-            f"margin = {margin}: it must lie between 0 and 1, for example 0.05 for 5 %."
-        )
+    otherwise = "; with 0 only the conformance suite and the X-ray are made"
+    check_request(batches or 2 * BLOCKS, margin, otherwise)
     if warmup < 1:
         raise UsageError(f"warmup = {warmup}: it must be at least 1 iteration.")
     progress = progress or Progress()
@@ -104,17 +98,16 @@ def audit_samplers(
     )
     configs = configurations(given, samplers, losses, tuple(noises))
     keep_compiled(say)
-    name = next(iter(configs.values())).dataset
-    dataset = open_dataset(name, data_dir=locations.data_dir, say=say)
-    count = len({sampler for _, _, sampler in configs})
+    dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)
+    count = len({config.sampler for config in configs})
     progress.say(f"Conformance suite and X-ray of {count} sampler{'s' if count > 1 else ''}.")
-    outcomes, wrong = _conformance(dataset.graph, configs)
-    failed = [row for row in outcomes if row["result"] == "fail"]
+    suite, wrong = _conformance(dataset.graph, configs)
+    failed = [row for row in suite if row["result"] == "fail"]
     for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
     broken = {row["sampler"] for row in failed if row["property"] in ("shapes", "ids", "weights")}
-    audited = {key: config for key, config in configs.items() if key[2] not in broken}
-    first = {(noise, sampler): config for (_, noise, sampler), config in reversed(audited.items())}
+    audited = [config for config in configs if config.sampler not in broken]
+    first = {(config.noise, config.sampler): config for config in reversed(audited)}
     xrays = [xray(dataset, config) for config in reversed(first.values())]
     rows = []
     if audited and batches:
@@ -124,15 +117,11 @@ def audit_samplers(
             batches=batches,
             margin=margin,
             warmup=warmup,
+            wrong=wrong,
             variance_parts=variance_parts,
             progress=progress,
         )
-    for row in rows:
-        # An unbiased or consistent gradient follows from right weights, whatever the parameters.
-        kind = row["noise"], row["sampler"], find_loss(row["loss"]).family == "listwise"
-        if kind in wrong and row["verdict"] != "biased":
-            row |= {"verdict": "biased", "shown_by": "weights", "batches_needed": None}
-    return Record(rows, xrays, outcomes)
+    return Record(rows, xrays, suite)
 
 
 def configurations(
@@ -140,8 +129,8 @@ def configurations(
     samplers: Sequence[str],
     losses: Sequence[str],
     noises: Sequence[str],
-) -> dict[tuple[str, str, str], RunConfig]:
-    """Return complete settings by (loss, noise, sampler), for the possible combinations.
+) -> list[RunConfig]:
+    """Return complete settings of the combinations that are possible.
 
     Raises:
         UsageError: there is none.
@@ -149,16 +138,16 @@ def configurations(
     for kind, names in {"samplers": samplers, "losses": losses, "noises": noises}.items():
         if not names:
             raise UsageError(f"No {kind} are named: give some, separated by commas.")
-    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in noises))
+    noises = [complete({"noise": name}).noise for name in noises]
     strata = str(settings.get("strata", RunConfig.strata))
     local = settings.get("share") == "local"
     # A sampler that shares nothing draws the same batches for shards as without them.
     sharing = [name for name in samplers if find_sampler(name).shares_items or not local]
-    configs = {}
-    for noise, sampler, loss in itertools.product(noises, sharing, losses):
+    configs = []
+    for noise, sampler, loss in itertools.product(*map(dict.fromkeys, (noises, sharing, losses))):
         if serves(find_sampler(sampler).with_strata(strata), find_loss(loss)):
             choice = {"noise": noise, "sampler": sampler, "loss": loss}
-            configs[loss, noise, sampler] = complete({**settings, **choice}, ignore_unknown=True)
+            configs.append(complete({**settings, **choice}, ignore_unknown=True))
     if not configs:
         first = {"sampler": samplers[0], "loss": losses[0]}
         complete({**settings, **first}, ignore_unknown=True)
@@ -166,24 +155,21 @@ def configurations(
 
 
 def _conformance(
-    graph: BipartiteGraph, configs: Mapping[tuple[str, str, str], RunConfig]
-) -> tuple[list[dict[str, Any]], set[tuple[str, str, bool]]]:
-    """Return rows of the suite, and (noise, sampler, listwise) where the expected loss is wrong.
+    graph: BipartiteGraph, configs: Sequence[RunConfig]
+) -> tuple[list[dict[str, Any]], set[Weighing]]:
+    """Return rows of the suite, and where the expected loss is wrong.
 
     Every family of losses is tested with the first noise distribution. With the others, weights
     differ only for listwise losses.
     """
     rows, wrong, seen = [], set(), set()
-    first_noise = next(iter(configs))[1]
-    for (_, noise, sampler), config in configs.items():
-        listwise = config.family == "listwise"
-        case = noise, sampler, config.family if noise == first_noise else str(listwise)
+    for config in configs:
+        is_first = config.noise == configs[0].noise
+        case = weighing(config), config.family if is_first else ""
         if case not in seen:
             seen.add(case)
-            outcomes = conformance.conformance(graph, config)
-            rows += conformance.rows(config, outcomes)
-            if any(
-                outcome.name == "expectation" and outcome.result == "fail" for outcome in outcomes
-            ):
-                wrong.add((noise, sampler, listwise))
+            results = conformance.conformance(graph, config)
+            rows += conformance.rows(config, results)
+            if results[-1].result == "fail":
+                wrong.add(weighing(config))
     return rows, wrong

@@ -1,4 +1,4 @@
-"""The bias of a mean of noisy vectors: an estimate that noise does not inflate, and a verdict.
+"""The bias of a mean of noisy vectors: an estimate that noise does not inflate, with its bounds.
 
 The squared distance of a mean to its target is inflated by the mean's own noise. The product of two
 *independent* errors is not: with block means h_a = mean_a - target, the mean of h_a . h_b over all
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.floating]
-Verdict = Literal["unbiased", "biased", "too few batches"]
 
 FAMILY_ERROR = 0.05
 """Probability of one wrong verdict or more among all of an audit."""
@@ -49,16 +47,6 @@ class Bias:
     """Student's quantile of both bounds."""
     batches: int
 
-    def verdict(self, margin: float) -> Verdict:
-        """Return the verdict on a bias.
-
-        ``biased``: a bias is shown, even one within the margin. ``unbiased``: none is shown, and
-        the upper bound is within the margin. ``too few batches``: neither.
-        """
-        if self.lower > RESOLUTION:
-            return "biased"
-        return "unbiased" if self.upper <= margin else "too few batches"
-
     def batches_needed(self, margin: float) -> int | None:
         """Estimate how many batches would decide if the estimate is right; None if none would."""
         squared = max(self.squared, 0.0)
@@ -73,6 +61,12 @@ class Bias:
             if shown or _upper(squared, error, self.noisiest / factor, self.quantile) <= margin:
                 return math.ceil(self.batches * factor)
         return None
+
+
+def columns(name: str, bias: Bias | None) -> dict[str, float | None]:
+    """Return the columns of an estimate and its bounds in an audit's table."""
+    ends = (None,) * 3 if bias is None else (bias.estimate, bias.lower, bias.upper)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
@@ -146,30 +140,3 @@ def _largest_variance(errors: Float) -> float:
         direction /= max(float(np.linalg.norm(direction)), 1e-30)
         found.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
     return sum(found) / 2
-
-
-def consistency(found: Bias, more: Bias | None, margin: float, blocks: int, verdicts: int) -> str:
-    """Return the verdict ``consistent`` (the bias falls as negatives grow), or another.
-
-    A bias of the order of one over the negatives falls to a quarter with four times as many, its
-    square to a sixteenth. Consistent: the bias is within the margin, with these negatives or with
-    more, or its square is shown to be below half of what it is with these. Biased: it is shown to
-    be above half. That the limit is the right one is not for the gradients to say: the conformance
-    suite shows that the normaliser is estimated without bias.
-
-    Args:
-        more: with four times the negatives, from ``blocks`` means; None where the data has too few
-            links for that.
-    """
-    from scipy import stats
-
-    if found.upper <= margin:
-        return "consistent"
-    if more is None:
-        return "too few batches"
-    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), blocks - 1))
-    gap = found.squared / 2 - more.squared
-    error = math.hypot(found.squared_error / 2, more.squared_error)
-    if more.upper <= margin or gap > quantile * error:
-        return "consistent"
-    return "biased" if gap < -quantile * error else "too few batches"

@@ -7,20 +7,21 @@ that are not finite have no expectation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
 
+from ncfbench.auditing import layout
 from ncfbench.auditing.estimator_tests import ERROR, TestFunctions, chi_squared
 from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared, negative_weights
+from ncfbench.sampling.batch import Batch, negative_weights
 
 Result = Literal["pass", "fail", "not tested", "declared"]
 """``declared``: the sampler says itself that its expected loss is another one, and why."""
@@ -29,8 +30,6 @@ SUMMED_LINKS = 64_000
 UNKNOWN_SHUFFLED_BIAS = 0.05
 """Relative error allowed in the shuffled stream of a sampler that does not state its own."""
 CONFORMANCE_SEED = MAX_SEED + 4
-LINKED = ("linked_user", "linked_item")
-"""Pairs that all users' negatives leave out."""
 PROPERTIES = {
     "shapes": "static shapes and dtypes",
     "ids": "ids in range",
@@ -41,11 +40,13 @@ PROPERTIES = {
     "draws": "raw draws follow the declared distribution",
     "expectation": "expected loss right",
 }
+NEEDS = {"held-out": {"ids"}, "expectation": {"ids", "shapes", "weights"}}
+"""Properties without which another one means nothing."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of one property."""
+class PropertyResult:
+    """The result for one property."""
 
     name: str
     result: Result
@@ -59,7 +60,7 @@ class Outcome:
 
 def conformance(
     graph: BipartiteGraph, config: RunConfig, batches: int = 250, sums: int | None = None
-) -> list[Outcome]:
+) -> list[PropertyResult]:
     """Test each of :data:`PROPERTIES` for the sampler that ``config`` names.
 
     Args:
@@ -73,32 +74,15 @@ def conformance(
         raise
     except Exception as error:  # noqa: BLE001 - a sampler may raise anything
         first, *others = PROPERTIES
-        untested = [Outcome(name, "not tested", f"because of: {first}") for name in others]
-        return [Outcome(first, "fail", f"no batch can be made: {_raised(error)}"), *untested]
-    failed: set[str] = set()
-    outcomes = []
+        untested = [PropertyResult(name, "not tested", f"because of: {first}") for name in others]
+        return [PropertyResult(first, "fail", f"no batch can be made: {_raised(error)}"), *untested]
+    results: list[PropertyResult] = []
     for name in PROPERTIES:
-        # Without ids in range and finite weights there is nothing to add up.
-        blocked = {"expectation": {"ids", "weights", "shapes"}, "held-out": {"ids"}}.get(
-            name, set()
-        ) & failed
-        if blocked:
-            outcomes.append(
-                Outcome(name, "not tested", f"because of: {', '.join(sorted(blocked))}")
-            )
-            continue
-        fault = suite.check(name)
-        claims = suite.claims
-        if name == "expectation" and claims.bias and (claims.weighs_biased or not fault):
-            detail = claims.bias + (f" ({fault})" if fault else "")
-            outcomes.append(Outcome(name, "declared", detail))
-            continue
-        if fault:
-            failed.add(name)
-        outcomes.append(Outcome(name, "fail" if fault else "pass", fault))
+        failed = {result.name for result in results if result.result == "fail"}
+        results.append(suite.result(name, sorted(NEEDS.get(name, set()) & failed)))
     if math.isfinite(suite.detectable):
-        outcomes[-1] = replace(outcomes[-1], detectable_error=suite.detectable)
-    return outcomes
+        results[-1] = replace(results[-1], detectable_error=suite.detectable)
+    return results
 
 
 class _Suite:
@@ -110,131 +94,46 @@ class _Suite:
         self.detectable = math.inf
         self.slots = plan_capacity(graph, config)
         self.claims = self._made().claims()
-        self.count = batches
         self.shuffled = list(islice(self._made().batches(0, self.slots), batches))
         self.replaced = list(islice(self._made(replacement=True).batches(0, self.slots), batches))
 
-    def check(self, name: str) -> str:
-        """Describe the fault of a property; empty where it holds. An exception is a fault, too."""
-        checks: dict[str, Callable[[], str]] = {
-            "shapes": self._shapes,
-            "ids": self._ids,
+    def result(self, name: str, missing: Sequence[str]) -> PropertyResult:
+        if missing:
+            return PropertyResult(name, "not tested", f"because of: {', '.join(missing)}")
+        try:
+            fault = self._fault(name)
+        except Exception as error:  # noqa: BLE001 - see conformance()
+            fault = _raised(error)
+        claims = self.claims
+        if name == "expectation" and claims.bias and (claims.weighs_biased or not fault):
+            detail = claims.bias + (f" ({fault})" if fault else "")
+            return PropertyResult(name, "declared", detail)
+        return PropertyResult(name, "fail" if fault else "pass", fault)
+
+    def _fault(self, name: str) -> str:
+        """Describe the fault of a property; empty where it holds."""
+        b = self.config.batch_size
+        of_batches = {
+            "shapes": lambda batches: layout.shape_fault(batches, b),
+            "ids": lambda batches: layout.id_fault(batches, self.graph),
             "held-out": self._held_out,
+            "weights": _weight_fault,
+        }
+        of_streams = {
             "permutations": self._permutations,
             "streams": self._streams,
-            "weights": self._weights,
             "draws": self._draws,
             "expectation": self._expectation,
         }
-        try:
-            return checks[name]()
-        except Exception as error:  # noqa: BLE001 - see conformance()
-            return _raised(error)
+        if name in of_streams:
+            return of_streams[name]()
+        fault = of_batches[name](self.replaced)
+        return of_batches[name](self.shuffled) or (fault and f"with replacement, {fault}")
 
     def _made(self, *, replacement: bool = False, seed: int = CONFORMANCE_SEED) -> Sampler:
         return make_sampler(self.graph, self.config, Streams(seed), replacement=replacement)
 
-    def _in_both(self, check: Callable[[list[Batch]], str]) -> str:
-        """Run a check on the shuffled stream and on that with replacement."""
-        found = check(self.replaced)
-        return check(self.shuffled) or (found and f"with replacement, {found}")
-
-    def _shapes(self) -> str:
-        return self._in_both(self._shapes_in)
-
-    def _shapes_in(self, batches: list[Batch]) -> str:
-        b = self.config.batch_size
-        first, current = _shapes_of(batches[0]), len(batches[0].items)
-        for number, batch in enumerate(batches):
-            shapes = _shapes_of(batch)
-            slots = len(batch.items)
-            expected = {
-                "users": (len(batch.users),),
-                "items": (slots,),
-                "pos_user": (b,),
-                "pos_item": (b,),
-                "n_items": (),
-            }
-            expected_weights: dict[str, tuple[int, ...]] = {}
-            if isinstance(batch.negatives, MetUsers):
-                met = min(len(batch.negatives.user_weight), len(batch.users))
-                expected_weights = {
-                    "negatives.user_weight": (met,),
-                    "negatives.item_weight": (slots,),
-                }
-                expected["negatives.linked_item"] = np.shape(batch.negatives.linked_user)
-            for name, (shape, dtype) in shapes.items():
-                if name in expected_weights:
-                    if dtype != "float32" or shape != expected_weights[name]:
-                        return (
-                            f"batch {number}: {name} is {dtype}{list(shape)} instead of"
-                            f" float32{list(expected_weights[name])}"
-                        )
-                elif name == "weight":
-                    if dtype != "float32" or len(shape) != 2 or shape[0] != b:
-                        return (
-                            f"batch {number}: weight is {dtype}{list(shape)} instead of"
-                            f" float32[{b}, ...]"
-                        )
-                elif dtype != "int32":
-                    return f"batch {number}: {name} is {dtype} instead of int32"
-                elif name in expected and shape != expected[name]:
-                    return (
-                        f"batch {number}: {name} has shape {list(shape)} instead of"
-                        f" {list(expected[name])}"
-                    )
-            if isinstance(batch.negatives, Shared) and shapes["weight"][0] != (b, slots):
-                return (
-                    f"batch {number}: shared weights have shape {list(shapes['weight'][0])} instead"
-                    f" of [{b}, {slots}]"
-                )
-            # Slots of items and of linked pairs may grow when a batch needs more than was planned,
-            # and the weights with them.
-            growing = {"items"} | ({"weight"} if isinstance(batch.negatives, Shared) else set())
-            if isinstance(batch.negatives, MetUsers):
-                growing |= {f"negatives.{name}" for name in (*LINKED, "item_weight")}
-            fixed = [name for name in shapes if name not in growing]
-            if shapes.keys() != first.keys() or any(shapes[name] != first[name] for name in fixed):
-                return f"batch {number} has other shapes than the first"
-            if slots != current and not (slots > current and slots == int(batch.n_items)):
-                return f"batch {number} has {slots} item slots, the one before {current}"
-            current = slots
-        return ""
-
-    def _ids(self) -> str:
-        return self._in_both(self._ids_in)
-
-    def _ids_in(self, batches: list[Batch]) -> str:
-        for number, batch in enumerate(batches):
-            named = {
-                "users": (batch.users, self.graph.n_users),
-                "items": (batch.items, self.graph.n_items),
-                "pos_user": (batch.pos_user, len(batch.users)),
-                "pos_item": (batch.pos_item, int(batch.n_items)),
-                "n_items": (np.atleast_1d(batch.n_items), len(batch.items) + 1),
-            }
-            if isinstance(batch.negatives, MetUsers):
-                user, item = (getattr(batch.negatives, name) for name in LINKED)
-                named["negatives.linked_user"] = user, len(batch.negatives.user_weight) + 1
-                is_pair = user < len(batch.negatives.user_weight)
-                named["negatives.linked_item"] = item[is_pair], int(batch.n_items)
-            if isinstance(batch.negatives, Listed):
-                named["negatives.user"] = batch.negatives.user, len(batch.users)
-                named["negatives.item"] = batch.negatives.item, int(batch.n_items)
-            for name, (ids, size) in named.items():
-                if ids.size and (ids.min() < 0 or ids.max() >= size):
-                    wrong = int(ids.max() if ids.max() >= size else ids.min())
-                    return f"batch {number}: {name} holds {wrong}, not in 0..{size - 1}"
-            columns = {Shared: "weight", MetUsers: "item_weight", EveryUser: "item_weight"}
-            column = columns.get(type(batch.negatives))
-            if column and getattr(batch.negatives, column)[..., int(batch.n_items) :].any():
-                return f"batch {number}: a padding slot has weight"
-        return ""
-
-    def _held_out(self) -> str:
-        return self._in_both(self._held_out_in)
-
-    def _held_out_in(self, batches: list[Batch]) -> str:
+    def _held_out(self, batches: Sequence[Batch]) -> str:
         degrees = self.graph.item_degrees
         for number, batch in enumerate(batches):
             items = batch.items[: int(batch.n_items)]
@@ -262,46 +161,31 @@ class _Suite:
         again = list(islice(self._made().batches(0, self.slots), 8))
         last = len(self.shuffled) - 1
         for start in (0, 1, min(7, last), last // 2, last):
-            batch = again[start] if start < len(again) else None
-            for made in (batch, next(self._made().batches(start, self.slots))):
-                if made is not None and not _same(made, self.shuffled[start]):
-                    return f"batch {start} differs when the stream starts there, or starts again"
-        if all(
-            _same(a, b)
-            for a, b in zip(
-                self._made(seed=CONFORMANCE_SEED + 1).batches(0, self.slots), again, strict=False
-            )
-        ):
+            made = [*again[start : start + 1], next(self._made().batches(start, self.slots))]
+            if not all(layout.are_same(batch, self.shuffled[start]) for batch in made):
+                return f"batch {start} differs when the stream starts there, or starts again"
+        others = self._made(seed=CONFORMANCE_SEED + 1).batches(0, self.slots)
+        if all(map(layout.are_same, again, others)):
             return "another seed gives the same batches"
-        return ""
-
-    def _weights(self) -> str:
-        return self._in_both(self._weights_in)
-
-    def _weights_in(self, batches: list[Batch]) -> str:
-        for number, batch in enumerate(batches):
-            weight = negative_weights(batch)
-            if not np.isfinite(weight).all() or (weight < 0).any():
-                bad = weight[~np.isfinite(weight) | (weight < 0)][0]
-                return f"batch {number} has a weight of {float(bad)}"
         return ""
 
     def _draws(self) -> str:
         """Test the raw draws by chi-squared: positive links with replacement, negative nodes."""
-        graph, made = self.graph, self._made(replacement=True)
-        draws = made.draw(0, self.count)
-        uniform = np.full(graph.n_links, 1 / graph.n_links)
-        links = np.concatenate([draw.links for draw in draws])
-        # The links of a stratum are not independent: one of each stratum is tested.
+        graph, made, claims = self.graph, self._made(replacement=True), self.claims
+        draws = made.draw(0, len(self.replaced))
+        links, users, items = (
+            np.concatenate([getattr(draw, name).reshape(-1) for draw in draws])
+            for name in ("links", "users", "items")
+        )
         tests = []
-        if self.claims.draws_links_uniformly:
+        if claims.draws_links_uniformly:
+            # The links of a stratum are not independent: one of each stratum is tested.
+            uniform = np.full(graph.n_links, 1 / graph.n_links)
             tests.append(("positive links", links[:: made.stratum_size], uniform))
-        users = np.concatenate([draw.users.reshape(-1) for draw in draws])
-        items = np.concatenate([draw.items.reshape(-1) for draw in draws])
         if users.size:
             tests.append(("negative users", users, graph.user_degrees / graph.n_links))
-        if items.size and self.claims.drawn_items is not None:
-            tests.append(("negative items", items, self.claims.drawn_items))
+        if items.size and claims.drawn_items is not None:
+            tests.append(("negative items", items, claims.drawn_items))
         for name, drawn, probability in tests:
             p = chi_squared(drawn, probability)
             if p < ERROR / len(tests):
@@ -315,10 +199,8 @@ class _Suite:
         of shuffling is allowed besides.
         """
         functions = TestFunctions(self.graph, self.config)
-        more = islice(
-            self._made(replacement=True).batches(len(self.replaced), self.slots), self.sums
-        )
-        fault, self.detectable = functions.compare(chain(self.replaced, more))
+        stream = self._made(replacement=True).batches(len(self.replaced), self.slots)
+        fault, self.detectable = functions.compare(chain(self.replaced, islice(stream, self.sums)))
         if fault:
             return fault
         known = self.claims.shuffled_bias
@@ -335,53 +217,30 @@ class _Suite:
         return ""
 
 
-def rows(config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return the outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
+def rows(config: RunConfig, results: Sequence[PropertyResult]) -> list[dict[str, Any]]:
+    """Return the results as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
     effective = identity_of(config)
     return [
         {
             **{name: effective[name] for name in ("dataset", "noise", "sampler", "strata")},
             "loss_family": config.family,
-            "property": outcome.name,
-            "result": outcome.result,
-            "detail": outcome.detail,
-            "detectable_error": outcome.detectable_error,
+            "property": result.name,
+            "result": result.result,
+            "detail": result.detail,
+            "detectable_error": result.detectable_error,
         }
-        for outcome in outcomes
+        for result in results
     ]
 
 
-def _shapes_of(batch: Batch) -> dict[str, tuple[tuple[int, ...], str]]:
-    named = {
-        name: getattr(batch, name) for name in ("users", "items", "pos_user", "pos_item", "n_items")
-    }
-    named |= {
-        ("weight" if name == "weight" else f"negatives.{name}"): a
-        for name, a in batch.negatives._asdict().items()
-    }
-    return {name: (np.shape(array), str(np.asarray(array).dtype)) for name, array in named.items()}
+def _weight_fault(batches: Sequence[Batch]) -> str:
+    for number, batch in enumerate(batches):
+        weight = negative_weights(batch)
+        is_bad = ~(np.isfinite(weight) & (weight >= 0))
+        if is_bad.any():
+            return f"batch {number} has a weight of {float(weight[is_bad][0])}"
+    return ""
 
 
 def _raised(error: Exception) -> str:
     return f"raises {type(error).__name__}: {error}"
-
-
-def _same(one: Batch, other: Batch) -> bool:
-    """Return whether two batches are equal but for padding."""
-    n = int(one.n_items)
-    if n != int(other.n_items) or not np.array_equal(one.items[:n], other.items[:n]):
-        return False
-    pairs = [
-        (getattr(one, name), getattr(other, name)) for name in ("users", "pos_user", "pos_item")
-    ]
-    left, right = one.negatives, other.negatives
-    if isinstance(left, Shared) and isinstance(right, Shared):
-        pairs.append((left.weight[:, :n], right.weight[:, :n]))
-    elif isinstance(left, MetUsers) and isinstance(right, MetUsers):
-        pairs.append((negative_weights(one)[:, :n], negative_weights(other)[:, :n]))
-    else:
-        pairs += list(zip(left, right, strict=True))
-    return all(
-        np.array_equal(a, b, equal_nan=np.issubdtype(np.asarray(a).dtype, np.floating))
-        for a, b in pairs
-    )

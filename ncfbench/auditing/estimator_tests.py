@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import Batch, MetUsers, Shared, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, Listed, MetUsers, negative_ids, negative_weights
 from ncfbench.sampling.noise import Noise
+
+Float64 = NDArray[np.float64]
+Ids = NDArray[np.integer]
 
 ERROR = 1e-4
 """Probability that a statistical test fails for a right sampler."""
@@ -24,8 +28,6 @@ one, beside named ones.
 """
 POWER = 0.9
 """Probability with which the stated detectable error would be found."""
-MAX_LINK_TABLE = 2**24
-"""Up to this many pairs of a user and an item, which of them are linked is looked up in a table."""
 
 
 class TestFunctions:
@@ -48,49 +50,46 @@ class TestFunctions:
         )
         degree = graph.item_degrees / graph.n_links * len(graph.items_in_use)
         common = np.cumsum(np.sort(degree)) > degree.sum() / 2
-        named_x = {
-            "negative weight": np.ones(graph.n_users),
-            "negative items' degree": np.ones(graph.n_users),
-            "negative weight on rare items": np.ones(graph.n_users),
-            "negative users' degree": graph.user_degrees / graph.user_degrees.mean(),
+        is_rare = (degree < np.sort(degree)[common][0]) * 1.0
+        users_degree = graph.user_degrees / graph.user_degrees.mean()
+        named: dict[str, tuple[Any, Any]] = {
+            "negative weight": (1.0, 1.0),
+            "negative items' degree": (1.0, degree),
+            "negative weight on rare items": (1.0, is_rare),
+            "negative users' degree": (users_degree, 1.0),
         }
-        ones = np.ones(graph.n_items)
-        named_y = [ones, degree, (degree < np.sort(degree)[common][0]) * 1.0, ones]
         random = (TEST_FUNCTIONS, 1 + dimension)
-        self.x = np.zeros((graph.n_users, TEST_FUNCTIONS + len(named_x), 1 + dimension))
+        self.x = np.zeros((graph.n_users, TEST_FUNCTIONS + len(named), 1 + dimension))
         self.y = np.zeros((graph.n_items, *self.x.shape[1:]))
         self.x[:, :TEST_FUNCTIONS] = rng.uniform(-0.5, 0.5, (graph.n_users, *random))
         self.y[:, :TEST_FUNCTIONS] = rng.uniform(-1, 1, (graph.n_items, *random))
         self.x[:, :TEST_FUNCTIONS, 0] = self.y[:, :TEST_FUNCTIONS, 0] = 1
-        self.x[:, TEST_FUNCTIONS:, 0] = np.stack(list(named_x.values()), axis=1)
-        self.y[:, TEST_FUNCTIONS:, 0] = np.stack(named_y, axis=1)
+        for index, (by_user, by_item) in enumerate(named.values(), TEST_FUNCTIONS):
+            self.x[:, index, 0], self.y[:, index, 0] = by_user, by_item
         self.names = [
             *["a random function of positive links"] * TEST_FUNCTIONS,
             *["a random function of negative links"] * TEST_FUNCTIONS,
-            *named_x,
+            *named,
             "negative weight on training links",
         ]
         self.foreign = 0
-        self.link_table: NDArray[np.bool_] | None = None
-        if graph.n_users * graph.n_items <= MAX_LINK_TABLE:
-            self.link_table = np.zeros((graph.n_users, graph.n_items), bool)
-            self.link_table[graph.link_user, graph.link_item] = True
+        """The most negative links of a batch that belong to another user than their positive one,
+        for losses that compare the two.
+        """
 
-    def _own(self, user: NDArray[np.integer], item: NDArray[np.integer]) -> NDArray[np.float64]:
+    def _factor(self, user: Ids, item: Ids) -> Float64:
         """Return each positive link's factor, float64[b, functions]: 1 for negative links alone."""
-        own = np.ones((len(user), self.x.shape[1]))
+        factor = np.ones((len(user), self.x.shape[1]))
         if self.config.family != "pointwise":
-            own[:, :TEST_FUNCTIONS] = self._positive(user, item)
-        return own
+            factor[:, :TEST_FUNCTIONS] = self._positive(user, item)
+        return factor
 
-    def _positive(
-        self, user: NDArray[np.integer], item: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
+    def _positive(self, user: Ids, item: Ids) -> Float64:
         x, y = self.x[user, :TEST_FUNCTIONS], self.y[item, :TEST_FUNCTIONS]
-        values: NDArray[np.float64] = np.einsum("btd,btd->bt", x, y)
+        values: Float64 = np.einsum("btd,btd->bt", x, y)
         return values
 
-    def measured(self, batch: Batch) -> NDArray[np.float64]:
+    def measured(self, batch: Batch) -> Float64:
         """Return a batch's mean over positive links and weighted sums over negative ones.
 
         float64[names].
@@ -98,30 +97,22 @@ class TestFunctions:
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
         weight = negative_weights(batch).astype(np.float64)
-        is_linked = (
-            self.graph.linked(users, items)
-            if self.link_table is None
-            else self.link_table[users, items]
-        )
-        linked = float(weight[is_linked].sum())
-        own, (_, functions, d) = self._own(user, item), self.x.shape
+        linked = float(weight[self.graph.linked(users, items)].sum())
+        factor = self._factor(user, item)
         if self.config.family != "pointwise":
-            self.foreign = max(
-                self.foreign, int(np.count_nonzero((users != user[:, None]) & (weight > 0)))
-            )
-        if isinstance(batch.negatives, MetUsers):
-            inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
-                len(weight), functions, d
-            )
-            negative = np.einsum("mtd,mtd->t", self.x[users[:, 0]], inner)
-        elif isinstance(batch.negatives, Shared):
-            inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
-                len(user), functions, d
-            )
-            negative = np.einsum("bt,btd,btd->t", own, self.x[user], inner)
-        else:
+            foreign = np.count_nonzero((users != user[:, None]) & (weight > 0))
+            self.foreign = max(self.foreign, int(foreign))
+        if isinstance(batch.negatives, Listed):
             values = np.einsum("bktd,bktd->bkt", self.x[users], self.y[items])
-            negative = np.einsum("bt,bk,bkt->t", own, weight, values)
+            negative = np.einsum("bt,bk,bkt->t", factor, weight, values)
+        else:
+            # All rows have the same items.
+            y = self.y[batch.items]
+            inner = (weight @ y.reshape(len(y), -1)).reshape(len(weight), *y.shape[1:])
+            if isinstance(batch.negatives, MetUsers):
+                negative = np.einsum("mtd,mtd->t", self.x[users[:, 0]], inner)
+            else:
+                negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
     def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:
@@ -151,21 +142,15 @@ class TestFunctions:
         if t.max() <= quantile:
             return "", detectable
         # A function with a name says more than a random one.
-        worst = (
-            weights.start + int(np.argmax(t[weights]))
-            if t[weights].max() > quantile
-            else int(np.argmax(t))
+        is_named = t[weights].max() > quantile
+        worst = int(np.argmax(t[weights])) + weights.start if is_named else int(np.argmax(t))
+        fault = (
+            f"the mean of {self.names[worst]} is {found[worst]:.4g} instead of {exact[worst]:.4g}"
+            f" (t = {t[worst]:.1f}, {n} batches)"
         )
-        name = self.names[worst]
-        return (
-            (
-                f"the mean of {name} is {found[worst]:.4g} instead of {exact[worst]:.4g} (t ="
-                f" {t[worst]:.1f}, {n} batches)"
-            ),
-            detectable,
-        )
+        return fault, detectable
 
-    def exact(self) -> NDArray[np.float64]:
+    def exact(self) -> Float64:
         """Return the functions' expectations by the definition of L, float64[names]."""
         graph, measure = self.graph, self.measure
         user, item = graph.link_user, graph.link_item
@@ -175,11 +160,11 @@ class TestFunctions:
             of_link = np.einsum("ltd,ltd->lt", self.x[user], self.y[item])
             np.subtract.at(of_user, user, measure[item, None] * of_link)
             linked = 0.0
-        negative = np.mean(self._own(user, item) * of_user[user], axis=0)
+        negative = np.mean(self._factor(user, item) * of_user[user], axis=0)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
 
-def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) -> float:
+def chi_squared(drawn: Ids, probability: Float64) -> float:
     """Return the p-value of draws under a distribution.
 
     Outcomes are pooled, in order of probability, so that five or more are expected of each.
@@ -190,13 +175,11 @@ def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) ->
         return 0.0
     possible = np.flatnonzero(probability)
     order = possible[np.argsort(probability[possible], kind="stable")]
-    each, counts = (
-        len(drawn) * probability[order],
-        np.bincount(drawn, minlength=len(probability))[order],
-    )
-    cell = np.minimum((np.cumsum(each) / 5).astype(np.int64), max(len(drawn) // 5 - 1, 0))
+    mean = len(drawn) * probability[order]
+    counts = np.bincount(drawn, minlength=len(probability))[order]
+    cell = np.minimum((np.cumsum(mean) / 5).astype(np.int64), max(len(drawn) // 5 - 1, 0))
     _, cell = np.unique(cell, return_inverse=True)
-    expected, observed = np.bincount(cell, each), np.bincount(cell, counts)
+    expected, observed = np.bincount(cell, mean), np.bincount(cell, counts)
     if len(expected) < 2:
         return 1.0
     return float(stats.chi2.sf(np.sum((observed - expected) ** 2 / expected), len(expected) - 1))

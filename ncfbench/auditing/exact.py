@@ -7,10 +7,10 @@ probability.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.sampling.noise import Noise
-from ncfbench.training.inference import Embedder
+from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 MAX_TERMS = 2**34
@@ -34,8 +34,33 @@ MAX_TERMS = 2**34
 BLOCK_TERMS = 2**20
 LINK_BLOCK = 2**16
 
+Ids = NDArray[np.integer]
 Scored: TypeAlias = tuple[Interaction, jax.Array, jax.Array]
 """The interaction, and the vectors of all users and of the items in use."""
+LeftOut: TypeAlias = tuple[Any, Ids]
+"""Which items are no negatives of a group of rows, a sparse table bool[groups, V]; and the group of
+each row, [R].
+"""
+
+
+class Sum(NamedTuple):
+    """A sum of losses and its gradients by the users' and items' vectors and the interaction."""
+
+    value: float
+    users: Float64
+    items: Float64
+    interaction: Float64
+
+    @classmethod
+    def zero(cls, scored: Scored) -> Sum:
+        """Return the sum of nothing."""
+        interaction, users, items = scored
+        parts = users.shape, items.shape, flat64(interaction).shape
+        return cls(0.0, *map(np.zeros, parts))
+
+    def plus(self, other: Sum) -> Sum:
+        """Return the sum of both."""
+        return Sum(*(left + right for left, right in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -43,10 +68,9 @@ class Exact:
     """L and its gradient at some parameters."""
 
     value: float
-    positive: VectorGradient
-    """The part of the positive links' own terms and of the users' penalty."""
+    gradient: VectorGradient
     negative: VectorGradient
-    """The part of the terms with a negative link in them."""
+    """The gradient of the terms with a negative link in them."""
 
 
 class ExactObjective:
@@ -69,138 +93,99 @@ class ExactObjective:
                 " ncfbench prepare synthetic --users 200 --items 300 --links 4000."
             )
         noise = Noise(graph, config.noise_exponent).probability[self.nodes]
-        measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
-        self.measure = measure.astype(np.float32)
+        self.measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
         self.loss = make_loss(config)
 
     def __call__(self, parameters: Parameters) -> Exact:
         """Return L and its gradient; sums over blocks are added in float64."""
+        from scipy import sparse
+
         graph, user_l2 = self.graph, self.config.user_l2
-        vectors = self.embedder.users(parameters)
+        users = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.nodes)
-        interaction = self.embedder.interaction(parameters)
-        users, raw = vectors.scored, np.asarray(vectors.raw, np.float64)
-        shares = graph.user_degrees / graph.n_links
-        penalty = user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
-        scored = interaction, users, items
-        positive_value, positive = 0.0, _zeros(scored)
+        scored = self.embedder.interaction(parameters), users.scored, items
+        user, item = graph.link_user, graph.index_in_use[graph.link_item]
+        links = np.ones(graph.n_links, bool), item, graph.user_offsets
+        table = sparse.csr_array(links, shape=(graph.n_users, len(self.nodes)))
+        weight, positive = np.full(graph.n_links, 1 / graph.n_links), Sum.zero(scored)
         if self.is_pointwise:
-            positive_value, positive = self._sum(positive_sum, scored, self._link_blocks())
-        negative_value, negative = self._sum(negative_sum, scored, self._row_blocks())
+            positive = sum_links(scored, user, item, weight, self.loss)
+            user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
+            item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
+        left_out = (table, user) if self.config.mask else None
+        rows = user, item, weight, self.measure
+        negative = sum_rows(scored, *rows, left_out, self.loss, self.config.lambda_)
+        whole = positive.plus(negative)
+        raw, shares = np.asarray(users.raw, np.float64), graph.user_degrees / graph.n_links
         return Exact(
-            value=positive_value + negative_value + penalty,
-            positive=VectorGradient(*positive, 2 * user_l2 * shares[:, None] * raw),
-            negative=VectorGradient(*negative, np.zeros(raw.shape)),
+            value=whole.value + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
+            gradient=VectorGradient(*whole[1:], 2 * user_l2 * shares[:, None] * raw),
+            negative=VectorGradient(*negative[1:], np.zeros(raw.shape)),
         )
 
-    def _sum(
-        self, function: Any, scored: Scored, blocks: Iterator[Any]
-    ) -> tuple[float, tuple[Float64, Float64, Float64]]:
-        return sum_blocks(function, scored, blocks, self.loss, self.config.lambda_)
 
-    def _link_blocks(self) -> Iterator[Any]:
-        """Yield all links, in blocks of one size."""
-        graph = self.graph
-        weight = np.full(graph.n_links, 1 / graph.n_links)
-        yield from link_blocks(graph.link_user, graph.index_in_use[graph.link_item], weight)
-
-    def _row_blocks(self) -> Iterator[Any]:
-        """Yield users (or links), their weights, and their linked pairs, which are no negatives."""
-        graph = self.graph
-        if self.is_pointwise:
-            user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
-            item, weight = np.zeros(len(user), np.int32), graph.user_degrees[user] / graph.n_links
-        else:
-            user, item = graph.link_user, graph.index_in_use[graph.link_item]
-            weight = np.full(graph.n_links, 1 / graph.n_links)
-
-        def linked(rows: NDArray[np.integer]) -> tuple[NDArray[Any], NDArray[Any]]:
-            return graph.linked_block(user[rows], self.nodes)
-
-        left_out = (graph.user_degrees[user], linked) if self.config.mask else None
-        yield from row_blocks(user, item, weight, self.measure, left_out)
+def sum_links(scored: Scored, user: Ids, item: Ids, weight: Float64, loss: Pointwise) -> Sum:
+    """Return the weighted sum of the losses of positive links, [L]."""
+    blocks = ((user[rows], item[rows], weights) for rows, weights in _blocks(weight, LINK_BLOCK))
+    return _sum(_links, scored, blocks, loss, None)
 
 
-LeftOut: TypeAlias = tuple[
-    NDArray[np.integer], Callable[[NDArray[np.integer]], tuple[NDArray[Any], NDArray[Any]]]
-]
-"""How many items each row leaves out of its negatives; and a function from rows to the pairs (index
-of the row among those asked for, item) that are left out.
-"""
-
-
-def link_blocks(
-    user: NDArray[np.integer], item: NDArray[np.integer], weight: NDArray[np.float64]
-) -> Iterator[Any]:
-    """Yield positive links in blocks of one size, for :func:`positive_sum`.
-
-    Links of weight 0 fill the last block.
-    """
-    size = min(LINK_BLOCK, len(user))
-    for start in range(0, len(user), size):
-        take = np.minimum(np.arange(start, start + size), len(user) - 1)
-        real = np.arange(start, start + size) < len(user)
-        yield user[take], item[take], np.where(real, weight[take], 0).astype(np.float32)
-
-
-def row_blocks(
-    user: NDArray[np.integer],
-    item: NDArray[np.integer],
-    weight: NDArray[np.float64],
-    measure: NDArray[np.float32],
+def sum_rows(
+    scored: Scored,
+    user: Ids,
+    item: Ids,
+    weight: Float64,
+    measure: Float64,
     left_out: LeftOut | None,
-) -> Iterator[Any]:
-    """Yield rows of a user and a positive item in blocks of one size, for :func:`negative_sum`.
-
-    Rows of weight 0 fill the last block.
+    loss: Loss,
+    lambda_: float | None,
+) -> Sum:
+    """Return the weighted sum of the losses of rows with all their negatives.
 
     Args:
         user, item, weight: [R], of each row; a pointwise loss needs no item.
-        measure: float32[V], the weight of each item as a negative.
+        measure: float64[V], the weight of each item as a negative.
         left_out: the pairs that are no negatives.
     """
+    from scipy import sparse
+
     size = min(max(BLOCK_TERMS // len(measure), 1), len(user))
-    starts = range(0, len(user), size)
-    most = max(int(left_out[0][i : i + size].sum()) for i in starts) if left_out else 0
-    for start in starts:
-        take = np.minimum(np.arange(start, start + size), len(user) - 1)
-        real = np.arange(start, start + size) < len(user)
-        out_row, out_item = np.full((2, most), size, np.int32)
-        if left_out:
-            row, column = left_out[1](take[real])
-            out_row[: len(row)], out_item[: len(row)] = row, column
-        weights = np.where(real, weight[take], 0).astype(np.float32)
-        yield user[take], item[take], weights, out_row, out_item, measure
+    measure_V = measure.astype(np.float32)
+    table, group = left_out or (sparse.csr_array((1, len(measure))), np.zeros_like(user))
+    counts = np.diff(table.indptr)[group]
+    most = max(int(counts[rows].sum()) for rows, _ in _blocks(weight, size))
+
+    def blocks() -> Iterator[Any]:
+        for rows, weights in _blocks(weight, size):
+            pairs = np.full((2, most), size, np.int32)  # outside the block: padding
+            chosen = table[group[rows]].nonzero()
+            pairs[:, : len(chosen[0])] = chosen
+            yield user[rows], item[rows], weights, pairs, measure_V
+
+    return _sum(_rows, scored, blocks(), loss, lambda_)
 
 
-def sum_blocks(
-    function: Any, scored: Scored, blocks: Iterator[Any], loss: Loss, lambda_: float | None
-) -> tuple[float, tuple[Float64, Float64, Float64]]:
-    """Return the sum over blocks, and its gradients by users, items and the interaction.
+def _blocks(weight: Float64, size: int) -> Iterator[tuple[Ids, NDArray[np.float32]]]:
+    """Yield rows in blocks of one size, with their weights: 0 for those that fill the last one."""
+    for rows in row_blocks(len(weight), min(size, len(weight))):
+        yield rows, np.where(np.diff(rows, prepend=-1) > 0, weight[rows], 0).astype(np.float32)
 
-    Args:
-        function: :func:`positive_sum` or :func:`negative_sum`.
-    """
-    value, (by_user, by_item, by_interaction) = 0.0, _zeros(scored)
+
+def _sum(
+    function: Any, scored: Scored, blocks: Iterable[Any], loss: Loss, lambda_: float | None
+) -> Sum:
+    total = Sum.zero(scored)
     for block in blocks:
-        part, (interaction_part, user_part, item_part) = function(*scored, block, loss, lambda_)
-        value += float(part)
-        by_user += np.asarray(user_part)
-        by_item += np.asarray(item_part)
-        by_interaction += flat64(interaction_part)
-    return value, (by_user, by_item, by_interaction)
-
-
-def _zeros(scored: Scored) -> tuple[Float64, Float64, Float64]:
-    """Return zeros for the gradients by users, items and the interaction's parameters."""
-    interaction, users, items = scored
-    return np.zeros(users.shape), np.zeros(items.shape), np.zeros(flat64(interaction).shape)
+        value, (interaction, users, items) = function(*scored, block, loss, lambda_)
+        part = Sum(float(value), np.asarray(users), np.asarray(items), flat64(interaction))
+        total = total.plus(part)
+    return total
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1, 2))
-def positive_sum(
+def _links(
     interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
@@ -208,7 +193,6 @@ def positive_sum(
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:
-    """Sum the loss of positive links; returns the value and its gradients."""
     user, item, weight = block
     return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
 
@@ -216,7 +200,7 @@ def positive_sum(
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1, 2))
-def negative_sum(
+def _rows(
     interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
@@ -224,8 +208,7 @@ def negative_sum(
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:
-    """Sum the loss of rows with all their negatives; returns the value and its gradients."""
-    user, item, weight, linked_row, linked_item, measure_V = block
+    user, item, weight, (linked_row, linked_item), measure_V = block
     f_RxD = users[user]
     scores_RxV = interaction.matrix(f_RxD, items)
     mass_RxV = (

@@ -8,21 +8,28 @@ own gradient: both must agree.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
-from ncfbench.auditing.bias import Bias, consistency, estimate
+from ncfbench.auditing.bias import Bias, columns, estimate
 from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.variance import PARTS, measure_parts
+from ncfbench.auditing.verdict import (
+    AUDIT_SEED,
+    MORE_NEGATIVES,
+    Evidence,
+    blocks_and_size,
+    verdict,
+)
 from ncfbench.catalog import find_loss
-from ncfbench.config import MAX_SEED, RunConfig, identity_of
+from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -34,89 +41,75 @@ from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import environment
 from ncfbench.training.loop import timed_loops
 
-BLOCKS = 24
-"""Independent means that a verdict rests on."""
-MODES = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, BLOCKS // 2)}
-"""Ways of sampling: how many times fewer batches each gets, and in how many blocks.
-
-``replacement`` draws links with replacement, ``shuffled`` as training does, ``more`` with
-:data:`MORE_NEGATIVES` times the negatives.
-"""
-MORE_NEGATIVES = 4
-"""Times more negatives with which a listwise loss is measured again, to see its bias fall."""
 TIMING_ROUNDS, TIMING_BATCHES = 5, 16
-AUDIT_SEED = MAX_SEED + 3
 SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", "share", "devices")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
-Configs = Mapping[tuple[str, str, str], RunConfig]
-"""Complete settings by (loss, noise, sampler), for the possible combinations."""
+Weighing: TypeAlias = tuple[str, str, bool]
+"""What weights depend on: noise distribution, sampler, and whether the loss is listwise."""
+Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
+"""By loss and name of the parameters, then by :data:`ncfbench.auditing.verdict.MODES`."""
+
+
+def weighing(config: RunConfig) -> Weighing:
+    """Return what the weights of batches depend on."""
+    return config.noise, config.sampler, config.family == "listwise"
 
 
 def audit(
     dataset: Dataset,
-    configs: Configs,
+    configs: Sequence[RunConfig],
     *,
     batches: int,
     margin: float,
     warmup: int,
-    variance_parts: bool = False,
-    progress: Progress | None = None,
+    wrong: Collection[Weighing],
+    variance_parts: bool,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each combination and anchor.
 
     Args:
+        configs: complete settings of each loss, noise distribution and sampler.
         batches: batches of each combination.
         margin: share of the exact gradient below which a bias counts as none.
         warmup: training iterations before the second anchor.
+        wrong: where the conformance suite finds the weights wrong.
         variance_parts: measure the parts of the variance too, for pointwise losses.
     """
-    progress = progress or Progress()
     verdicts = 2 * len(configs)
-    content = DeviceContent.of(dataset)
-    where = environment.describe()
+    content, environment_key = DeviceContent.of(dataset), environment.describe()["key"]
     progress.say(
         f"{verdicts} verdicts, each from {batches:,} batches; timing one iteration of each sampler"
         " first."
     )
     seconds = iteration_seconds(dataset, content, configs)
     # Mined items are oldest just before the next mining.
-    ages = [config.mine_every - 1 for config in configs.values() if config.mines]
+    ages = [config.mine_every - 1 for config in configs if config.mines]
     age = min(max(ages, default=0), warmup)
     towers = {
-        loss: AuditedTowers.make(dataset, content, config, warmup, age)
-        for (loss, _, _), config in _first(configs, 0).items()
+        loss: AuditedTowers.make(dataset, content, first, warmup, age)
+        for loss, (first, *_) in _grouped(configs, attrgetter("loss")).items()
     }
-    rows = []
-    noises, samplers = (list(dict.fromkeys(key[part] for key in configs)) for part in (1, 2))
+    auditor = _Auditor(dataset.graph, batches, margin, verdicts, wrong, variance_parts)
+    rows: list[dict[str, Any]] = []
     # A verdict takes about as long as the sampler's iterations do.
-    work, done = sum(seconds[sampler] for _, _, sampler in configs), 0.0
+    work, done = sum(seconds[config.sampler] for config in configs), 0.0
     began = time.perf_counter()
-    for noise in noises:
-        own = {loss: config for (loss, name, _), config in configs.items() if name == noise}
+    for noise, of_noise in _grouped(configs, attrgetter("noise")).items():
         anchors = {
-            loss: towers[loss].anchors(dataset.graph, config) for loss, config in own.items()
+            loss: towers[loss].anchors(dataset.graph, last)
+            for loss, (*_, last) in _grouped(of_noise, attrgetter("loss")).items()
         }
-        for sampler in samplers:
-            served = {
-                loss: configs[loss, noise, sampler]
-                for loss in anchors
-                if (loss, noise, sampler) in configs
-            }
-            if not served:
-                continue
+        for sampler, served in _grouped(of_noise, attrgetter("sampler")).items():
             begin = time.perf_counter()
-            found = audit_sampler(
-                dataset.graph, served, anchors, batches, margin, verdicts, check=noise == noises[0]
-            )
-            if variance_parts:
-                _add_variance_parts(dataset.graph, served, anchors, batches, found)
+            found = auditor.rows(served, anchors, check=noise == configs[0].noise)
             for row in found:
                 row["full_iteration_seconds"] = seconds[sampler]
                 row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
             rows += found
-            counts = Counter(row["verdict"] for row in found)
-            summary = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+            words = Counter(row["verdict"] for row in found)
+            summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
             done += seconds[sampler] * len(served)
             now = time.perf_counter()
             left = (now - began) * (work - done) / done
@@ -124,109 +117,134 @@ def audit(
                 f"{noise} {sampler}: {summary}  ({now - begin:.1f} s"
                 + (f", about {left:,.0f} s left)" if done < 0.999 * work else ")")
             )
-    common = {"data_fingerprint": dataset.fingerprint, "environment_key": where["key"]}
+    common = {"data_fingerprint": dataset.fingerprint, "environment_key": environment_key}
     return [row | common for row in rows]
 
 
-def audit_sampler(
-    graph: BipartiteGraph,
-    configs: Mapping[str, RunConfig],
-    anchors: Mapping[str, Sequence[Anchor]],
-    batches: int,
-    margin: float,
-    verdicts: int,
-    *,
-    check: bool = True,
-) -> list[dict[str, Any]]:
-    """Return the rows of one sampler and noise distribution, without its times.
+@dataclass(frozen=True)
+class _Auditor:
+    graph: BipartiteGraph
+    batches: int
+    margin: float
+    verdicts: int
+    """How many verdicts the audit's bounds must hold for together."""
+    wrong: Collection[Weighing]
+    variance_parts: bool
 
-    Args:
-        configs: complete settings by loss.
-        anchors: by loss.
-        verdicts: how many verdicts the audit's bounds must hold for together.
-        check: compare a batch's gradient with the training step's.
-    """
-    anchors = {
-        loss: [anchor.with_mined_items(graph, config) for anchor in anchors[loss]]
-        for loss, config in configs.items()
-    }
-    results: dict[tuple[str, str, str], Bias] = {}
-    # Weights differ only between listwise and other losses, and by the positive link's own item:
-    # losses of a kind share their batches.
-    kinds: dict[tuple[bool, bool], list[str]] = {}
-    for loss, config in configs.items():
-        kind = config.family == "listwise", find_loss(loss).includes_positive
-        kinds.setdefault(kind, []).append(loss)
-    for (listwise, _), losses in kinds.items():
-        config = configs[losses[0]]
+    def rows(
+        self, configs: Sequence[RunConfig], anchors: Mapping[str, Sequence[Anchor]], *, check: bool
+    ) -> list[dict[str, Any]]:
+        """Return the rows of one sampler and noise distribution, without its times.
+
+        Args:
+            configs: complete settings, one of each loss.
+            anchors: by loss.
+            check: compare a batch's gradient with the training step's.
+        """
+        biases: Biases = {}
+        # Weights differ only between listwise and other losses, and by the positive link's own
+        # item: losses of a kind share their batches.
+        kinds = _grouped(
+            configs, lambda c: (c.family == "listwise", find_loss(c.loss).includes_positive)
+        )
+        for alike in kinds.values():
+            targets = [(config, anchor) for config in alike for anchor in anchors[config.loss]]
+            # Batches of mined items are those of one anchor.
+            for some in [[target] for target in targets] if alike[0].mines else [targets]:
+                self._measure(some, biases, check=check)
+        rows = []
+        for config in configs:
+            own = [
+                self._row(config, anchor, biases[config.loss, anchor.point.name])
+                for anchor in anchors[config.loss]
+            ]
+            # The parts are those of an estimate of L.
+            has_parts = config.family == "pointwise" and not config.objective_settings
+            if self.variance_parts and has_parts:
+                parts = measure_parts(self.graph, config, anchors[config.loss], self.batches)
+                for row, shares in zip(own, parts, strict=True):
+                    row |= {
+                        f"variance_over_{name}": part for name, part in shares._asdict().items()
+                    }
+            rows += own
+        return rows
+
+    def _measure(
+        self, targets: Sequence[tuple[RunConfig, Anchor]], biases: Biases, *, check: bool
+    ) -> None:
+        """Add the biases at some anchors whose losses share their batches, in each mode."""
+        config, graph = targets[0][0], self.graph
         modes = {"replacement": config, "shuffled": config}
-        if listwise and MORE_NEGATIVES * config.batch_size <= graph.n_links:
-            more = _with_more_negatives(config)
-            if _is_possible(graph, more):
-                modes["more"] = more
-        own = [(loss, anchor) for loss in losses for anchor in anchors[loss]]
-        # Batches of mined items are those of one anchor.
-        groups = [[one] for one in own] if config.mines else [own]
-        for (mode, settings), targets in itertools.product(modes.items(), groups):
-            sampler = make_sampler(
-                graph, settings, Streams(AUDIT_SEED + settings.seed), replacement=mode != "shuffled"
-            )
+        if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
+            modes["more"] = more
+        for mode, settings in modes.items():
+            streams = Streams(AUDIT_SEED + settings.seed)
+            sampler = make_sampler(graph, settings, streams, replacement=mode != "shuffled")
             if isinstance(sampler, NegativeSampler):
-                sampler.hard_items = targets[0][1].hard_items
-            fewer, blocks = MODES[mode]
-            size = max(batches // fewer // blocks, 1)
-            means: list[list[NDArray[np.float32]]] = [[] for _ in targets]
+                sampler.hard_items = targets[0][1].mined_items(graph, config)
+            blocks, size = blocks_and_size(mode, self.batches)
+            means = []
             for block in blocks_of(sampler, blocks, size):
-                if check and mode == "replacement" and not means[0]:
-                    anchors[losses[0]][-1].check_step(graph, config, block.batches[0])
-                for vectors, (_, anchor) in zip(means, targets, strict=True):
-                    vectors.append(anchor.mean(block))
-            for vectors, (loss, anchor) in zip(means, targets, strict=True):
-                results[mode, loss, anchor.name] = estimate(
-                    np.stack(vectors), anchor.gradient, size * blocks, verdicts
-                )
-    sampler = make_sampler(graph, next(iter(configs.values())), Streams(0))
-    rows = [
-        _row(configs[loss], anchor, results, sampler.claims().shuffled_bias, margin, verdicts)
-        for loss in configs
-        for anchor in anchors[loss]
-    ]
-    for row in rows:
-        sampler = make_sampler(graph, configs[row["loss"]], Streams(0))
-        # A bias that falls is consistent only where its limit is the right one.
-        if sampler.claims().bias and row["verdict"] in ("biased", "consistent"):
-            row |= {"verdict": "biased", "shown_by": "declared"}
-    return rows
+                if check and mode == "replacement" and not means:
+                    last, warm = targets[-1]
+                    warm.check_step(graph, last, block.batches[0])
+                means.append([anchor.mean(block) for _, anchor in targets])
+            for (own, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
+                bias = estimate(np.stack(vectors), anchor.gradient, size * blocks, self.verdicts)
+                biases.setdefault((own.loss, anchor.point.name), {})[mode] = bias
 
-
-def _add_variance_parts(
-    graph: BipartiteGraph,
-    configs: Mapping[str, RunConfig],
-    anchors: Mapping[str, Sequence[Anchor]],
-    batches: int,
-    rows: Sequence[dict[str, Any]],
-) -> None:
-    """Add the parts of the variance to a sampler's rows; pairwise and listwise losses have none."""
-    for loss, config in configs.items():
-        # The parts are those of an estimate of L.
-        if config.family != "pointwise" or config.objective_settings:
-            continue
-        seed, size = AUDIT_SEED + config.seed, max(batches // BLOCKS, 1)
-        own = [row for row in rows if row["loss"] == loss]
-        cached = [anchor.with_mined_items(graph, config) for anchor in anchors[loss]]
-        found = measure_parts(graph, config, cached, seed, BLOCKS, size)
-        for row, parts in zip(own, found, strict=True):
-            row |= {f"variance_over_{part}": value for part, value in parts._asdict().items()}
+    def _row(self, config: RunConfig, anchor: Anchor, biases: Mapping[str, Bias]) -> dict[str, Any]:
+        bias, shuffled, more = biases["replacement"], biases["shuffled"], biases.get("more")
+        claims = make_sampler(self.graph, config, Streams(0)).claims()
+        is_listwise = config.family == "listwise"
+        evidence = Evidence(
+            bias,
+            is_listwise=is_listwise,
+            more=more,
+            is_declared=bool(claims.bias),
+            has_wrong_weights=weighing(config) in self.wrong,
+        )
+        word, shown_by = verdict(evidence, self.margin)
+        needed = predicted = None
+        if word == "too few batches" and not is_listwise:
+            needed = bias.batches_needed(self.margin)
+        if claims.shuffled_bias is not None and not is_listwise:
+            predicted = claims.shuffled_bias * anchor.negative_share
+        effective = identity_of(config)
+        return {
+            **{name: effective[name] for name in (*SETTINGS, *SIZES)},
+            "point": anchor.point.name,
+            "negative_items": "mined" if config.mines else None,
+            "cache_age": anchor.point.age if config.mines else None,
+            "verdict": word,
+            "batches": bias.batches,
+            "margin": self.margin,
+            "verdicts": self.verdicts,
+            **columns("bias", bias),
+            "detectable_bias": bias.detectable,
+            "cosine": bias.cosine,
+            "shown_by": shown_by,
+            "batches_needed": needed,
+            **columns("bias_with_4x_negatives", more),
+            **columns("shuffled_bias", shuffled),
+            "predicted_shuffled_bias": predicted,
+            "batch_variance": bias.variance,
+            "full_iteration_seconds": None,
+            "variance_seconds": None,
+            **dict.fromkeys(f"variance_over_{part}" for part in PARTS),
+            "exact_loss": anchor.exact_loss,
+            "probe_loss": anchor.probe_loss,
+        }
 
 
 def iteration_seconds(
-    dataset: Dataset, content: DeviceContent, configs: Configs
+    dataset: Dataset, content: DeviceContent, configs: Sequence[RunConfig]
 ) -> dict[str, float]:
     """Time one training iteration of each sampler (full account), with its first valid loss.
 
     Interleaved, and on one device, also for batches in shards for several.
     """
-    first = {sampler: config for (_, _, sampler), config in _first(configs, 2).items()}
+    first = {name: own[0] for name, own in _grouped(configs, attrgetter("sampler")).items()}
     with timed_loops(dataset, content, first, on_one_device=True) as loops:
         for loop in loops.values():
             loop.full_block(TIMING_BATCHES)  # compiles
@@ -239,80 +257,24 @@ def iteration_seconds(
         return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
-def _first(configs: Configs, part: int) -> Configs:
-    """Return the first settings of each loss, noise or sampler: ``part`` 0, 1 or 2 of the keys."""
-    first: dict[str, tuple[str, str, str]] = {}
-    for key in configs:
-        first.setdefault(key[part], key)
-    return {key: configs[key] for key in first.values()}
+def _grouped(
+    configs: Iterable[RunConfig], key: Callable[[RunConfig], Any]
+) -> dict[Any, list[RunConfig]]:
+    groups: dict[Any, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(key(config), []).append(config)
+    return groups
 
 
-def _is_possible(graph: BipartiteGraph, config: RunConfig) -> bool:
+def _with_more_negatives(graph: BipartiteGraph, config: RunConfig) -> RunConfig | None:
+    """Return settings with more negatives; None where the data has too few links for them."""
+    if MORE_NEGATIVES * config.batch_size > graph.n_links:
+        return None
+    names = ("batch_size", "negatives", "uniform_items")
+    more = {name: MORE_NEGATIVES * getattr(config, name) for name in names}
+    config = dataclasses.replace(config, **more)
     try:
         make_sampler(graph, config, Streams(0))
     except UsageError:
-        return False
-    return True
-
-
-def _with_more_negatives(config: RunConfig) -> RunConfig:
-    return dataclasses.replace(
-        config,
-        batch_size=MORE_NEGATIVES * config.batch_size,
-        negatives=MORE_NEGATIVES * config.negatives,
-        uniform_items=MORE_NEGATIVES * config.uniform_items,
-    )
-
-
-def _row(
-    config: RunConfig,
-    anchor: Anchor,
-    results: Mapping[tuple[str, str, str], Bias],
-    shuffled_bias: float | None,
-    margin: float,
-    verdicts: int,
-) -> dict[str, Any]:
-    found = results["replacement", config.loss, anchor.name]
-    shuffled = results["shuffled", config.loss, anchor.name]
-    more = results.get(("more", config.loss, anchor.name))
-    is_listwise = config.family == "listwise"
-    verdict: str = found.verdict(margin)
-    if is_listwise:
-        verdict = consistency(found, more, margin, MODES["more"][1], verdicts)
-    needed = None
-    if verdict == "too few batches" and not is_listwise:
-        needed = found.batches_needed(margin)
-    predicted = None
-    if shuffled_bias is not None and not is_listwise:
-        predicted = shuffled_bias * anchor.negative_share
-    effective = identity_of(config)
-    return {
-        **{name: effective[name] for name in (*SETTINGS, *SIZES)},
-        "point": anchor.name,
-        "negative_items": "mined" if config.mines else None,
-        "cache_age": anchor.age if config.mines else None,
-        "verdict": verdict,
-        "batches": found.batches,
-        "margin": margin,
-        "verdicts": verdicts,
-        "bias": found.estimate,
-        "bias_low": found.lower,
-        "bias_high": found.upper,
-        "detectable_bias": found.detectable,
-        "cosine": found.cosine,
-        "shown_by": "gradient" if verdict == "biased" else None,
-        "batches_needed": needed,
-        "bias_with_4x_negatives": more and more.estimate,
-        "bias_with_4x_negatives_low": more and more.lower,
-        "bias_with_4x_negatives_high": more and more.upper,
-        "shuffled_bias": shuffled.estimate,
-        "shuffled_bias_low": shuffled.lower,
-        "shuffled_bias_high": shuffled.upper,
-        "predicted_shuffled_bias": predicted,
-        "batch_variance": found.variance,
-        "full_iteration_seconds": None,
-        "variance_seconds": None,
-        **dict.fromkeys(f"variance_over_{part}" for part in PARTS),
-        "exact_loss": anchor.exact_loss,
-        "probe_loss": anchor.probe_loss,
-    }
+        return None
+    return config

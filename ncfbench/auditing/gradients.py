@@ -12,9 +12,8 @@ much each of them counts, and one more step gives the vectors' gradient: five to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +32,9 @@ from ncfbench.models.objective import (
     without_remembered,
 )
 from ncfbench.models.precision import full
-from ncfbench.models.towers import INTERACTION, DeviceContent, Towers, UserVectors
-from ncfbench.sampling.batch import (
-    Batch,
-)
-from ncfbench.training.inference import Embedder
+from ncfbench.models.towers import INTERACTION, Towers, UserVectors
+from ncfbench.sampling.batch import Batch
+from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 TABLE_SCORES = 2**21
@@ -46,8 +43,7 @@ TABLE_SCORES = 2**21
 Float64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class VectorGradient:
+class VectorGradient(NamedTuple):
     """A gradient with respect to the vectors of all users and of the items in use, and to the
     interaction's parameters.
     """
@@ -60,14 +56,6 @@ class VectorGradient:
     """float64[R]: by the interaction's parameters, as :func:`flat64` orders them."""
     raw: Float64
     """float64[n_users, D]: by the users' vectors before any normalisation."""
-
-    def __add__(self, other: VectorGradient) -> VectorGradient:
-        return VectorGradient(
-            self.users + other.users,
-            self.items + other.items,
-            self.interaction + other.interaction,
-            self.raw + other.raw,
-        )
 
 
 class Pullback:
@@ -84,47 +72,37 @@ class Pullback:
     ) -> None:
         self.embedder, self.nodes = embedder, nodes
 
-        @jax.jit
-        @full
-        def by_users(
-            parameters: Parameters, cotangent: UserVectors, content: DeviceContent
-        ) -> Parameters:
-            def embed(parameters: Parameters) -> UserVectors:
-                return nnx.merge(towers, parameters).users(content)
+        def compiled(method: str) -> Any:
+            @jax.jit
+            @full
+            def pull(parameters: Parameters, cotangent: Any, *arguments: Any) -> Parameters:
+                def embed(parameters: Parameters) -> Any:
+                    return getattr(nnx.merge(towers, parameters), method)(*arguments)
 
-            return jax.vjp(embed, parameters)[1](cotangent)[0]
+                return jax.vjp(embed, parameters)[1](cotangent)[0]
 
-        @jax.jit
-        @full
-        def by_items(
-            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
-        ) -> Parameters:
-            def embed(parameters: Parameters) -> jax.Array:
-                return nnx.merge(towers, parameters).items(ids, content)
+            return pull
 
-            return jax.vjp(embed, parameters)[1](cotangent)[0]
+        self._by_users, self._by_items = compiled("users"), compiled("items")
 
-        self._by_users, self._by_items = by_users, by_items
-
-    def __call__(self, parameters: Parameters, found: VectorGradient) -> NDArray[np.float32]:
+    def __call__(self, parameters: Parameters, gradient: VectorGradient) -> NDArray[np.float32]:
         """Return float32[P]: the gradient with respect to all parameters, as one vector."""
-        users, raw = (jnp.asarray(part, jnp.float32) for part in (found.users, found.raw))
-        total = self._by_users(parameters, UserVectors(users, raw), self.embedder.content)
-        block = min(self.embedder.block, len(self.nodes))
-        for start in range(0, len(self.nodes), block):
-            # Behind the last item stand items with no gradient.
-            ids = np.zeros(block, np.int32)
-            rows = np.zeros((block, found.items.shape[1]), np.float32)
-            real = min(block, len(self.nodes) - start)
-            ids[:real] = self.nodes[start : start + real]
-            rows[:real] = found.items[start : start + real]
-            part = self._by_items(parameters, ids, rows, self.embedder.content)
+        content = self.embedder.content
+        by_users = UserVectors(
+            jnp.asarray(gradient.users, jnp.float32), jnp.asarray(gradient.raw, jnp.float32)
+        )
+        total = self._by_users(parameters, by_users, content)
+        count = len(self.nodes)
+        for rows in row_blocks(count, min(self.embedder.block, count)):
+            is_new = np.diff(rows, prepend=-1)[:, None] > 0
+            by_items = np.where(is_new, gradient.items[rows], 0).astype(np.float32)
+            part = self._by_items(parameters, by_items, self.nodes[rows], content)
             total = jax.tree.map(jnp.add, total, part)
-        if len(found.interaction):
+        if len(gradient.interaction):
             leaves, structure = jax.tree.flatten(parameters[INTERACTION])
             ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-            parts = np.split(found.interaction.astype(np.float32), ends)
-            shaped = [rows.reshape(leaf.shape) for rows, leaf in zip(parts, leaves, strict=True)]
+            parts = np.split(gradient.interaction.astype(np.float32), ends)
+            shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
             total = nnx.State({**total, INTERACTION: jax.tree.unflatten(structure, shaped)})
         return flat(total)
 
@@ -199,13 +177,13 @@ class BatchGradients:
         """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.interaction, self.users, self.items)).reshape(-1)
         counts = np.zeros(len(table))
-        for weight, keys in zip(block.weights, block.keys, strict=True):
-            scores = [table[key] for key in keys]
-            keeps = block.hardest and self.loss.info.includes_positive
-            kept = keys[0][:, :, None] == keys[1] if keeps else None
+        keeps = block.hardest and self.loss.info.includes_positive
+        for positive, negative, weight in block.pairs:
+            scores = table[positive], table[negative]
+            kept = positive[:, :, None] == negative if keeps else None
             parts = _score_gradients(*scores, weight, kept, self.loss, self.lambda_, block.hardest)
-            for key, part in zip(keys, parts, strict=True):
-                counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
+            for index, part in zip((positive, negative), parts, strict=True):
+                counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), len(table))
         by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
         r, by_user, by_item = _table_gradient(self.interaction, self.users, self.items, by_score)
         return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
@@ -244,7 +222,7 @@ def _slot_gradients(
     if not jax.tree.leaves(interaction):
         return jax.vmap(gradient)(*vectors)
     # One batch after the other: a network has many numbers for each score.
-    r, f, g = jax.lax.map(lambda each: gradient(*each), vectors)
+    r, f, g = jax.lax.map(lambda arguments: gradient(*arguments), vectors)
     return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), f, g
 
 
@@ -265,10 +243,10 @@ def _score_gradients(
     """
     objective = jax.grad(pairs_loss, argnums=(0, 1))
     weight = hardest_weights(negative, weight, hardest, kept)
-    found: tuple[jax.Array, jax.Array] = jax.vmap(
+    gradients: tuple[jax.Array, jax.Array] = jax.vmap(
         lambda p, n, w: objective(p, n, w, loss, lambda_)
     )(positive, negative, weight)
-    return found
+    return gradients
 
 
 @jax.jit

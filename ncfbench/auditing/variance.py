@@ -24,6 +24,7 @@ import numpy as np
 from ncfbench.auditing.anchors import Anchor
 from ncfbench.auditing.bias import estimate
 from ncfbench.auditing.blocks import Block, blocks_of
+from ncfbench.auditing.verdict import AUDIT_SEED, blocks_and_size
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
@@ -43,40 +44,40 @@ PARTS = VarianceParts._fields
 
 
 def measure_parts(
-    graph: BipartiteGraph,
-    config: RunConfig,
-    anchors: Sequence[Anchor],
-    seed: int,
-    blocks: int,
-    size: int,
+    graph: BipartiteGraph, config: RunConfig, anchors: Sequence[Anchor], batches: int
 ) -> list[VarianceParts]:
     """Measure the parts at some anchors, on batches drawn with replacement.
 
     Args:
         config: of a pointwise loss, that of the anchors.
-        blocks, size: means of so many batches, from whose spread a batch's variance follows.
+        batches: whose variance follows from the spread of their blocks' means.
     """
+    blocks, size = blocks_and_size("replacement", batches)
     # The weights of items before linked pairs are left out are those of the same draws unmasked.
-    own, unmasked = (
+    masked, unmasked = (
         blocks_of(
-            make_sampler(graph, replace(config, mask=mask), Streams(seed), replacement=True),
+            make_sampler(
+                graph,
+                replace(config, mask=mask),
+                Streams(AUDIT_SEED + config.seed),
+                replacement=True,
+            ),
             blocks,
             size,
         )
         for mask in (config.mask, False)
     )
-    ways: list[list[list[np.ndarray]]] = [[[], [], []] for _ in anchors]
-    for block, whole in zip(own, unmasked, strict=True):
+    means = []
+    for block, whole in zip(masked, unmasked, strict=True):
         met = [meeting_all_users(graph, batch, mask=config.mask) for batch in whole.batches]
-        meeting = Block(graph, met)
-        alone = Block(graph, [without_negatives(batch) for batch in met])
-        for found, anchor in zip(ways, anchors, strict=True):
-            for means, made in zip(found, (block, meeting, alone), strict=True):
-                means.append(anchor.mean(made))
+        alone = [without_negatives(batch) for batch in met]
+        versions = block, Block(graph, met), Block(graph, alone)
+        means.append([[anchor.mean(version) for version in versions] for anchor in anchors])
     parts = []
-    for found, anchor in zip(ways, anchors, strict=True):
+    for index, anchor in enumerate(anchors):
         total, of_items, of_links = (
-            estimate(np.stack(means), anchor.gradient, blocks * size).variance for means in found
+            estimate(np.stack(version), anchor.gradient, blocks * size).variance
+            for version in zip(*(block[index] for block in means), strict=True)
         )
         parts.append(VarianceParts(total - of_items, of_items - of_links, of_links))
     return parts
@@ -89,11 +90,12 @@ def meeting_all_users(graph: BipartiteGraph, batch: Batch, *, mask: bool) -> Bat
         batch: with the weights of linked pairs, if there are any.
         mask: leave linked pairs out now.
     """
-    n_items = int(batch.n_items)
-    slots = _item_slots(batch)
-    weights = np.bincount(slots.reshape(-1), negative_weights(batch).reshape(-1), len(batch.items))
-    none = np.zeros(0, np.int32)
-    user, item = graph.users_of(batch.items[:n_items]) if mask else (none, none)
+    weight = negative_weights(batch)
+    is_listed = isinstance(batch.negatives, Listed)
+    slot = batch.negatives.item if is_listed else np.arange(len(batch.items))
+    slots = np.broadcast_to(slot, weight.shape)
+    weights = np.bincount(slots.reshape(-1), weight.reshape(-1), len(batch.items))
+    user, item = graph.users_of(batch.items[: int(batch.n_items) if mask else 0])
     return batch._replace(
         users=np.arange(graph.n_users, dtype=np.int32),
         pos_user=batch.users[batch.pos_user],
@@ -112,11 +114,3 @@ def without_negatives(batch: Batch) -> Batch:
     assert isinstance(negatives, MetUsers)
     none = np.zeros_like(negatives.item_weight)
     return batch._replace(negatives=negatives._replace(item_weight=none))
-
-
-def _item_slots(batch: Batch) -> np.ndarray:
-    """Return the item slot of each negative link, as :func:`negative_weights` weighs them."""
-    if isinstance(batch.negatives, Listed):
-        slots: np.ndarray = batch.negatives.item
-        return slots
-    return np.broadcast_to(np.arange(len(batch.items)), negative_weights(batch).shape)

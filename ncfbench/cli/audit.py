@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+import itertools
+from typing import Annotated, Any
 
 import typer
 
 from ncfbench.catalog import BUILT_IN, LOSSES, SAMPLERS
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
-from ncfbench.config import Locations, merge
+from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError, UsageError, either
 
-if TYPE_CHECKING:
-    from ncfbench.runs.progress import Progress
-
-NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
+NOISES, WARMUP = "unigram,uniform,0.75", 20
 OF_FRAMEWORKS = ("dataset", "batch_size", "seed")
 """Settings that the audit of frameworks uses."""
 
@@ -84,16 +81,6 @@ def audit(
             show_default="all",
         ),
     ] = None,
-    installed: Annotated[
-        bool,
-        typer.Option(
-            "--installed",
-            help=(
-                "With --framework: compare the loss of one batch with that of the installed"
-                " package, and audit nothing."
-            ),
-        ),
-    ] = False,
     batches: Annotated[
         int | None,
         typer.Option(
@@ -148,125 +135,62 @@ def audit(
     framework's bias is a finding, exit code 0; a planted fault that is not found ends the command
     with exit code 6.
     """
-    share = options.parse_share(margin, "--margin")
+    from ncfbench.auditing.tables import audit_tables, write
+
+    progress = progress_bar(quiet=quiet)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    if frameworks or framework is not None or installed:
+    common: dict[str, Any] = {"margin": options.parse_share(margin, "--margin")}
+    common |= {} if batches is None else {"batches": batches}
+    if frameworks or framework is not None:
+        settings, locations = merge(given, set_ or (), config)
         changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
         changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
         changed["--variance-parts"] = variance_parts
-        settings, locations = merge(given, set_ or (), config)
         changed |= {f"--{name.replace('_', '-')}": name not in OF_FRAMEWORKS for name in settings}
         if idle := [flag for flag, is_changed in changed.items() if is_changed]:
             raise UsageError(
                 f"{either(idle)} has no effect on --frameworks, which has losses and samplers of"
                 " its own. Leave it out."
             )
-        _audit_frameworks(
-            settings,
-            locations,
-            framework,
-            installed=installed,
-            batches=batches,
-            margin=share,
-            progress=progress_bar(quiet=quiet),
-            json_=json_,
-        )
-        return
-    chosen_samplers, chosen_losses = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
-    settings, locations = merge(
-        given,
-        set_ or (),
-        config,
-        chosen={"sampler": chosen_samplers, "loss": chosen_losses},
-    )
-    from ncfbench.auditing.audit import audit_samplers
-    from ncfbench.auditing.tables import audit_tables, write
+        from ncfbench.auditing.frameworks.audit import audit_frameworks, undetected
+        from ncfbench.auditing.frameworks.tables import frameworks_tables
 
-    progress = progress_bar(quiet=quiet)
-    record = audit_samplers(
-        samplers=chosen_samplers,
-        losses=chosen_losses,
-        noises=options.names(noise),
-        batches=BATCHES if batches is None else batches,
-        margin=share,
-        warmup=warmup,
-        variance_parts=variance_parts,
-        data_dir=locations.data_dir,
-        say=progress.say,
-        progress=progress,
-        **options.as_keywords(settings),
-    )
-    if json_:
-        print_json(record.tables)
+        rows = audit_frameworks(
+            options.names("all" if framework is None else framework),
+            data_dir=locations.data_dir,
+            progress=progress,
+            **common,
+            **settings,
+        )
+        tables = {"frameworks": rows}
+        views, failures = frameworks_tables(rows), undetected(rows)
+        heading, written = "The audit missed planted faults:", "frameworks.parquet"
     else:
-        for tables in audit_tables(record.tables).values():
-            print_views(*tables)
-    # Printed first: a folder that cannot be written must not hide the result.
-    write(locations.runs_dir, record.tables)
-    if not json_:
-        print_views(
-            f"Written: audit.parquet, xray.parquet and conformance.parquet in {locations.runs_dir}"
+        chosen = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
+        kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
+        settings, locations = merge(given, set_ or (), config, chosen=kinds)
+        from ncfbench.auditing.audit import audit_samplers
+
+        record = audit_samplers(
+            samplers=chosen[0],
+            losses=chosen[1],
+            noises=options.names(noise),
+            warmup=warmup,
+            variance_parts=variance_parts,
+            data_dir=locations.data_dir,
+            say=progress.say,
+            progress=progress,
+            **common,
+            **options.as_keywords(settings),
         )
-    if record.failures:
-        raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
-
-
-def _audit_frameworks(
-    settings: Mapping[str, Any],
-    locations: Locations,
-    framework: str | None,
-    *,
-    installed: bool,
-    batches: int | None,
-    margin: float,
-    progress: Progress,
-    json_: bool,
-) -> None:
-    """Audit the losses of frameworks, or compare them with installed packages."""
-    if installed and not framework:
-        raise UsageError(
-            "--installed needs --framework with the names to compare, for example --framework"
-            " st-mnrl."
-        )
-    from ncfbench.auditing.frameworks import audit as audits
-    from ncfbench.auditing.frameworks import packages
-    from ncfbench.auditing.frameworks.catalog import chosen
-    from ncfbench.auditing.frameworks.links import Links
-    from ncfbench.auditing.frameworks.tables import frameworks_tables, packages_table
-    from ncfbench.auditing.tables import write
-    from ncfbench.data import open_dataset
-    from ncfbench.timing.compile_cache import keep_compiled
-
-    estimators = chosen(options.names("all" if framework is None else framework))
-    choices = audits.Options(
-        **{name: settings[name] for name in ("batch_size", "seed") if name in settings},
-        **({} if batches is None else {"batches": batches}),
-        margin=margin,
-    )
-    keep_compiled(progress.say)
-    name = settings.get("dataset")
-    graph = (
-        open_dataset(name, data_dir=locations.data_dir, say=progress.say).graph
-        if name
-        else audits.built_in_graph()
-    )
-    links = Links.of(graph)
-    if installed:
-        rows = packages.compare(links, estimators, choices.batch_size)
-        print_json({"packages": rows}) if json_ else print_views(packages_table(rows))
-        wrong = [row["name"] for row in rows if not row["agrees"]]
-        if wrong:
-            raise CheckFailedError(
-                f"{either(wrong)} differs from the installed package: what the audit says of it"
-                " holds for the version that it follows."
-            )
-        return
-    rows = audits.audit_frameworks(links, estimators, choices, progress, dataset=name)
-    print_json({"frameworks": rows}) if json_ else print_views(*frameworks_tables(rows))
+        tables, failures = record.tables, record.failures
+        views = list(itertools.chain(*audit_tables(tables).values()))
+        heading = "The audit found faults:"
+        written = "audit.parquet, xray.parquet and conformance.parquet"
+    print_json(tables) if json_ else print_views(*views)
     # Printed first: a folder that cannot be written must not hide the result.
-    write(locations.runs_dir, {"frameworks": rows})
+    write(locations.runs_dir, tables)
     if not json_:
-        print_views(f"Written: frameworks.parquet in {locations.runs_dir}")
-    missed = audits.undetected(rows)
-    if missed:
-        raise CheckFailedError("\n".join(["The audit missed planted faults:", *missed]))
+        print_views(f"Written: {written} in {locations.runs_dir}")
+    if failures:
+        raise CheckFailedError("\n".join([heading, *failures]))

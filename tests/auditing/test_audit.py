@@ -11,7 +11,6 @@ from audited import SMALL
 from typer.testing import CliRunner
 
 from ncfbench.auditing.audit import Record, audit_samplers
-from ncfbench.auditing.bias import Bias, consistency
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import complete
@@ -232,20 +231,6 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
     assert result.exit_code == 130
     assert "Interrupted" in result.output
     assert list(tmp_path.iterdir()) == []
-
-
-def bias(squared: float, error: float, upper: float) -> Bias:
-    return Bias(max(squared, 0) ** 0.5, 0.0, upper, 0.1, 1.0, 1.0, squared, error, 0.0, 4.0, 100)
-
-
-def test_consistency_is_a_bias_that_falls() -> None:
-    few = bias(0.04, 0.001, 0.25)
-    assert consistency(bias(0.005, 0.001, 0.08), None, 0.1, 12, 10) == "consistent"
-    assert consistency(few, bias(0.003, 0.001, 0.08), 0.1, 12, 10) == "consistent"
-    assert consistency(few, bias(0.012, 0.001, 0.15), 0.1, 12, 10) == "consistent"
-    assert consistency(few, bias(0.04, 0.001, 0.25), 0.1, 12, 10) == "biased"
-    assert consistency(few, bias(0.02, 0.01, 0.25), 0.1, 12, 10) == "too few batches"
-    assert consistency(few, None, 0.1, 12, 10) == "too few batches"
 
 
 @pytest.mark.long

@@ -76,10 +76,6 @@ def test_variance_and_cosine() -> None:
     assert np.mean([one.cosine for one in found]) == pytest.approx(cosine, abs=0.005)
 
 
-def test_verdicts() -> None:
-    rng = np.random.default_rng(4)
-    assert measure(rng, SPECTRA["even"], 0.0, noise=0.01).verdict(0.05) == "unbiased"
-    assert measure(rng, SPECTRA["even"], 0.2, noise=0.01).verdict(0.05) == "biased"
-    unclear = measure(rng, SPECTRA["even"], 0.0, noise=1.0)
-    assert unclear.verdict(0.05) == "too few batches"
+def test_more_batches_would_decide() -> None:
+    unclear = measure(np.random.default_rng(4), SPECTRA["even"], 0.0, noise=1.0)
     assert unclear.batches_needed(0.05) > 2 * unclear.batches

@@ -52,11 +52,11 @@ def test_built_in_samplers_pass(
         "batch_size": 24 if sampler == "ns-distinct" else 64,
         "memory": 128,
     }
-    outcomes = conformance(tiny.graph, complete(settings), batches=100, sums=300)
-    assert [outcome.name for outcome in outcomes] == list(PROPERTIES)
+    results = conformance(tiny.graph, complete(settings), batches=100, sums=300)
+    assert [result.name for result in results] == list(PROPERTIES)
     own = {"declared"} if sampler in ("ns-distinct", "xbm") else {"pass"}
-    assert {outcome.result for outcome in outcomes[:-1]} == {"pass"}, outcomes
-    assert {outcomes[-1].result} == own, outcomes[-1]
+    assert {result.result for result in results[:-1]} == {"pass"}, results
+    assert {results[-1].result} == own, results[-1]
 
 
 FAULTS = {
@@ -79,40 +79,40 @@ def test_there_is_a_fault_for_every_property() -> None:
 def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, wrong: str) -> None:
     config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
     found = conformance(tiny.graph, config, batches=150, sums=500)
-    outcomes = {outcome.name: outcome for outcome in found}
-    assert [name for name, outcome in outcomes.items() if outcome.result == "fail"] == [wrong]
-    assert outcomes[wrong].detail
-    skipped = {name for name, outcome in outcomes.items() if outcome.result == "not tested"}
+    results = {result.name: result for result in found}
+    assert [name for name, result in results.items() if result.result == "fail"] == [wrong]
+    assert results[wrong].detail
+    skipped = {name for name, result in results.items() if result.result == "not tested"}
     assert skipped <= {"expectation", "held-out"}
 
 
 @pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
 def test_an_exception_is_a_fault(tiny: Dataset, plugin: str) -> None:
-    outcomes = conformance(
+    results = conformance(
         tiny.graph,
         complete({"sampler": f"planted:{plugin}", "batch_size": 64}),
         batches=60,
         sums=60,
     )
-    assert outcomes[0].result == "fail"
-    assert "no batch can be made: raises" in outcomes[0].detail
-    assert {outcome.result for outcome in outcomes[1:]} == {"not tested"}
+    assert results[0].result == "fail"
+    assert "no batch can be made: raises" in results[0].detail
+    assert {result.result for result in results[1:]} == {"not tested"}
 
 
 def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
-    outcomes = conformance(
+    results = conformance(
         tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64})
     )
-    assert [outcome.name for outcome in outcomes if outcome.result == "fail"] == ["expectation"]
-    assert "in the stream used in training, the mean of" in outcomes[-1].detail
+    assert [result.name for result in results if result.result == "fail"] == ["expectation"]
+    assert "in the stream used in training, the mean of" in results[-1].detail
 
 
 def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
     """A batch waits in a queue: its arrays must be its own."""
-    outcomes = conformance(
+    results = conformance(
         tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60
     )
-    assert "streams" in [outcome.name for outcome in outcomes if outcome.result == "fail"]
+    assert "streams" in [result.name for result in results if result.result == "fail"]
 
 
 @pytest.mark.long_cases(r"(?!Dis.*(sg-unif|log-unig)|Un.*0.75|Dia.*(sg-unig|log-unif))")
@@ -129,7 +129,7 @@ def test_wrong_estimators_have_wrong_weights(
     wrong = conformance(
         tiny.graph, complete(settings | {"sampler": f"planted:{plugin}"}), batches=100
     )
-    assert [outcome.name for outcome in wrong if outcome.result == "fail"] == ["expectation"]
+    assert [result.name for result in wrong if result.result == "fail"] == ["expectation"]
     right = conformance(tiny.graph, complete(settings | {"sampler": "strat-ns"}), batches=100)[-1]
     assert right.result == "pass"
     assert right.detectable_error is not None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
+import json
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from invoked import check, invoke
 
-from ncfbench.auditing.frameworks import audit
-from ncfbench.auditing.frameworks.catalog import BY_NAME, ESTIMATORS
-from ncfbench.auditing.frameworks.claims import CLAIMS
-from ncfbench.auditing.frameworks.estimator import Drawn
-from ncfbench.auditing.frameworks.gradcache import CHUNKS
-from ncfbench.auditing.frameworks.links import Links, Vectors
-from ncfbench.auditing.frameworks.sentence_transformers import without_duplicates
+from ncfbench.auditing.frameworks import draws
+from ncfbench.auditing.frameworks.audit import FrameworksAudit, undetected
+from ncfbench.auditing.frameworks.claims import CLAIMS, Vectors
+from ncfbench.auditing.frameworks.estimators import BY_NAME, ESTIMATORS
+from ncfbench.auditing.frameworks.losses import CHUNKS
 from ncfbench.auditing.frameworks.tables import finding, frameworks_tables
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.store import load
 from ncfbench.errors import UsageError
 from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render import json as json_format
 from ncfbench.reporting.render.terminal import TableView, make_console
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import FRAMEWORKS
 
 SHARES = [0.5, 0.125, 0.25, 0.125]
 """Shares of the links of ``few`` that its four items have, exact in float32."""
 
 
 @pytest.fixture(scope="module")
-def few() -> Links:
+def few() -> BipartiteGraph:
     """Four users, four items, eight links: item 0 has four, item 2 two, items 1 and 3 one."""
     user = [0, 0, 1, 1, 1, 2, 2, 3]
     item = [0, 1, 0, 2, 3, 0, 2, 0]
-    return Links(np.int32(user), np.int32(item), 4, 4)
+    return BipartiteGraph.from_links(user, item, 4, 4)
 
 
 @pytest.fixture(scope="module")
-def skewed() -> Links:
+def skewed() -> BipartiteGraph:
     """A graph in which popularity matters, small enough for a test."""
     rng = np.random.default_rng(5)
     keys = np.log(1 / (1 + np.arange(40)))[None, :] + rng.gumbel(size=(60, 40))
     user, item = np.divmod(np.sort(np.argsort(-keys.reshape(-1))[:500]), 40)
-    return Links(user.astype(np.int32), item.astype(np.int32), 60, 40)
+    return BipartiteGraph.from_links(user, item, 60, 40)
 
 
 @pytest.fixture
@@ -58,10 +60,10 @@ def vectors() -> Vectors:
     return Vectors(np.hstack([users, ones]), np.hstack([items, zeros]))
 
 
-def dense(claim: str, links: Links, users: jax.Array, items: jax.Array) -> jax.Array:
+def dense(claim: str, links: BipartiteGraph, users: jax.Array, items: jax.Array) -> jax.Array:
     """An objective by its definition, link by link."""
     scores = users @ items.T
-    pairs = list(zip(links.user.tolist(), links.item.tolist(), strict=True))
+    pairs = list(zip(links.link_user.tolist(), links.link_item.tolist(), strict=True))
     degree = [4, 1, 2, 1]
     if claim == "bce":
         free = [(u, v) for u in range(4) for v in range(4) if (u, v) not in pairs]
@@ -87,7 +89,9 @@ def dense(claim: str, links: Links, users: jax.Array, items: jax.Array) -> jax.A
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_exact_objective_is_its_definition(claim: str, few: Links, vectors: Vectors) -> None:
+def test_exact_objective_is_its_definition(
+    claim: str, few: BipartiteGraph, vectors: Vectors
+) -> None:
     found = CLAIMS[claim].exact(few, vectors)
     value, (by_user, by_item) = jax.value_and_grad(
         lambda users, items: dense(claim, few, users, items), argnums=(0, 1)
@@ -101,9 +105,9 @@ USER, ITEM, OTHER = [0, 1, 2, 3], [0, 2, 0, 0], [2, 1, 3, 1]
 """A batch with item 0 thrice, and an other item for each link."""
 
 
-def one_batch(other_user: list[int], other_item: list[int]) -> Drawn:
+def one_batch(other_user: list[int], other_item: list[int]) -> draws.Drawn:
     share = np.float32(SHARES)
-    return Drawn(
+    return draws.Drawn(
         np.int32(USER),
         np.int32(ITEM),
         np.ones(4, np.float32),
@@ -184,7 +188,7 @@ def test_loss_is_that_of_the_documentation(name: str, vectors: Vectors) -> None:
     assert found == pytest.approx(by_hand(name, scores), rel=1e-5)
 
 
-def gradients(name: str, vectors: Vectors, batch: Drawn) -> Any:
+def gradients(name: str, vectors: Vectors, batch: draws.Drawn) -> Any:
     loss = BY_NAME[name].loss
     return jax.grad(lambda users, items: loss(users, items, batch), argnums=(0, 1))(
         *map(jnp.asarray, vectors)
@@ -212,55 +216,58 @@ def test_memory_passes_no_gradient_to_its_items(vectors: Vectors) -> None:
     assert np.asarray(items)[[0, 2]].any()
 
 
-def test_batches_without_duplicates_are_an_epoch(skewed: Links) -> None:
-    batches = without_duplicates(np.random.default_rng(0).permutation(500), skewed, 16)
+def test_batches_without_duplicates_are_an_epoch(skewed: BipartiteGraph) -> None:
+    order = np.random.default_rng(0).permutation(500)
+    batches = draws.without_duplicates(order, skewed, 16)
     assert sorted(np.concatenate(batches)) == list(range(500))
     for batch in batches:
-        for ids in (skewed.user[batch], skewed.item[batch]):
+        for ids in (skewed.link_user[batch], skewed.link_item[batch]):
             assert len(set(ids.tolist())) == len(batch) <= 16
     # Every batch can hold one link of an item.
-    assert len(batches) >= skewed.degree.max()
+    assert len(batches) >= skewed.item_degrees.max()
 
 
-def test_negatives_are_no_links_where_checked(skewed: Links) -> None:
+def test_negatives_are_no_links_where_checked(skewed: BipartiteGraph) -> None:
     rng = np.random.default_rng(0)
     for name in ("recbole", "recbole-popular", "pyg"):
         drawn = BY_NAME[name].draw(skewed, rng, 32, 8)
-        assert not skewed.table[drawn.other_user, drawn.other_item].any(), name
+        assert not skewed.linked(drawn.other_user, drawn.other_item).any(), name
     pairs = {*zip(drawn.other_user[0].tolist(), drawn.other_item[0].tolist(), strict=True)}
     assert len(pairs) == 32
-    found = BY_NAME["fault-collisions"].draw(skewed, rng, 32, 8)
-    assert skewed.table[found.other_user, found.other_item].any()
-
-
-OPTIONS = audit.Options(batches=192, batch_size=16)
+    unchecked = BY_NAME["fault-collisions"].draw(skewed, rng, 32, 8)
+    assert skewed.linked(unchecked.other_user, unchecked.other_item).any()
 
 
 @pytest.fixture(scope="module")
-def warm(skewed: Links) -> dict[str, Vectors]:
-    return {name: CLAIMS[name].warm_vectors(skewed, 0) for name in ("softmax", "bpr")}
+def small(skewed: BipartiteGraph) -> FrameworksAudit:
+    return FrameworksAudit(skewed, 4, batches=192, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def warm(small: FrameworksAudit) -> dict[str, Vectors]:
+    return {claim: small.vectors(claim) for claim in ("softmax", "bpr")}
 
 
 @pytest.mark.parametrize(
     "name", ["fault-sign", "fault-missing", "fault-dropped", "fault-collisions"]
 )
-def test_planted_fault_is_found(name: str, skewed: Links, warm: dict[str, Vectors]) -> None:
-    fault = BY_NAME[name]
-    row = audit.audit_estimator(skewed, fault, warm[fault.claim], OPTIONS, 4)
+def test_planted_fault_is_found(
+    name: str, small: FrameworksAudit, warm: dict[str, Vectors]
+) -> None:
+    row = small.row(BY_NAME[name], warm[BY_NAME[name].claim])
     assert row["verdict"] == "biased"
-    assert audit.undetected([row]) == []
+    assert undetected([row]) == []
     assert row["planted_fault"] in finding(row)
-    missed = audit.undetected([row | {"verdict": "too few batches"}])
-    assert len(missed) == 1
-    assert name in missed[0]
+    (missed,) = undetected([row | {"verdict": "too few batches"}])
+    assert name in missed
 
 
-def test_limit_is_that_of_the_loss_by_hand(few: Links, vectors: Vectors) -> None:
+def test_limit_is_that_of_the_loss_by_hand(few: BipartiteGraph, vectors: Vectors) -> None:
     """Without the positive item in the sum; only its distance counts, so other claims have none."""
 
     def others(users: jax.Array, items: jax.Array) -> jax.Array:
         scores = 20 * users @ items.T
-        pairs = zip(few.user.tolist(), few.item.tolist(), strict=True)
+        pairs = zip(few.link_user.tolist(), few.link_item.tolist(), strict=True)
         return jnp.mean(
             jnp.stack(
                 [
@@ -278,7 +285,7 @@ def test_limit_is_that_of_the_loss_by_hand(few: Links, vectors: Vectors) -> None
     wrong = flat(jax.grad(others, argnums=(0, 1))(*map(jnp.asarray, vectors)))
     expected = np.linalg.norm(wrong - right) / np.linalg.norm(right)
     found = {
-        name: audit.limit_bias(few, BY_NAME[name], vectors, exact)
+        name: FrameworksAudit(few, 1).limit_bias(BY_NAME[name], vectors, exact)
         for name in ("merlin-logq-t", "tfrs-logq", "fault-missing")
     }
     assert found["merlin-logq-t"] == pytest.approx(expected, rel=1e-4)
@@ -286,34 +293,10 @@ def test_limit_is_that_of_the_loss_by_hand(few: Links, vectors: Vectors) -> None
     assert found["fault-missing"] is None
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict", "shown_by"),
-    [
-        ("merlin-logq-t", "biased", "limit"),
-        ("tfrs-logq", "consistent", None),
-        ("gradcache", "falls with b", None),
-    ],
-)
-def test_bias_that_falls_is_judged_by_its_limit(
-    name: str,
-    verdict: str,
-    shown_by: str | None,
-    skewed: Links,
-    warm: dict[str, Vectors],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Two batch sizes alone do not show that a bias vanishes."""
-    monkeypatch.setattr(audit, "consistency", lambda *arguments: "consistent")
-    row = audit.audit_estimator(skewed, BY_NAME[name], warm["softmax"], OPTIONS, 4)
-    assert (row["verdict"], row["shown_by"]) == (verdict, shown_by)
-    told = {"biased": "however large the batch", "consistent": "0 in the limit"}
-    assert told.get(verdict, "whether it vanishes is not known") in finding(row)
-
-
-def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors]) -> None:
+def test_popular_items_show_the_direction(small: FrameworksAudit, warm: dict[str, Vectors]) -> None:
     """No correction pushes popular items down; negatives that are all alike do not."""
     rows = {
-        name: audit.audit_estimator(skewed, BY_NAME[name], warm[claim], OPTIONS, 4)
+        name: small.row(BY_NAME[name], warm[claim])
         for name, claim in (("tfrs", "softmax"), ("recbole", "bpr"))
     }
     assert rows["tfrs"]["verdict"] == "biased"
@@ -336,33 +319,67 @@ def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors
 
 
 def test_every_estimator_is_described() -> None:
+    """In the program, and on its page."""
+    page = (Path(__file__).parents[2] / "docs/frameworks.md").read_text("utf-8")
     assert len(BY_NAME) == len(ESTIMATORS)
-    for each in ESTIMATORS:
-        assert each.claim in CLAIMS
-        assert each.source.startswith("https://")
-        assert each.remedy.endswith(".")
-        assert len(each.title) <= 20
-    modules = Counter(inspect.getfile(type(each)) for each in ESTIMATORS)
-    for file, estimators in modules.items():
-        assert len(Path(file).read_text("utf-8").splitlines()) <= 60 * estimators, file
+    for estimator in ESTIMATORS:
+        assert estimator.claim in CLAIMS
+        assert estimator.source.startswith("https://")
+        assert estimator.remedy.endswith(".")
+        assert len(estimator.title) <= 20
+        shown = [estimator.title, estimator.source, estimator.remedy]
+        for part in [estimator.fault] if estimator.fault else shown:
+            assert part in page, estimator.name
 
 
-def test_graph_without_free_pairs_is_refused(few: Links) -> None:
+def test_graph_without_free_pairs_is_refused(few: BipartiteGraph) -> None:
     """Drawing would not end: for 16 pairs less 8 links, and for a user who has every item."""
     rng = np.random.default_rng(0)
-    assert len(few.unlinked_pairs(rng, 8)[0]) == 8
+    assert len(draws.unlinked_pairs(few, rng, 8)[0]) == 8
     with pytest.raises(UsageError, match="needs 9 different pairs .* there are 8"):
-        few.unlinked_pairs(rng, 9)
-    every = Links(np.int32([0, 0, 1]), np.int32([0, 1, 0]), 2, 2)
+        draws.unlinked_pairs(few, rng, 9)
+    every = BipartiteGraph.from_links([0, 0, 1], [0, 1, 0], 2, 2)
     with pytest.raises(UsageError, match="1 of 2 users have links with all 2 items"):
-        every.unlinked_item(rng, np.zeros(4, np.int32))
+        draws.unlinked_items(every, rng, np.zeros(4, np.int32))
     with pytest.raises(UsageError, match="1 of 2 users have links with all 2 items"):
         CLAIMS["bpr"].warm_vectors(every, 0)
 
 
-def test_page_names_every_estimator() -> None:
-    page = (Path(__file__).parents[2] / "docs/frameworks.md").read_text("utf-8")
-    for each in ESTIMATORS:
-        told = [each.fault] if each.fault else [each.title, each.source, each.remedy]
-        for part in told:
-            assert part in page, each.name
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("--framework tfrs-logp", "did you mean 'tfrs-logq'?"),
+        ("--framework ,", "No frameworks are named"),
+        ("--frameworks --encoder cnn", "--encoder has no effect"),
+        ("--frameworks --filters 3", "--filters has no effect"),
+        ("--frameworks --loss sg", "--loss has no effect"),
+        ("--frameworks --batches 9", "at least 48"),
+        ("--frameworks --batch-size 6", "a multiple of 4 is needed"),
+        ("--framework st-mnrl --seed -1", "seed = -1"),
+    ],
+)
+def test_command_refuses_what_it_cannot_audit(words: str, text: str) -> None:
+    check(invoke("audit", *words.split()), 2, text)
+
+
+def test_command_audits_a_data_set(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are printed, kept in a table, and shown by a report."""
+    words = ("audit", "--framework", "recbole", "--dataset", "tiny", "--data-dir", data_dir)
+    words = (*words, "--batches", "48", "--batch-size", "16", "--json", "--quiet")
+    words = (*words, "--runs-dir", tmp_path / "runs")
+    found = invoke(*words)
+    assert found.exit_code == 0, found.output
+    (row,) = json.loads(found.stdout)["frameworks"]
+    assert (row["name"], row["batches"], row["batch_size"]) == ("recbole", 48, 16)
+    assert row["bias_low"] <= row["bias"] <= row["bias_high"]
+    assert row["linked_share"] == 0
+    assert tables.read_rows(tmp_path / "runs/frameworks.parquet", FRAMEWORKS) == [row]
+    assert (row["dataset"], row["links"]) == ("tiny", load(data_dir, "tiny").graph.n_links)
+    shown = invoke("report", "--runs-dir", tmp_path / "runs", "--data-dir", data_dir)
+    check(shown, 0, "Estimators of frameworks", "tiny, b=16, 48 batches", "RecBole, uniform")
+    kept = invoke("report", "--runs-dir", tmp_path / "runs", "--data-dir", data_dir, "--json")
+    assert json.loads(kept.stdout)["frameworks"] == [row]
+    monkeypatch.setattr("ncfbench.auditing.frameworks.audit.undetected", lambda rows: ["a fault"])
+    check(invoke(*words), 6, "missed planted faults", "a fault")

@@ -100,10 +100,7 @@ def test_exact_objective_and_gradient(
     dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(tiny, config, made.trainer, p)))
     value, gradient = dense(made.parameters)
     assert found.value == pytest.approx(float(value), rel=1e-5)
-    pulled, expected = (
-        made.pullback(made.parameters, found.positive + found.negative),
-        flat(gradient),
-    )
+    pulled, expected = made.pullback(made.parameters, found.gradient), flat(gradient)
     assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
 
 

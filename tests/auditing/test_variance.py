@@ -9,6 +9,7 @@ import pytest
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.variance import measure_parts, meeting_all_users
+from ncfbench.auditing.verdict import AUDIT_SEED, BLOCKS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
@@ -44,12 +45,12 @@ class Sums:
 def test_parts_add_up_and_all_users_have_none(tiny: Dataset, sampler: str) -> None:
     config = complete(SMALL | {"sampler": sampler})
     anchor: Any = Sums(tiny)
-    (found,) = measure_parts(tiny.graph, config, [anchor], 5, blocks=8, size=3)
-    made = make_sampler(tiny.graph, config, Streams(5), replacement=True)
-    batches = [made.assemble(draw) for draw in made.draw(0, 24)]
+    (found,) = measure_parts(tiny.graph, config, [anchor], 3 * BLOCKS)
+    made = make_sampler(tiny.graph, config, Streams(AUDIT_SEED), replacement=True)
+    batches = [made.assemble(draw) for draw in made.draw(0, 3 * BLOCKS)]
     means = np.stack([anchor.mean(Block(tiny.graph, [batch])) for batch in batches])
-    means = means.reshape(8, 3, -1).mean(axis=1)
-    spread = np.sum((means - means.mean(axis=0)) ** 2) / 7 * 3 / 16
+    means = means.reshape(BLOCKS, 3, -1).mean(axis=1)
+    spread = np.sum((means - means.mean(axis=0)) ** 2) / (BLOCKS - 1) * 3 / 16
     assert sum(found) == pytest.approx(spread, rel=1e-6)
     assert found.items > 0 < found.positive_links
     if sampler == "strat-all":
@@ -66,7 +67,8 @@ def test_a_batch_that_meets_all_users_keeps_its_links(tiny: Dataset, sampler: st
     meeting = meeting_all_users(tiny.graph, batch, mask=True)
     for name in ("user", "item"):
         ids = {"user": "users", "item": "items"}[name]
-        one, other = (getattr(each, ids)[getattr(each, f"pos_{name}")] for each in (batch, meeting))
-        assert np.array_equal(one, other)
+        slots = [(getattr(some, ids), getattr(some, f"pos_{name}")) for some in (batch, meeting)]
+        before, after = (nodes[positive] for nodes, positive in slots)
+        assert np.array_equal(before, after)
     users, items = negative_ids(meeting)
     assert not negative_weights(meeting)[tiny.graph.linked(users, items)].any()

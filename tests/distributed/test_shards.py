@@ -320,6 +320,6 @@ def test_devices_do_not_name_a_run() -> None:
 def test_local_sharing_audits_samplers_that_share() -> None:
     settings, choices = {"batch_size": 64, "share": "local", "devices": 4}, (["log"], ["unigram"])
     found = audit.configurations(settings, list(SAMPLERS), *choices)
-    assert {sampler for _, _, sampler in found} == set(SHARING)
+    assert {config.sampler for config in found} == set(SHARING)
     with pytest.raises(UsageError, match="shares no negatives"):
         audit.configurations(settings, ["neg"], *choices)

@@ -196,7 +196,7 @@ def test_probe_and_exact_objective_use_it(trained: Distances) -> None:
     found, step = exact(trained.parameters), 1e-4
     assert found.value == pytest.approx(expected, rel=1e-5)
     around = [objective(trained, trained.factor + sign * step) for sign in (1, -1)]
-    (gradient,) = (found.positive + found.negative).interaction
+    (gradient,) = found.gradient.interaction
     assert gradient == pytest.approx((around[0] - around[1]) / (2 * step), rel=1e-3)
     curve = [row["probe_loss"] for row in trained.record.curve]
     assert curve[-1] == pytest.approx(expected, rel=1e-5)

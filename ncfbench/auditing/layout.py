@@ -1,0 +1,161 @@
+"""The batch layout, declared: axes, dtype and range of each array of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.sampling.batch import (
+    Array,
+    Batch,
+    Listed,
+    MetUsers,
+    Shared,
+    with_pair_slots,
+)
+
+
+class ArraySpec(NamedTuple):
+    """Declaration of an array: int32 ids, or float32 weights."""
+
+    axes: str
+    """One letter an axis, of :mod:`ncfbench.sampling.batch`; P counts linked pairs."""
+    ids: str = ""
+    """The size that its ids stay below, of :func:`_sizes`; none for weights."""
+
+
+NODES = {
+    "users": ArraySpec("U", "users"),
+    "items": ArraySpec("V", "items"),
+    "pos_user": ArraySpec("b", "user slots"),
+    "pos_item": ArraySpec("b", "real item slots"),
+    "n_items": ArraySpec("", "numbers of items"),
+}
+NEGATIVES: dict[type, dict[str, ArraySpec]] = {
+    Listed: {
+        "user": ArraySpec("bk", "user slots"),
+        "item": ArraySpec("bk", "real item slots"),
+        "weight": ArraySpec("bk"),
+    },
+    Shared: {"weight": ArraySpec("bV")},
+    MetUsers: {
+        "user_weight": ArraySpec("M"),
+        "item_weight": ArraySpec("V"),
+        "linked_user": ArraySpec("P", "met users and padding"),
+        "linked_item": ArraySpec("P", "real item slots"),
+    },
+}
+GROWING = "VP"
+"""Axes that may grow when a batch needs more slots than were planned."""
+
+
+def specs(negatives: Any) -> dict[str, ArraySpec]:
+    """Return the declared arrays of a batch's negatives."""
+    return next(arrays for kind, arrays in NEGATIVES.items() if isinstance(negatives, kind))
+
+
+def _arrays(batch: Batch) -> Iterator[tuple[str, Array, ArraySpec]]:
+    for name, spec in NODES.items():
+        yield name, np.asarray(getattr(batch, name)), spec
+    for name, spec in specs(batch.negatives).items():
+        yield f"negatives.{name}", np.asarray(getattr(batch.negatives, name)), spec
+
+
+def shape_fault(batches: Sequence[Batch], b: int) -> str:
+    """Describe the first array whose shape or dtype is not as declared, or differs between batches;
+    empty for none.
+    """
+    first: tuple[type, dict[str, int]] | None = None
+    slots = len(batches[0].items)
+    for number, batch in enumerate(batches):
+        axes = {"b": b, "U": len(batch.users), "V": len(batch.items)}
+        for name, array, spec in _arrays(batch):
+            dtype = "int32" if spec.ids else "float32"
+            if array.ndim == len(spec.axes):
+                axes = dict(zip(spec.axes, array.shape, strict=True)) | axes
+            right = [axes.get(axis, axis) for axis in spec.axes]
+            if array.dtype != dtype or list(array.shape) != right:
+                return (
+                    f"batch {number}: {name} is {array.dtype}{list(array.shape)} instead of"
+                    f" {dtype}[{', '.join(map(str, right))}]"
+                )
+        if axes.get("M", 0) > axes["U"]:
+            return f"batch {number} has weights of {axes['M']} met users, and {axes['U']} users"
+        fixed = {axis: size for axis, size in axes.items() if axis not in GROWING}
+        first = first or (type(batch.negatives), fixed)
+        if first != (type(batch.negatives), fixed):
+            return f"batch {number} has other shapes than the first"
+        if axes["V"] != slots and not slots < axes["V"] == int(batch.n_items):
+            return f"batch {number} has {axes['V']} item slots, the one before {slots}"
+        slots = axes["V"]
+    return ""
+
+
+def id_fault(batches: Sequence[Batch], graph: BipartiteGraph) -> str:
+    """Describe the first id that is out of range, or a padding slot that has weight; empty for
+    none.
+    """
+    for number, batch in enumerate(batches):
+        sizes = {
+            "users": graph.n_users,
+            "items": graph.n_items,
+            "user slots": len(batch.users),
+            "real item slots": int(batch.n_items),
+            "numbers of items": len(batch.items) + 1,
+        }
+        if isinstance(batch.negatives, MetUsers):
+            sizes["met users and padding"] = len(batch.negatives.user_weight) + 1
+        for name, ids, spec in _arrays(batch):
+            if spec.ids and ids.size and not 0 <= ids.min() <= ids.max() < sizes[spec.ids]:
+                wrong = int(ids.max() if ids.max() >= sizes[spec.ids] else ids.min())
+                return f"batch {number}: {name} holds {wrong}, not in 0..{sizes[spec.ids] - 1}"
+            if not spec.ids and spec.axes.endswith("V") and ids[..., int(batch.n_items) :].any():
+                return f"batch {number}: a padding slot has weight"
+    return ""
+
+
+def are_same(one: Batch, other: Batch) -> bool:
+    """Return whether two batches are equal but for padding."""
+    if type(one.negatives) is not type(other.negatives):
+        return False
+    pairs = zip(_content(one), _content(other), strict=True)
+    return all(
+        np.array_equal(left, right, equal_nan=left.dtype.kind == "f") for left, right in pairs
+    )
+
+
+def _content(batch: Batch) -> list[Array]:
+    """Return a batch's arrays without padding."""
+    real: dict[str, Any] = {"V": slice(int(batch.n_items))}
+    if isinstance(batch.negatives, MetUsers):
+        real["P"] = batch.negatives.linked_user < len(batch.negatives.user_weight)
+    return [
+        array[..., real[spec.axes[-1]]] if spec.axes and spec.axes[-1] in real else array
+        for _, array, spec in _arrays(batch)
+    ]
+
+
+def with_equal_shapes(batches: Sequence[Batch]) -> list[Batch]:
+    """Return batches with padding, so that all have as many slots for items and linked pairs."""
+    slots = max(len(batch.items) for batch in batches)
+    pairs = max(
+        len(batch.negatives.linked_user) if isinstance(batch.negatives, MetUsers) else 0
+        for batch in batches
+    )
+    return [with_pair_slots(_with_item_slots(batch, slots), pairs) for batch in batches]
+
+
+def _with_item_slots(batch: Batch, slots: int) -> Batch:
+    more = slots - len(batch.items)
+
+    def padded(array: Array, axes: str) -> Array:
+        return np.pad(array, [(0, more * (axis == "V")) for axis in axes])
+
+    negatives = batch.negatives
+    parts = {name: padded(getattr(negatives, name), s.axes) for name, s in specs(negatives).items()}
+    return batch._replace(
+        items=padded(batch.items, NODES["items"].axes), negatives=negatives._replace(**parts)
+    )
