@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ncfbench.auditing import conformance
 from ncfbench.auditing.gradient_audit import Weighing, audit, weighing
 from ncfbench.auditing.verdict import BLOCKS, check_request
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
-from ncfbench.config import Folder, RunConfig, complete
+from ncfbench.config import Folder, RunConfig, complete, identity_of
 from ncfbench.data import open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.data.graph import BipartiteGraph
@@ -168,8 +168,10 @@ def _conformance(
         case = weighing(config), config.family if is_first else ""
         if case not in seen:
             seen.add(case)
-            results = conformance.conformance(graph, config)
-            rows += conformance.rows(config, results)
+            results, effective = conformance.conformance(graph, config), identity_of(config)
+            names = ("dataset", "noise", "sampler", "strata")
+            shared = {name: effective[name] for name in names} | {"loss_family": config.family}
+            rows += [shared | asdict(result) for result in results]
             if results[-1].result == "fail":
                 wrong.add(weighing(config))
     return rows, wrong

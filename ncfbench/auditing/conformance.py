@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ncfbench.auditing import layout
 from ncfbench.auditing.estimator_tests import ERROR, TestFunctions, chi_squared
-from ncfbench.config import MAX_SEED, RunConfig, identity_of
+from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
@@ -48,7 +48,7 @@ NEEDS = {"held-out": {"ids"}, "expectation": {"ids", "shapes", "weights"}}
 class PropertyResult:
     """The result for one property."""
 
-    name: str
+    property: str
     result: Result
     detail: str
     """The fault, or the reason why it was not tested."""
@@ -78,7 +78,7 @@ def conformance(
         return [PropertyResult(first, "fail", f"no batch can be made: {_raised(error)}"), *untested]
     results: list[PropertyResult] = []
     for name in PROPERTIES:
-        failed = {result.name for result in results if result.result == "fail"}
+        failed = {result.property for result in results if result.result == "fail"}
         results.append(suite.result(name, sorted(NEEDS.get(name, set()) & failed)))
     if math.isfinite(suite.detectable):
         results[-1] = replace(results[-1], detectable_error=suite.detectable)
@@ -215,22 +215,6 @@ class _Suite:
                 " positive link"
             )
         return ""
-
-
-def rows(config: RunConfig, results: Sequence[PropertyResult]) -> list[dict[str, Any]]:
-    """Return the results as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
-    effective = identity_of(config)
-    return [
-        {
-            **{name: effective[name] for name in ("dataset", "noise", "sampler", "strata")},
-            "loss_family": config.family,
-            "property": result.name,
-            "result": result.result,
-            "detail": result.detail,
-            "detectable_error": result.detectable_error,
-        }
-        for result in results
-    ]
 
 
 def _weight_fault(batches: Sequence[Batch]) -> str:

@@ -46,10 +46,14 @@ each row, [R].
 class Sum(NamedTuple):
     """A sum of losses and its gradients by the users' and items' vectors and the interaction."""
 
-    value: float
-    users: Float64
-    items: Float64
-    interaction: Float64
+    value: Any
+    """float."""
+    users: Any
+    """float64[n_users, D]."""
+    items: Any
+    """float64[V, D]."""
+    interaction: Any
+    """float64[R]."""
 
     @classmethod
     def zero(cls, scored: Scored) -> Sum:
@@ -124,7 +128,7 @@ class ExactObjective:
         )
 
 
-def sum_links(scored: Scored, user: Ids, item: Ids, weight: Float64, loss: Pointwise) -> Sum:
+def sum_links(scored: Scored, user: Ids, item: Ids, weight: Float64, loss: Loss) -> Sum:
     """Return the weighted sum of the losses of positive links, [L]."""
     blocks = ((user[rows], item[rows], weights) for rows, weights in _blocks(weight, LINK_BLOCK))
     return _sum(_links, scored, blocks, loss, None)
@@ -176,7 +180,7 @@ def _sum(
 ) -> Sum:
     total = Sum.zero(scored)
     for block in blocks:
-        value, (interaction, users, items) = function(*scored, block, loss, lambda_)
+        value, (interaction, users, items) = function(scored, block, loss, lambda_)
         part = Sum(float(value), np.asarray(users), np.asarray(items), flat64(interaction))
         total = total.plus(part)
     return total
@@ -184,38 +188,22 @@ def _sum(
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
-@partial(jax.value_and_grad, argnums=(0, 1, 2))
-def _links(
-    interaction: Interaction,
-    users: jax.Array,
-    items: jax.Array,
-    block: Any,
-    loss: Any,
-    lambda_: float | None,
-) -> jax.Array:
-    user, item, weight = block
+@jax.value_and_grad
+def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
+    (interaction, users, items), (user, item, weight) = scored, block
     return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
-@partial(jax.value_and_grad, argnums=(0, 1, 2))
-def _rows(
-    interaction: Interaction,
-    users: jax.Array,
-    items: jax.Array,
-    block: Any,
-    loss: Any,
-    lambda_: float | None,
-) -> jax.Array:
+@jax.value_and_grad
+def _rows(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
+    interaction, users, items = scored
     user, item, weight, (linked_row, linked_item), measure_V = block
     f_RxD = users[user]
     scores_RxV = interaction.matrix(f_RxD, items)
-    mass_RxV = (
-        jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
-        .at[linked_row, linked_item]
-        .set(0, mode="drop")
-    )
+    mass_RxV = jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
+    mass_RxV = mass_RxV.at[linked_row, linked_item].set(0, mode="drop")
     if isinstance(loss, Pointwise):
         silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
         rows = loss.negative_rows(silent, mass_RxV, lambda_)

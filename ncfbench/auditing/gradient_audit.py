@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, columns, estimate
@@ -183,7 +184,7 @@ class _Auditor:
             if isinstance(sampler, NegativeSampler):
                 sampler.hard_items = targets[0][1].mined_items(graph, config)
             blocks, size = blocks_and_size(mode, self.batches)
-            means = []
+            means: list[list[NDArray[np.float32]]] = []
             for block in blocks_of(sampler, blocks, size):
                 if check and mode == "replacement" and not means:
                     last, warm = targets[-1]

@@ -130,17 +130,12 @@ class BatchGradients:
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        interaction: Interaction,
-        users: UserVectors,
-        items: jax.Array,
+        self, config: RunConfig, interaction: Interaction, users: UserVectors, items: jax.Array
     ) -> None:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.interaction = interaction
-        self.users, self.items = np.asarray(users.scored), np.asarray(items)
+        self.scored = interaction, np.asarray(users.scored), np.asarray(items)
         self.raw = np.asarray(users.raw, np.float64)
-        self.is_small = len(self.users) * len(self.items) <= TABLE_SCORES
+        self.is_small = len(users.scored) * len(items) <= TABLE_SCORES
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
@@ -151,63 +146,49 @@ class BatchGradients:
         return VectorGradient(users, items, interaction, penalty)
 
     def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
-        """Return the sum by way of the nodes' slots, for graphs of any size.
-
-        By users, by items and by the interaction's parameters.
+        """Return the sums by users, items and the interaction's parameters, by way of the nodes'
+        slots, for graphs of any size.
         """
-        by_user, by_item = np.zeros(self.users.shape), np.zeros(self.items.shape)
-        by_interaction = np.zeros(flat64(self.interaction).shape)
+        interaction, users, items = self.scored
+        by_user, by_item = np.zeros(users.shape), np.zeros(items.shape)
+        by_interaction = np.zeros(flat64(interaction).shape)
         for group in block.groups:
-            nodes = block.graph.index_in_use[group.items]
-            r, f, g = _slot_gradients(
-                self.interaction,
-                self.users,
-                self.items,
-                group._replace(items=nodes),
-                self.loss,
-                self.lambda_,
-                block.hardest,
-            )
-            for total, ids, rows in ((by_user, group.users, f), (by_item, nodes, g)):
+            group = group._replace(items=block.graph.index_in_use[group.items])
+            r, f, g = _slot_gradients(self.scored, group, self.loss, self.lambda_, block.hardest)
+            for total, ids, rows in ((by_user, group.users, f), (by_item, group.items, g)):
                 total += _sum_by(ids.reshape(-1), np.asarray(rows).reshape(ids.size, -1), total)
             by_interaction += flat64(r)
         return by_user, by_item, by_interaction
 
     def by_score(self, block: Block) -> tuple[Float64, Float64, Float64]:
         """Return the same by way of the table of all scores, for small graphs."""
-        table = np.asarray(_table(self.interaction, self.users, self.items)).reshape(-1)
-        counts = np.zeros(len(table))
+        table = np.asarray(_table(self.scored))
+        scores, counts = table.reshape(-1), np.zeros(table.size)
         keeps = block.hardest and self.loss.info.includes_positive
         for positive, negative, weight in block.pairs:
-            scores = table[positive], table[negative]
             kept = positive[:, :, None] == negative if keeps else None
-            parts = _score_gradients(*scores, weight, kept, self.loss, self.lambda_, block.hardest)
+            pairs = scores[positive], scores[negative], weight, kept
+            parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardest)
             for index, part in zip((positive, negative), parts, strict=True):
-                counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), len(table))
-        by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
-        r, by_user, by_item = _table_gradient(self.interaction, self.users, self.items, by_score)
+                counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), table.size)
+        by_score = counts.reshape(table.shape).astype(np.float32)
+        r, by_user, by_item = _table_gradient(self.scored, by_score)
         return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
 @full
 def _slot_gradients(
-    interaction: Interaction,
-    users: jax.Array,
-    items: jax.Array,
-    batches: Batch,
-    loss: Loss,
-    lambda_: float | None,
-    hardest: int,
+    scored: Any, batches: Batch, loss: Loss, lambda_: float | None, hardest: int
 ) -> Any:
     """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
     vectors in its slots: float32[C, U, D] and [C, V, D].
 
     Args:
-        users, items: the vectors of all users and of the items in use.
         batches: with a leading axis of C batches; they name items by their index among those in
             use.
     """
+    interaction, users, items = scored
 
     def objective(
         interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
@@ -215,54 +196,47 @@ def _slot_gradients(
         g_VxD = without_remembered(g_VxD, batch)
         return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest)
 
-    def gradient(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> Any:
-        return jax.grad(objective, argnums=(0, 1, 2))(interaction, f_UxD, g_VxD, batch)
+    def gradient(vectors: Any) -> Any:
+        return jax.grad(objective, argnums=(0, 1, 2))(interaction, *vectors)
 
     vectors = users[batches.users], items[batches.items], batches
     if not jax.tree.leaves(interaction):
-        return jax.vmap(gradient)(*vectors)
+        return jax.vmap(gradient)(vectors)
     # One batch after the other: a network has many numbers for each score.
-    r, f, g = jax.lax.map(lambda arguments: gradient(*arguments), vectors)
+    r, f, g = jax.lax.map(gradient, vectors)
     return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), f, g
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
-def _score_gradients(
-    positive: jax.Array,
-    negative: jax.Array,
-    weight: jax.Array,
-    kept: jax.Array | None,
-    loss: Loss,
-    lambda_: float | None,
-    hardest: int,
-) -> tuple[jax.Array, jax.Array]:
+def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardest: int) -> Any:
     """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
 
     Args:
-        kept: as for :func:`ncfbench.models.objective.hardest_weights`.
+        pairs: scores of positive and of negative pairs, and the last two arguments of
+            :func:`ncfbench.models.objective.hardest_weights`.
     """
-    objective = jax.grad(pairs_loss, argnums=(0, 1))
+    positive, negative, weight, kept = pairs
     weight = hardest_weights(negative, weight, hardest, kept)
-    gradients: tuple[jax.Array, jax.Array] = jax.vmap(
-        lambda p, n, w: objective(p, n, w, loss, lambda_)
-    )(positive, negative, weight)
-    return gradients
+
+    def gradient(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> Any:
+        return jax.grad(pairs_loss, argnums=(0, 1))(positive, negative, weight, loss, lambda_)
+
+    return jax.vmap(gradient)(positive, negative, weight)
 
 
 @jax.jit
 @full
-def _table(interaction: Interaction, users: jax.Array, items: jax.Array) -> jax.Array:
+def _table(scored: Any) -> Any:
     """Return all scores, float32[n_users, nodes]."""
+    interaction, users, items = scored
     return interaction.matrix(users, items)
 
 
 @jax.jit
 @full
-def _table_gradient(
-    interaction: Interaction, users: jax.Array, items: jax.Array, by_score: jax.Array
-) -> Any:
+def _table_gradient(scored: Any, by_score: jax.Array) -> Any:
     """Return the gradient by interaction, users and items from that by all scores."""
-    return jax.vjp(type(interaction).matrix, interaction, users, items)[1](by_score)
+    return jax.vjp(type(scored[0]).matrix, *scored)[1](by_score)
 
 
 def _sum_by(ids: NDArray[np.int32], rows: NDArray[np.float32], like: Float64) -> Float64:

@@ -8,16 +8,8 @@ from typing import Any
 
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.reporting.table import (
-    Cell,
-    Column,
-    Header,
-    Style,
-    Table,
-    columns_of,
-    slug,
-    text_column,
-)
+from ncfbench.reporting.formats import interval
+from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import AUDIT_TABLES
 
@@ -29,12 +21,32 @@ VERDICTS: dict[str, Style] = {
     "biased": "bad",
     "too few batches": "open",
 }
-RESULTS: dict[str, Cell] = {
+RESULTS = {
     "pass": Cell("pass", "good"),
     "fail": Cell("FAIL", "bad"),
     "not tested": Cell("-", "muted"),
     "declared": Cell("declared", "open"),
 }
+SHUFFLED_ENDS = ("shuffled_bias_low", "shuffled_bias_high")
+NOISE = Col("P_n", "noise")
+
+
+def _sampler(row: Row) -> str:
+    return find_sampler(row["sampler"]).with_strata(row["strata"]).title
+
+
+def _loss(row: Row) -> str:
+    return find_loss(row["loss"]).title
+
+
+def _point(row: Row) -> str:
+    """Return the name of the parameters; with the age of the mined items, if there are any."""
+    if row["cache_age"] is None:
+        return str(row["point"])
+    return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
+
+
+SAMPLER, LOSS, POINT = Col("sampler", _sampler), Col("loss", _loss), Col("parameters", _point)
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
@@ -45,12 +57,10 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         tables.write_rows(runs_dir / f"{name}.parquet", rows, AUDIT_TABLES[name])
 
 
-def audit_tables(found: Mapping[str, Sequence[Row]]) -> dict[str, list[Table]]:
-    """Return the tables of an audit of samplers by the name of their Parquet file, as far as it has
-    rows.
-    """
+def audit_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
+    """Return the tables of an audit of samplers, as far as it has rows."""
     views = {"conformance": conformance_tables, "xray": xray_tables, "audit": bias_tables}
-    return {name: view(found[name]) for name, view in views.items() if found.get(name)}
+    return [table for name, view in views.items() if found.get(name) for table in view(found[name])]
 
 
 def bias_tables(rows: Sequence[Row]) -> list[Table]:
@@ -65,105 +75,63 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         )
         if first["share"] == "local":
             title += f" in {first['devices']} parts with local sharing"
-        header: Header = [
-            "sampler",
-            "loss",
-            "parameters",
-            Column("verdict", "left"),
-            *columns_of("bias %", "mean", "interval", "finds from"),
-            "cosine",
-            "variance",
-            "ms",
-            "var. x s",
-            *columns_of("shuffled %", "mean", "interval", "predicted"),
-        ]
-        cells = [_bias_cells(row, own) for row in own]
         # The notes hold for every noise distribution; they stand below the last.
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
-        found.append(
-            Table(title, header, cells, notes, labels=3, grouped=1, name=slug("bias", noise))
-        )
+        name = slug("bias", noise)
+        found.append(Table.of(title, _bias_cols(own), own, notes, labels=3, grouped=1, name=name))
     measured = [row for row in rows if row["variance_over_users"] is not None]
     parts = [_variance_table(measured)] if measured else []
     return [*found, *parts, _objective_table(rows)]
 
 
-def _variance_table(rows: Sequence[Row]) -> Table:
-    """Return the parts of each gradient's variance."""
-    header: Header = [
-        "sampler",
-        "loss",
-        "P_n",
-        "parameters",
-        "variance",
-        *columns_of("over", "users", "items", "positive links"),
-    ]
-    cells = []
-    for row in rows:
-        parts = [row[f"variance_over_{part}"] for part in ("users", "items", "positive_links")]
-        cells.append(
-            [
-                _title(row),
-                find_loss(row["loss"]).title,
-                row["noise"],
-                _point(row),
-                *(f"{value:.2f}" for value in (sum(parts), *parts)),
-            ]
-        )
-    notes = [
-        "Variance of one batch's gradient over the squared length of the exact one. Over users:"
-        " what goes if each item of the batch meets all users instead of its own; over items: what"
-        " goes besides if the whole negative term is exact; over positive links: the rest."
-    ]
-    first = rows[0]
-    title = f"Parts of the variance: {first['dataset']}, {first['encoder']}"
-    title += f", b={first['batch_size']}"
-    return Table(title, header, cells, notes, labels=4, name="variance-parts")
+def _bias_cols(rows: Sequence[Row]) -> list[Col]:
+    costs = {
+        (row["loss"], row["point"]): row["variance_seconds"]
+        for row in reversed(rows)
+        if row["variance_seconds"]
+    }
 
+    def relative_cost(row: Row) -> float | None:
+        """Return variance x seconds, over that of the first sampler of the loss."""
+        base = costs.get((row["loss"], row["point"]))
+        cost = row["variance_seconds"]
+        return None if base is None or cost is None else cost / base
 
-def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
-    verdict = row["verdict"]
-    if verdict == "too few batches" and row["batches_needed"]:
-        verdict += f" (try {row['batches_needed']:,})"
-    if row["shown_by"] in ("weights", "declared"):
-        verdict += f" ({row['shown_by']})"
-    base = next(
-        (
-            rival["variance_seconds"]
-            for rival in rivals
-            if (rival["loss"], rival["point"]) == (row["loss"], row["point"])
-            and rival["variance_seconds"]
-        ),
-        None,
-    )
-    cost = row["variance_seconds"]
-    interval = f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
-    if row["bias_with_4x_negatives"] is not None:
-        interval += f", 4x neg. {100 * row['bias_with_4x_negatives']:.2f}"
-    seconds, predicted = row["full_iteration_seconds"], row["predicted_shuffled_bias"]
     return [
-        Cell(_title(row)),
-        Cell(find_loss(row["loss"]).title),
-        Cell(_point(row)),
-        Cell(verdict, VERDICTS[row["verdict"]]),
-        Cell(f"{100 * row['bias']:.2f}"),
-        Cell(interval),
-        Cell(f"{100 * row['detectable_bias']:.2f}"),
-        Cell(f"{row['cosine']:.4f}"),
-        Cell(f"{row['batch_variance']:.2f}"),
-        Cell("-" if seconds is None else f"{1e3 * seconds:.2f}"),
-        Cell("-" if base is None or cost is None else f"{cost / base:.2f}"),
-        Cell(f"{100 * row['shuffled_bias']:.2f}"),
-        Cell(f"{100 * row['shuffled_bias_low']:.2f}..{100 * row['shuffled_bias_high']:.2f}"),
-        Cell("-" if predicted is None else f"{100 * predicted:.3f}"),
+        SAMPLER,
+        LOSS,
+        POINT,
+        Col("verdict", _verdict, style=lambda row: VERDICTS[row["verdict"]], align="left"),
+        *under(
+            "bias %",
+            Col("mean", "bias", ".2f", scale=100),
+            Col("interval", _bias_interval),
+            Col("finds from", "detectable_bias", ".2f", scale=100),
+        ),
+        Col("cosine", "cosine", ".4f"),
+        Col("variance", "batch_variance", ".2f"),
+        Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
+        Col("var. x s", relative_cost, ".2f"),
+        *under(
+            "shuffled %",
+            Col("mean", "shuffled_bias", ".2f", scale=100),
+            Col("interval", SHUFFLED_ENDS, interval(".2f"), scale=100),
+            Col("predicted", "predicted_shuffled_bias", ".3f", scale=100),
+        ),
     ]
 
 
-def _point(row: Row) -> str:
-    """Return the name of the parameters; with the age of the mined items, if there are any."""
-    if row["cache_age"] is None:
-        return str(row["point"])
-    return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
+def _verdict(row: Row) -> str:
+    word = str(row["verdict"])
+    if word == "too few batches" and row["batches_needed"]:
+        return f"{word} (try {row['batches_needed']:,})"
+    return f"{word} ({row['shown_by']})" if row["shown_by"] in ("weights", "declared") else word
+
+
+def _bias_interval(row: Row) -> str:
+    more = row["bias_with_4x_negatives"]
+    text = f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
+    return text if more is None else f"{text}, 4x neg. {100 * more:.2f}"
 
 
 def _bias_notes(rows: Sequence[Row]) -> list[str]:
@@ -195,27 +163,51 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
+def _variance_table(rows: Sequence[Row]) -> Table:
+    """Return the parts of each gradient's variance."""
+    names = {
+        name: f"variance_over_{name.replace(' ', '_')}"
+        for name in ("users", "items", "positive links")
+    }
+    cols = [
+        SAMPLER,
+        LOSS,
+        NOISE,
+        POINT,
+        Col("variance", lambda row: sum(row[key] for key in names.values()), ".2f"),
+        *under("over", *(Col(name, key, ".2f") for name, key in names.items())),
+    ]
+    note = (
+        "Variance of one batch's gradient over the squared length of the exact one. Over users:"
+        " what goes if each item of the batch meets all users instead of its own; over items: what"
+        " goes besides if the whole negative term is exact; over positive links: the rest."
+    )
+    first = rows[0]
+    title = (
+        f"Parts of the variance: {first['dataset']}, {first['encoder']}, b={first['batch_size']}"
+    )
+    return Table.of(title, cols, rows, [note], labels=4, name="variance-parts")
+
+
 def _objective_table(rows: Sequence[Row]) -> Table:
     """Return the exact objective with the probe beside it."""
-    by_key = {(row["loss"], row["noise"], row["point"]): row for row in reversed(rows)}
-    cells = [
-        [
-            find_loss(loss).title,
-            noise,
-            point,
-            f"{row['exact_loss']:.5f}",
-            f"{row['probe_loss']:.5f}",
-            f"{100 * (row['probe_loss'] / row['exact_loss'] - 1):+.3f}",
-        ]
-        for (loss, noise, point), row in reversed(by_key.items())
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault((row["loss"], row["noise"], row["point"]), row)
+    cols = [
+        LOSS,
+        NOISE,
+        Col("parameters", "point"),
+        Col("exact", "exact_loss", ".5f"),
+        Col("probe", "probe_loss", ".5f"),
+        Col("error %", lambda row: row["probe_loss"] / row["exact_loss"] - 1, "+.3f", scale=100),
     ]
     note = (
         "Where links x items is small the probe is the exact sum itself, and only float32's"
         " rounding differs."
     )
-    header = ["loss", "P_n", "parameters", "exact", "probe", "error %"]
     title = "Exact objective, and the probe beside it"
-    return Table(title, header, cells, [note], labels=3, name="objective")
+    return Table.of(title, cols, first.values(), [note], labels=3, name="objective")
 
 
 def xray_tables(rows: Sequence[Row]) -> list[Table]:
@@ -225,37 +217,25 @@ def xray_tables(rows: Sequence[Row]) -> list[Table]:
         f"Batch X-ray: {first['dataset']}, b={first['batch_size']}, means of {first['batches']}"
         " batches"
     )
-    header: Header = [
-        "P_n",
-        "sampler",
-        *columns_of("users", "nominal", "distinct"),
-        *columns_of("items", "nominal", "distinct"),
-        *columns_of("negatives", "nominal", "unmasked", "effective"),
-        *columns_of("of a positive", "nominal", "unmasked", "effective"),
-        "masked %",
-        "popularity",
-        *columns_of("padding %", "items", "words"),
-    ]
-    cells = [
-        [
-            row["noise"],
-            _title(row),
-            _count(row["nominal_users"]),
-            _count(row["distinct_users"]),
-            _count(row["nominal_items"]),
-            _count(row["distinct_items"]),
-            _count(row["nominal_negatives"]),
-            _count(row["unmasked_negatives"]),
-            _count(row["effective_negatives"]),
-            _count(row["nominal_negatives_of_a_positive"], 1),
-            _count(row["unmasked_negatives_of_a_positive"], 1),
-            _count(row["effective_negatives_of_a_positive"], 1),
-            f"{100 * row['masked_share']:.2f}",
-            _count(row["popularity_ratio"], 3),
-            f"{100 * row['padding_share']:.1f}",
-            f"{100 * row['word_padding_share']:.1f}",
-        ]
-        for row in rows
+    kinds = ("nominal", "unmasked", "effective")
+
+    def counts(what: str, kinds: Sequence[str], digits: int = 0) -> list[Col]:
+        return [Col(kind, f"{kind}_{what}", f",.{digits}f") for kind in kinds]
+
+    cols = [
+        NOISE,
+        SAMPLER,
+        *under("users", *counts("users", ("nominal", "distinct"))),
+        *under("items", *counts("items", ("nominal", "distinct"))),
+        *under("negatives", *counts("negatives", kinds)),
+        *under("of a positive", *counts("negatives_of_a_positive", kinds, 1)),
+        Col("masked %", "masked_share", ".2f", scale=100),
+        Col("popularity", "popularity_ratio", ",.3f"),
+        *under(
+            "padding %",
+            Col("items", "padding_share", ".1f", scale=100),
+            Col("words", "word_padding_share", ".1f", scale=100),
+        ),
     ]
     note = (
         "Nominal counts are the paper's; a shared negative counts once however many links brought"
@@ -263,61 +243,43 @@ def xray_tables(rows: Sequence[Row]) -> list[Table]:
         " weight over its expectation under P_n. Padding: item slots without an item, word slots"
         " without a word."
     )
-    return [Table(title, header, cells, [note], labels=2, grouped=1, name="xray")]
+    return [Table.of(title, cols, rows, [note], labels=2, grouped=1, name="xray")]
 
 
 def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     """Return pass or fail of each property, then what is wrong."""
-    groups: dict[tuple[str, ...], dict[str, Row]] = {}
+    cases: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
-        title = _title(row)
-        groups.setdefault((title, row["loss_family"], row["noise"]), {})[row["property"]] = row
-    cells: list[list[Cell | str]] = []
-    for key, own in groups.items():
-        error = own["expectation"]["detectable_error"]
-        results = [RESULTS[own[name]["result"]] for name in PROPERTIES]
-        cells.append([*key, *results, "-" if error is None else f"{100 * error:.1f}"])
+        case = _sampler(row), row["loss_family"], row["noise"]
+        cases.setdefault(case, {})[row["property"]] = row
+    names = [Col("sampler", _sampler), Col("losses", "loss_family"), NOISE]
+    summary = [
+        dict(by_name["expectation"])
+        | {name: RESULTS[row["result"]] for name, row in by_name.items()}
+        for by_name in cases.values()
+    ]
+    cols = [
+        *names,
+        *(Col(name, name, align="center") for name in PROPERTIES),
+        Col("finds from %", "detectable_error", ".1f", scale=100),
+    ]
     legend = "; ".join(f"{short}: {text}" for short, text in PROPERTIES.items() if short != text)
     legend = (
         f"{legend[0].upper()}{legend[1:]}. Finds from: the weights of the negative links, summed in"
         " several ways, must be off by so much for the last property to fail nine times in ten."
     )
-    header: Header = [
-        "sampler",
-        "losses",
-        "P_n",
-        *(Column(name, "center") for name in PROPERTIES),
-        "finds from %",
-    ]
-    title = "Conformance of the samplers"
     declared = {
-        f"{_title(row)}, {row['loss_family']}, declared: {row['detail']}."
+        f"{_sampler(row)}, {row['loss_family']}, declared: {row['detail']}."
         for row in rows
         if row["result"] == "declared"
     }
-    notes = [legend, *sorted(declared)]
-    found = [Table(title, header, cells, notes, labels=3, name="conformance")]
-    faults = [
-        [
-            _title(row),
-            row["loss_family"],
-            row["noise"],
-            PROPERTIES[row["property"]],
-            row["detail"],
-        ]
-        for row in rows
-        if row["result"] == "fail"
-    ]
+    title, notes = "Conformance of the samplers", [legend, *sorted(declared)]
+    found = [Table.of(title, cols, summary, notes, labels=3, name="conformance")]
+    faults = [row for row in rows if row["result"] == "fail"]
     if faults:
-        texts = (text_column("property"), text_column("what was found"))
-        names: Header = ["sampler", "losses", "P_n", *texts]
-        found.append(Table("What is wrong", names, faults, labels=3, name="faults"))
+        texts = [
+            Col("property", lambda row: PROPERTIES[row["property"]], wraps=True),
+            Col("what was found", "detail", wraps=True),
+        ]
+        found.append(Table.of("What is wrong", [*names, *texts], faults, labels=3, name="faults"))
     return found
-
-
-def _title(row: Row) -> str:
-    return find_sampler(row["sampler"]).with_strata(row["strata"]).title
-
-
-def _count(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"

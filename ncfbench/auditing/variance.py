@@ -91,9 +91,10 @@ def meeting_all_users(graph: BipartiteGraph, batch: Batch, *, mask: bool) -> Bat
         mask: leave linked pairs out now.
     """
     weight = negative_weights(batch)
-    is_listed = isinstance(batch.negatives, Listed)
-    slot = batch.negatives.item if is_listed else np.arange(len(batch.items))
-    slots = np.broadcast_to(slot, weight.shape)
+    slots = np.arange(len(batch.items))
+    if isinstance(batch.negatives, Listed):
+        slots = batch.negatives.item
+    slots = np.broadcast_to(slots, weight.shape)
     weights = np.bincount(slots.reshape(-1), weight.reshape(-1), len(batch.items))
     user, item = graph.users_of(batch.items[: int(batch.n_items) if mask else 0])
     return batch._replace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any
 
 import typer
@@ -184,7 +183,7 @@ def audit(
             **options.as_keywords(settings),
         )
         tables, failures = record.tables, record.failures
-        views = list(itertools.chain(*audit_tables(tables).values()))
+        views = audit_tables(tables)
         heading = "The audit found faults:"
         written = "audit.parquet, xray.parquet and conformance.parquet"
     print_json(tables) if json_ else print_views(*views)

@@ -162,7 +162,7 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
     from ncfbench.reporting.selection import unique
 
     profiled, is_detail = _profile_tables(results)
-    audited = audit_tables(results.beside).values()
+    audited = audit_tables(results.beside)
     frameworks = results.beside.get("frameworks")
     return unique(
         [
@@ -171,7 +171,7 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
             *(results.detail_tables if full else []),
             *(results.paper_tables if paper else []),
             *(profiled if full or not is_detail else []),
-            *(table for tables in audited for table in tables),
+            *audited,
             *(frameworks_tables(frameworks) if frameworks else []),
         ]
     )

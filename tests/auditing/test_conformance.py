@@ -53,7 +53,7 @@ def test_built_in_samplers_pass(
         "memory": 128,
     }
     results = conformance(tiny.graph, complete(settings), batches=100, sums=300)
-    assert [result.name for result in results] == list(PROPERTIES)
+    assert [result.property for result in results] == list(PROPERTIES)
     own = {"declared"} if sampler in ("ns-distinct", "xbm") else {"pass"}
     assert {result.result for result in results[:-1]} == {"pass"}, results
     assert {results[-1].result} == own, results[-1]
@@ -79,7 +79,7 @@ def test_there_is_a_fault_for_every_property() -> None:
 def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, wrong: str) -> None:
     config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
     found = conformance(tiny.graph, config, batches=150, sums=500)
-    results = {result.name: result for result in found}
+    results = {result.property: result for result in found}
     assert [name for name, result in results.items() if result.result == "fail"] == [wrong]
     assert results[wrong].detail
     skipped = {name for name, result in results.items() if result.result == "not tested"}
@@ -103,7 +103,7 @@ def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
     results = conformance(
         tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64})
     )
-    assert [result.name for result in results if result.result == "fail"] == ["expectation"]
+    assert [result.property for result in results if result.result == "fail"] == ["expectation"]
     assert "in the stream used in training, the mean of" in results[-1].detail
 
 
@@ -112,7 +112,7 @@ def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
     results = conformance(
         tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60
     )
-    assert "streams" in [result.name for result in results if result.result == "fail"]
+    assert "streams" in [result.property for result in results if result.result == "fail"]
 
 
 @pytest.mark.long_cases(r"(?!Dis.*(sg-unif|log-unig)|Un.*0.75|Dia.*(sg-unig|log-unif))")
@@ -129,7 +129,7 @@ def test_wrong_estimators_have_wrong_weights(
     wrong = conformance(
         tiny.graph, complete(settings | {"sampler": f"planted:{plugin}"}), batches=100
     )
-    assert [result.name for result in wrong if result.result == "fail"] == ["expectation"]
+    assert [result.property for result in wrong if result.result == "fail"] == ["expectation"]
     right = conformance(tiny.graph, complete(settings | {"sampler": "strat-ns"}), batches=100)[-1]
     assert right.result == "pass"
     assert right.detectable_error is not None

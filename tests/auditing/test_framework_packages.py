@@ -103,7 +103,7 @@ def test_loss_is_that_of_the_package(name: str, graph: BipartiteGraph) -> None:
     )
     if CLAIMS[estimator.claim].is_unit:
         users, items = (raw / np.linalg.norm(raw, axis=1, keepdims=True) for raw in (users, items))
-    batch = draws.Drawn(*(part[0] for part in estimator.draw(graph, rng, 32, 1)))
+    batch = draws.Drawn(*(part[0] for part in estimator.draw(graph, rng, (1, 32))))
     if name == "pyg":
         user, item = pairs_of_pyg(graph, 32)
         batch = batch._replace(other_user=user, other_item=item)

@@ -230,11 +230,11 @@ def test_batches_without_duplicates_are_an_epoch(skewed: BipartiteGraph) -> None
 def test_negatives_are_no_links_where_checked(skewed: BipartiteGraph) -> None:
     rng = np.random.default_rng(0)
     for name in ("recbole", "recbole-popular", "pyg"):
-        drawn = BY_NAME[name].draw(skewed, rng, 32, 8)
+        drawn = BY_NAME[name].draw(skewed, rng, (8, 32))
         assert not skewed.linked(drawn.other_user, drawn.other_item).any(), name
     pairs = {*zip(drawn.other_user[0].tolist(), drawn.other_item[0].tolist(), strict=True)}
     assert len(pairs) == 32
-    unchecked = BY_NAME["fault-collisions"].draw(skewed, rng, 32, 8)
+    unchecked = BY_NAME["fault-collisions"].draw(skewed, rng, (8, 32))
     assert skewed.linked(unchecked.other_user, unchecked.other_item).any()
 
 

@@ -45,6 +45,9 @@ MAX_PAIRS = 2**24
 BATCHES_AT_ONCE = 16
 """Batches whose gradients are computed at once: bounds the memory."""
 
+DESCRIPTION = ("name", "title", "version", "source", "claim")
+CHOICES = ("batch_size", "seed", "margin", "verdicts")
+
 Float64 = NDArray[np.float64]
 
 
@@ -93,10 +96,9 @@ class FrameworksAudit:
         claim, graph = CLAIMS[estimator.claim], self.graph
         exact = claim.exact(graph, vectors)
         plain = CLAIMS[estimator.plain].exact(graph, vectors) if estimator.plain else exact
-        found = self._measure(estimator, vectors, exact, "replacement")
-        more = None
-        if claim.is_listwise:
-            more = self._measure(estimator, vectors, exact, "more").bias
+        measure = partial(self._measure, estimator, vectors, _flat(exact))
+        found = measure("replacement")
+        more = measure("more").bias if claim.is_listwise else None
         limit = self.limit_bias(estimator, vectors, exact)
         evidence = Evidence(
             found.bias,
@@ -109,21 +111,14 @@ class FrameworksAudit:
         popular = popular_items(graph)
         excess = found.items / claim.scale - plain.items[:, -1] / claim.scale
         return {
-            "name": estimator.name,
-            "title": estimator.title,
-            "version": estimator.version,
-            "source": estimator.source,
-            "claim": estimator.claim,
+            **{name: getattr(estimator, name) for name in DESCRIPTION},
             "claim_title": claim.title,
             "claim_meaning": claim.meaning,
             "planted_fault": estimator.fault or None,
             "verdict": word,
             "shown_by": shown_by,
             "batches": found.bias.batches,
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-            "margin": self.margin,
-            "verdicts": self.verdicts,
+            **{name: getattr(self, name) for name in CHOICES},
             **columns("bias", found.bias),
             **columns("bias_with_4x_batch", more),
             "limit_bias": limit,
@@ -152,17 +147,19 @@ class FrameworksAudit:
         limit = _flat(LIMITS[estimator.limit].exact(self.graph, vectors))
         return float(np.linalg.norm(limit - _flat(exact)) / np.linalg.norm(_flat(exact)))
 
-    def _measure(self, estimator: Estimator, vectors: Vectors, exact: Sum, mode: str) -> Measured:
+    def _measure(
+        self, estimator: Estimator, vectors: Vectors, exact: Float64, mode: str
+    ) -> Measured:
         """Compare the mean gradient of an estimator's batches with the exact one, in one of
         :data:`ncfbench.auditing.verdict.MODES`.
         """
         blocks, count = blocks_and_size(mode, self.batches)
         size = self.batch_size * (MORE_NEGATIVES if mode == "more" else 1)
-        streams, target = Streams(AUDIT_SEED + self.seed), _flat(exact)
-        sums, counted, linked = [], 0, 0
+        streams, sums = Streams(AUDIT_SEED + self.seed), []
+        counted = linked = 0
         for block in range(blocks):
             rng = streams.generator(f"{estimator.name} {mode}", block)
-            drawn = estimator.draw(self.graph, rng, size, count)
+            drawn = estimator.draw(self.graph, rng, (count, size))
             mean = block_mean(estimator, vectors, drawn)
             sums.append(jax.tree.map(lambda part: np.asarray(part, np.float64), mean))
             if mode == "replacement":
@@ -172,10 +169,10 @@ class FrameworksAudit:
                 linked += int(is_linked.sum())
         means = np.stack([_flat(mean) for mean in sums])
         return Measured(
-            bias=estimate(means, target, count * blocks, self.verdicts),
+            bias=estimate(means, exact, count * blocks, self.verdicts),
             loss=float(np.mean([mean.value for mean in sums])),
             linked_share=linked / max(counted, 1),
-            length_ratio=float(np.linalg.norm(means.mean(axis=0)) / np.linalg.norm(target)),
+            length_ratio=float(np.linalg.norm(means.mean(axis=0)) / np.linalg.norm(exact)),
             items=np.stack([mean.items[:, -1] for mean in sums]),
         )
 

@@ -66,6 +66,11 @@ class Claim:
         """The factor of scores in the loss."""
         return float(getattr(self.loss, "gamma", 1.0))
 
+    @property
+    def counts_linked(self) -> bool:
+        """Whether a user's other links are among the negatives."""
+        return self.left_out != "linked"
+
     def exact(self, graph: BipartiteGraph, vectors: Vectors) -> Sum:
         """Return the objective and its gradient; visits every pair."""
         interaction = DotProduct(complete({}), rngs=nnx.Rngs(0))

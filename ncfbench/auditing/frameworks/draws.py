@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ncfbench.data.graph import BipartiteGraph, Int32
@@ -16,6 +17,8 @@ FILLED = 16
 """Batches of an epoch are filled up to a multiple of this, so that few shapes are compiled."""
 
 Float32 = NDArray[np.float32]
+Shape: TypeAlias = tuple[int, int]
+"""How many batches, and of how many links each."""
 
 
 class Drawn(NamedTuple):
@@ -57,27 +60,25 @@ def drawn(
     return Drawn(user, item, weight, share[item], other_user, other_item, share[other_item])
 
 
-def draw_links(graph: BipartiteGraph, rng: np.random.Generator, size: int, count: int) -> Drawn:
+def draw_links(graph: BipartiteGraph, rng: Generator, shape: Shape) -> Drawn:
     """Draw links with replacement."""
-    return drawn(graph, rng.integers(graph.n_links, size=(count, size)))
+    return drawn(graph, rng.integers(graph.n_links, size=shape))
 
 
-def draw_with_memory(
-    graph: BipartiteGraph, rng: np.random.Generator, size: int, count: int
-) -> Drawn:
+def draw_with_memory(graph: BipartiteGraph, rng: Generator, shape: Shape) -> Drawn:
     """Draw links, and the links of earlier batches."""
+    count, size = shape
     links, queue = (rng.integers(graph.n_links, size=(count, n)) for n in (size, MEMORY * size))
     return drawn(graph, links, (graph.link_user[queue], graph.link_item[queue]))
 
 
-def draw_without_duplicates(
-    graph: BipartiteGraph, rng: np.random.Generator, size: int, count: int
-) -> Drawn:
-    """Draw whole epochs that have about ``count`` batches or more, no node twice in a batch.
+def draw_without_duplicates(graph: BipartiteGraph, rng: Generator, shape: Shape) -> Drawn:
+    """Draw whole epochs that have about as many batches or more, no node twice in a batch.
 
     A link that does not fit waits for a later batch, so the last batches of an epoch are short and
     hold the links of the most popular items and the busiest users.
     """
+    count, size = shape
     batches: list[NDArray[np.integer]] = []
     while len(batches) < count:
         batches += without_duplicates(rng.permutation(graph.n_links), graph, size)
@@ -110,37 +111,27 @@ def without_duplicates(
     return batches
 
 
-def draw_with_items(
-    graph: BipartiteGraph, rng: np.random.Generator, size: int, count: int
-) -> Drawn:
+def draw_with_items(graph: BipartiteGraph, rng: Generator, shape: Shape) -> Drawn:
     """Draw links, and for each any item."""
-    links = rng.integers(graph.n_links, size=(count, size))
-    items = rng.integers(graph.n_items, size=links.shape, dtype=np.int32)
+    links = rng.integers(graph.n_links, size=shape)
+    items = rng.integers(graph.n_items, size=shape, dtype=np.int32)
     return drawn(graph, links, (graph.link_user[links], items))
 
 
 def draw_with_unlinked_items(
-    graph: BipartiteGraph,
-    rng: np.random.Generator,
-    size: int,
-    count: int,
-    *,
-    by_popularity: bool = False,
+    graph: BipartiteGraph, rng: Generator, shape: Shape, *, by_popularity: bool = False
 ) -> Drawn:
     """Draw links, and for each an item that is no training link of its user."""
-    links = rng.integers(graph.n_links, size=(count, size))
+    links = rng.integers(graph.n_links, size=shape)
     user = graph.link_user[links]
-    return drawn(
-        graph, links, (user, unlinked_items(graph, rng, user, by_popularity=by_popularity))
-    )
+    item = unlinked_items(graph, rng, user, by_popularity=by_popularity)
+    return drawn(graph, links, (user, item))
 
 
-def draw_with_unlinked_pairs(
-    graph: BipartiteGraph, rng: np.random.Generator, size: int, count: int
-) -> Drawn:
+def draw_with_unlinked_pairs(graph: BipartiteGraph, rng: Generator, shape: Shape) -> Drawn:
     """Draw links, and as many different pairs that are not linked."""
-    links = rng.integers(graph.n_links, size=(count, size))
-    pairs = np.array([unlinked_pairs(graph, rng, size) for _ in range(count)])
+    links = rng.integers(graph.n_links, size=shape)
+    pairs = np.array([unlinked_pairs(graph, rng, shape[1]) for _ in range(shape[0])])
     return drawn(graph, links, (pairs[:, 0], pairs[:, 1]))
 
 
@@ -160,7 +151,7 @@ def require_unlinked_items(graph: BipartiteGraph) -> None:
 
 
 def unlinked_items(
-    graph: BipartiteGraph, rng: np.random.Generator, user: Int32, *, by_popularity: bool = False
+    graph: BipartiteGraph, rng: Generator, user: Int32, *, by_popularity: bool = False
 ) -> Int32:
     """Draw for each user an item that is no link of hers, of the shape of ``user``.
 
@@ -184,9 +175,7 @@ def unlinked_items(
     return item
 
 
-def unlinked_pairs(
-    graph: BipartiteGraph, rng: np.random.Generator, count: int
-) -> tuple[Int32, Int32]:
+def unlinked_pairs(graph: BipartiteGraph, rng: Generator, count: int) -> tuple[Int32, Int32]:
     """Draw ``count`` different pairs that are not linked, uniformly.
 
     Raises:

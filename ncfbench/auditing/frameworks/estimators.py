@@ -34,8 +34,9 @@ class Estimator:
     """Advice to a user: one sentence."""
     loss: Callable[[jax.Array, jax.Array, Any], jax.Array]
     """See :mod:`ncfbench.auditing.frameworks.losses`."""
-    draw: Callable[[BipartiteGraph, np.random.Generator, int, int], draws.Drawn] = draws.draw_links
-    """From a graph, the size of a batch and the number of batches."""
+    draw: Callable[[BipartiteGraph, np.random.Generator, draws.Shape], draws.Drawn] = (
+        draws.draw_links
+    )
     negatives: Callable[[draws.Drawn], losses.Negatives] = losses.in_batch
     plain: str = ""
     """The objective in which all items count alike, where it claims another one."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
 from ncfbench.auditing.frameworks.draws import Drawn
@@ -37,12 +38,12 @@ class Negatives(NamedTuple):
     counted: NDArray[np.bool_]
 
 
-def mean(rows_b: jax.Array, weight_b: jax.Array) -> jax.Array:
+def mean(rows_b: Array, weight_b: Array) -> Array:
     """Return the mean loss of a batch's real rows; 0 for a batch of filling."""
     return jnp.sum(rows_b * weight_b) / jnp.maximum(jnp.sum(weight_b), 1)
 
 
-def cross_entropy(logits_bxn: jax.Array, weight_b: jax.Array) -> jax.Array:
+def cross_entropy(logits_bxn: Array, weight_b: Array) -> Array:
     """Return the mean cross-entropy of rows whose right column is the diagonal.
 
     Args:
@@ -58,13 +59,13 @@ def cross_entropy(logits_bxn: jax.Array, weight_b: jax.Array) -> jax.Array:
 
 
 def in_batch_softmax(
-    users: jax.Array,
-    items: jax.Array,
+    users: Array,
+    items: Array,
     batch: Any,
     *,
     corrects: bool = False,
     removes_hits: bool = False,
-) -> jax.Array:
+) -> Array:
     """Return the cross-entropy of the batch's items and of a queue's, whose vectors are constants.
 
     Args:
@@ -83,9 +84,7 @@ def in_batch_softmax(
     return cross_entropy(logits, batch.weight)
 
 
-def merlin_softmax(
-    users: jax.Array, items: jax.Array, batch: Any, *, reg_factor: float = 0.0
-) -> jax.Array:
+def merlin_softmax(users: Array, items: Array, batch: Any, *, reg_factor: float = 0.0) -> Array:
     """Return Merlin's loss: a column of positives stands before those of the batch's items; of
     these, the ones with the row's own id get the lowest score (``downscore_false_negatives``).
 
@@ -109,11 +108,11 @@ def merlin_softmax(
 
 
 def cached(
-    vector_loss: Callable[[jax.Array, jax.Array], jax.Array],
-    f_bxD: jax.Array,
-    g_bxD: jax.Array,
+    vector_loss: Callable[[Array, Array], Array],
+    f_bxD: Array,
+    g_bxD: Array,
     replayed: Sequence[int] = range(CHUNKS),
-) -> jax.Array:
+) -> Array:
     """Return a loss whose gradient comes from a cache, chunk by chunk.
 
     First the gradient by all vectors, without the towers; then each chunk's vectors again, times
@@ -126,25 +125,25 @@ def cached(
     value, (f_cache, g_cache) = jax.value_and_grad(vector_loss, argnums=(0, 1))(*fixed)
     chunks = jnp.split(jnp.concatenate([f_bxD * f_cache, g_bxD * g_cache], axis=1), CHUNKS)
     total = jnp.sum(jnp.stack([chunks[number] for number in replayed]))
-    loss: jax.Array = total - jax.lax.stop_gradient(total) + value
+    loss: Array = total - jax.lax.stop_gradient(total) + value
     return loss
 
 
-def cached_softmax(users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:
+def cached_softmax(users: Array, items: Array, batch: Any) -> Array:
     """Return GradCache's ``SimpleContrastiveLoss``: in-batch softmax without a correction."""
     vectors = users[batch.user], items[batch.item]
     return cached(lambda f, g: cross_entropy(SCALE * f @ g.T, batch.weight), *vectors)
 
 
 def reference_softmax(
-    users: jax.Array,
-    items: jax.Array,
+    users: Array,
+    items: Array,
     batch: Any,
     *,
     sign: float = -1.0,
     corrects: bool = True,
     replayed: Sequence[int] = (),
-) -> jax.Array:
+) -> Array:
     """Return the softmax over a link's own item, once, and the other links' items with weights
     1 / ((b-1) p): in-batch softmax with everything right.
 
@@ -159,7 +158,7 @@ def reference_softmax(
     p = batch.probability if corrects else jnp.full_like(batch.probability, 1 / len(items))
     log_weight = sign * jnp.log((len(p) - 1) * p)
 
-    def loss(f_bxD: jax.Array, g_bxD: jax.Array) -> jax.Array:
+    def loss(f_bxD: Array, g_bxD: Array) -> Array:
         scores = SCALE * f_bxD @ g_bxD.T
         own = jnp.diagonal(scores)
         is_own = batch.item[:, None] == batch.item[None, :]
@@ -171,21 +170,21 @@ def reference_softmax(
     return cached(loss, *vectors, replayed) if replayed else loss(*vectors)
 
 
-def bpr(users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:
+def bpr(users: Array, items: Array, batch: Any) -> Array:
     """Return RecBole's ``BPRLoss``."""
     f, g = users[batch.user], items[batch.item] - items[batch.other_item]
     # 1e-10 is the framework's guard against log 0.
     return mean(-jnp.log(1e-10 + jax.nn.sigmoid(jnp.sum(f * g, axis=-1))), batch.weight)
 
 
-def link_prediction(users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:
+def link_prediction(users: Array, items: Array, batch: Any) -> Array:
     """Return the binary cross-entropy of links and other pairs, as PyG's examples compute it."""
     positive = jnp.sum(users[batch.user] * items[batch.item], axis=-1)
     negative = jnp.sum(users[batch.other_user] * items[batch.other_item], axis=-1)
     return jnp.mean(jax.nn.softplus(jnp.concatenate([-positive, negative])))
 
 
-def shared_log(users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:
+def shared_log(users: Array, items: Array, batch: Any) -> Array:
     """Return the log loss of the paper's own program: each link against all distinct items of the
     batch, its own too; each of them counts once.
     """

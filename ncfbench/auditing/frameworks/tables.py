@@ -6,121 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.auditing.tables import VERDICTS
-from ncfbench.reporting.table import Cell, Column, Header, Table, columns_of, three_digits
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.table import Col, Table, under
 
 Row = Mapping[str, Any]
 SHORT = {"too few batches": "undecided"}
 
 
-def frameworks_tables(rows: Sequence[Row]) -> list[Table]:
-    """Return the table, at most 100 columns wide, with a sentence for each row below."""
-    first = rows[0]
-    data = first["dataset"] or f"{first['users']} users, {first['items']} items"
-    header: Header = [
-        "estimator",
-        Column("claims", "left"),
-        Column("verdict", "left"),
-        *columns_of("bias %", "mean", "interval", "4 b"),
-        "cos.",
-        "var.",
-        "linked",
-        Column("popular", "left"),
-    ]
-    title = (
-        f"Estimators of frameworks against what they claim: {data}, b={first['batch_size']},"
-        f" {first['batches']:,} batches"
-    )
-    return [Table(title, header, [_cells(row) for row in rows], _notes(rows), name="frameworks")]
-
-
-def packages_table(rows: Sequence[Row]) -> Table:
-    """Return the losses of one batch, by us and by the installed packages."""
-    header: Header = ["estimator", Column("package", "left"), "version", "follows", "ours", "its"]
-    cells = [
-        [
-            Cell(row["name"]),
-            Cell(row["package"]),
-            Cell(row["version"]),
-            Cell(row["followed_version"]),
-            Cell(f"{row['our_loss']:.6f}"),
-            Cell(f"{row['package_loss']:.6f}", "good" if row["agrees"] else "bad"),
-        ]
-        for row in rows
-    ]
-    notes = ["The loss of one batch of ours. They agree where they differ by no more than 1e-5."]
-    others = {row["package"]: row for row in rows if row["version"] != row["followed_version"]}
-    notes += [
-        f"{package} {row['version']} is installed, and ours follows {row['followed_version']}: the"
-        " audit's findings hold for that version."
-        for package, row in others.items()
-    ]
-    return Table("Losses of installed packages", header, cells, notes, name="packages")
-
-
-def finding(row: Row) -> str:
-    """Return what is wrong with an estimator and what to do, in two sentences."""
-    found = row["verdict"]
-    low, high = (percent(row[f"bias_{end}"]) for end in ("low", "high"))
-    meaning = row["claim_meaning"]
-    if row["shown_by"] == "links":
-        text = (
-            f"{100 * row['linked_share']:.1f} % of its negatives are training links, and it claims"
-            f" {meaning}"
-        )
-    elif row["shown_by"] == "limit":
-        text = (
-            f"biased by {percent(row['limit_bias'])} % however large the batch as an estimate of"
-            f" {meaning}, and by {percent(row['bias'])} % with this batch"
-            f" ({percent(row['bias_with_4x_batch'])} % with four times the batch)"
-        )
-    elif found == "biased":
-        text = f"biased by {percent(row['bias'])} % ({low} to {high}) as an estimate of {meaning}"
-    elif found == "too few batches":
-        text = (
-            f"bias of {low} to {high} % as an estimate of {meaning}, undecided with these batches"
-        )
-    elif found == "falls with b":
-        text = (
-            f"bias of {percent(row['bias'])} % as an estimate of {meaning}, and"
-            f" {percent(row['bias_with_4x_batch'])} % with four times the batch; whether it"
-            " vanishes is not known"
-        )
-    else:
-        text = f"estimates {meaning}"
-        if row["bias_with_4x_batch"] is not None:
-            text += (
-                f", with a bias of {percent(row['bias'])} % from sampling"
-                f" ({percent(row['bias_with_4x_batch'])} % with four times the batch"
-                f"{'' if row['limit_bias'] is None else ', 0 in the limit'})"
-            )
-    if row["planted_fault"]:
-        text = f"planted, {row['planted_fault']}; {text}"
-    direction = _direction(row)
-    if direction:
-        text += f"; popular items are pushed {direction} points"
-    return f"{row['title']}: {text}. {row['remedy']}"
-
-
 def percent(share: float) -> str:
     """Return a share in per cent, with three digits and at most one behind the point."""
     return f"{100 * share:.1f}" if share < 1 else f"{100 * share:.0f}"
-
-
-def _cells(row: Row) -> list[Cell]:
-    verdict: str = row["verdict"]
-    more = row["bias_with_4x_batch"]
-    return [
-        Cell(row["title"]),
-        Cell(row["claim_title"]),
-        Cell(SHORT.get(verdict, verdict), VERDICTS[verdict]),
-        Cell(percent(row["bias"])),
-        Cell(f"{percent(row['bias_low'])}..{percent(row['bias_high'])}"),
-        Cell("-" if more is None else percent(more)),
-        Cell(f"{row['cosine']:.2f}"),
-        Cell(three_digits(row["batch_variance"])),
-        Cell(f"{100 * row['linked_share']:.1f}"),
-        Cell(_direction(row) or "-"),
-    ]
 
 
 def _direction(row: Row) -> str:
@@ -129,6 +24,79 @@ def _direction(row: Row) -> str:
         return ""
     word = "down" if row["popular_push"] > 0 else "up"
     return f"{word} {100 * abs(row['popular_push']):.1f}"
+
+
+COLS = [
+    Col("estimator", "title"),
+    Col("claims", "claim_title", align="left"),
+    Col(
+        "verdict",
+        lambda row: SHORT.get(row["verdict"], row["verdict"]),
+        style=lambda row: VERDICTS[row["verdict"]],
+        align="left",
+    ),
+    *under(
+        "bias %",
+        Col("mean", "bias", percent),
+        Col("interval", ("bias_low", "bias_high"), lambda ends: "..".join(map(percent, ends))),
+        Col("4 b", "bias_with_4x_batch", percent),
+    ),
+    Col("cos.", "cosine", ".2f"),
+    Col("var.", "batch_variance", three_digits),
+    Col("linked", "linked_share", ".1f", scale=100),
+    Col("popular", lambda row: _direction(row) or "-", align="left"),
+]
+
+
+def frameworks_tables(rows: Sequence[Row]) -> list[Table]:
+    """Return the table, at most 100 columns wide, with a sentence for each row below."""
+    first = rows[0]
+    data = first["dataset"] or f"{first['users']} users, {first['items']} items"
+    title = (
+        f"Estimators of frameworks against what they claim: {data}, b={first['batch_size']},"
+        f" {first['batches']:,} batches"
+    )
+    return [Table.of(title, COLS, rows, _notes(rows), name="frameworks")]
+
+
+def finding(row: Row) -> str:
+    """Return what is wrong with an estimator and what to do, in two sentences."""
+    word, shown_by, meaning = row["verdict"], row["shown_by"], row["claim_meaning"]
+    bias, low, high = (percent(row[name]) for name in ("bias", "bias_low", "bias_high"))
+    more = row["bias_with_4x_batch"]
+    with_more = "" if more is None else f"{percent(more)} % with four times the batch"
+    if shown_by == "links":
+        text = (
+            f"{100 * row['linked_share']:.1f} % of its negatives are training links, and it claims"
+            f" {meaning}"
+        )
+    elif shown_by == "limit":
+        text = (
+            f"biased by {percent(row['limit_bias'])} % however large the batch as an estimate of"
+            f" {meaning}, and by {bias} % with this batch ({with_more})"
+        )
+    elif word == "biased":
+        text = f"biased by {bias} % ({low} to {high}) as an estimate of {meaning}"
+    elif word == "too few batches":
+        text = (
+            f"bias of {low} to {high} % as an estimate of {meaning}, undecided with these batches"
+        )
+    elif word == "falls with b":
+        text = (
+            f"bias of {bias} % as an estimate of {meaning}, and {with_more}; whether it vanishes is"
+            " not known"
+        )
+    else:
+        text = f"estimates {meaning}"
+        if with_more:
+            limit = "" if row["limit_bias"] is None else ", 0 in the limit"
+            text += f", with a bias of {bias} % from sampling ({with_more}{limit})"
+    if row["planted_fault"]:
+        text = f"planted, {row['planted_fault']}; {text}"
+    direction = _direction(row)
+    if direction:
+        text += f"; popular items are pushed {direction} points"
+    return f"{row['title']}: {text}. {row['remedy']}"
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
