@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -118,74 +119,54 @@ def one_batch(other_user: list[int], other_item: list[int]) -> draws.Drawn:
     )
 
 
-def by_hand(name: str, s: np.ndarray) -> float:
-    """The mean loss of the batch from the table of scores, in plain arithmetic."""
+def softmax(scores: list[float], weights: list[float], own_weight: float = 1.0) -> float:
+    """The loss of a positive link of score 0; a weight is a shift of a score by its logarithm."""
+    rest = sum(w * math.exp(score) for w, score in zip(weights, scores, strict=True))
+    return math.log(own_weight + rest) - math.log(own_weight)
 
-    def softmax(row: int, weight: list[float], own: float = 1.0) -> float:
-        """A weight here is a shift of the score by its logarithm."""
-        u, v = USER[row], ITEM[row]
-        rest = sum(
-            w * math.exp(20 * (s[u, i] - s[u, v])) for w, i in zip(weight, ITEM, strict=True)
-        )
-        return math.log(own + rest) - math.log(own)
 
-    def others(row: int, inverse: bool, hits: bool) -> list[float]:
-        """Weights of the columns but the row's own."""
-        return [
-            0.0
-            if column == row or (not hits and ITEM[column] == ITEM[row])
-            else 1 / SHARES[ITEM[column]]
-            if inverse
-            else 1.0
-            for column in range(4)
-        ]
-
-    total = 0.0
+def by_hand(s: np.ndarray) -> dict[str, float]:
+    """The mean losses of the batch from the table of scores, in plain arithmetic."""
+    losses: Counter[str] = Counter()
     for row, (u, v, other) in enumerate(zip(USER, ITEM, OTHER, strict=True)):
-        p = SHARES[v]
-        if name in ("tfrs", "st-mnrl", "gradcache"):
-            total += softmax(row, others(row, False, True))
-        elif name == "tfrs-logq":
-            total += softmax(row, others(row, True, True), 1 / p)
-        elif name in ("tfrs-hits", "merlin"):
-            total += softmax(row, others(row, False, False))
-        elif name == "merlin-logq":
-            # The temperature 1 / 20 divides log p too, which raises 1 / p to the power of 20.
-            total += softmax(row, [w**20 for w in others(row, True, False)], p**-20)
-        elif name == "merlin-logq-t":
-            total += softmax(row, others(row, True, False), 1 / p)
-        elif name == "reference":
-            total += softmax(row, [w / 3 for w in others(row, True, False)])
-        elif name == "fault-sign":
-            right = others(row, True, False)
-            total += softmax(row, [3 / w if w else 0.0 for w in right])
-        elif name == "xbm":
-            queue = sum(math.exp(20 * (s[u, i] - s[u, v])) / SHARES[i] for i in OTHER)
-            batch = sum(math.exp(20 * (s[u, i] - s[u, v])) / SHARES[i] for i in ITEM)
-            total += math.log(queue + batch) + math.log(p)
-        elif name == "recbole":
-            total += math.log1p(math.exp(s[u, other] - s[u, v]))
-        elif name == "pyg":
-            total += (math.log1p(math.exp(-s[u, v])) + math.log1p(math.exp(s[u, other]))) / 2
-        elif name == "paper":
-            # Items 0 and 2 are in the batch, each once.
-            total += sum(math.log1p(math.exp(10 * (s[u, i] - s[u, v]))) for i in (0, 2)) / 2
-    return total / 4
+        p, own = SHARES[v], s[u, v]
+        scores = [20 * (s[u, i] - own) for i in ITEM]
+        hits = [float(column != row) for column in range(4)]
+        others = [float(ITEM[column] != v) for column in range(4)]
+        inverse = [w / SHARES[i] for w, i in zip(others, ITEM, strict=True)]
+        inverse_hits = [w / SHARES[i] for w, i in zip(hits, ITEM, strict=True)]
+        in_memory = sum(math.exp(20 * (s[u, i] - own)) / SHARES[i] for i in OTHER + ITEM)
+        losses += Counter(
+            {
+                "tfrs": softmax(scores, hits),
+                "st-mnrl": softmax(scores, hits),
+                "gradcache": softmax(scores, hits),
+                "tfrs-logq": softmax(scores, inverse_hits, 1 / p),
+                "tfrs-hits": softmax(scores, others),
+                "merlin": softmax(scores, others),
+                # The temperature 1 / 20 divides log p too: 1 / p to the power of 20.
+                "merlin-logq": softmax(scores, [w**20 for w in inverse], p**-20),
+                "merlin-logq-t": softmax(scores, inverse, 1 / p),
+                "reference": softmax(scores, [w / 3 for w in inverse]),
+                "fault-sign": softmax(scores, [3 / w if w else 0.0 for w in inverse]),
+                "xbm": math.log(p * in_memory),
+                "recbole": math.log1p(math.exp(s[u, other] - own)),
+                "pyg": (math.log1p(math.exp(-own)) + math.log1p(math.exp(s[u, other]))) / 2,
+                # Items 0 and 2 are in the batch, each once.
+                "paper": sum(math.log1p(math.exp(10 * (s[u, i] - own))) for i in (0, 2)) / 2,
+            }
+        )
+    return {name: total / 4 for name, total in losses.items()}
 
 
-HAND = [
-    *("tfrs", "tfrs-logq", "tfrs-hits", "st-mnrl", "merlin", "merlin-logq"),
-    *("merlin-logq-t", "gradcache", "xbm", "reference", "fault-sign", "recbole", "pyg", "paper"),
-]
-
-
-@pytest.mark.parametrize("name", HAND)
-def test_loss_is_that_of_the_documentation(name: str, vectors: Vectors) -> None:
-    sampled = name in ("recbole", "pyg", "xbm")
-    batch = one_batch(USER if sampled else [], OTHER if sampled else [])
-    found = float(BY_NAME[name].loss(*map(jnp.asarray, vectors), batch))
+def test_losses_are_those_of_the_documentation(vectors: Vectors) -> None:
     scores = vectors.users[:, :-1].astype(np.float64) @ vectors.items[:, :-1].T
-    assert found == pytest.approx(by_hand(name, scores), rel=1e-5)
+    losses = by_hand(scores)
+    assert len(losses) == 14
+    for name, loss in losses.items():
+        others = (USER, OTHER) if name in ("recbole", "pyg", "xbm") else ([], [])
+        found = float(BY_NAME[name].loss(*map(jnp.asarray, vectors), one_batch(*others)))
+        assert found == pytest.approx(loss, rel=1e-5), name
 
 
 def gradients(name: str, vectors: Vectors, batch: draws.Drawn) -> Any:
