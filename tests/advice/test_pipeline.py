@@ -28,6 +28,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.timing import contention
 from ncfbench.training import pilot
 from ncfbench.training import run as training
+from ncfbench.training.evaluation import EvaluationCost
 
 FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
 ASKED: dict[str, Any] = {
@@ -88,9 +89,17 @@ def test_every_kind_of_interaction_is_timed(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no time is left for a third shape: one kind says nothing of another's cost."""
+    timed: list[str] = []
+
+    def run_pilot(config: Any, *_: Any, **__: Any) -> pilot.Pilot:
+        timed.append(config.sampler)
+        return pilot.Pilot(0.1, 0.001, 0, 0, EvaluationCost(0.1, 0.001, 0.001))
+
+    monkeypatch.setattr("ncfbench.advice.calibration.run_pilot", run_pilot)
     monkeypatch.setattr(pipeline, "CALIBRATION_SHARE", 0.0)
     advice, _ = ask(data_dir, tmp_path, dry_run=True, samplers=("iid", "ns", "strat-all"))
-    assert {each.shape.sampler for each in advice.state.entrants} == {"iid", "ns", "strat-all"}
+    assert sorted(timed) == ["iid", "ns", "strat-all"]
+    assert {each.shape.sampler for each in advice.state.entrants} == {*timed}
 
 
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
@@ -126,6 +135,7 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
     assert before == {path: read_table(path) for path in before}
 
 
+@pytest.mark.usefixtures("untimed")
 def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a rung, while other programs are at work, which the command says at
     once and the answer later. The answer stays when its runs train on, by the command that it
@@ -196,6 +206,7 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     assert {summary["status"] for summary in after.values()} == {"finished"}
 
 
+@pytest.mark.usefixtures("untimed")
 def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
     """With recall as the target, arms of several losses stand in one race and one table."""
     few = {"samplers": ("ns",), "learning_rates": (0.01,), "seeds": 1}
