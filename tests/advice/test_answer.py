@@ -15,7 +15,7 @@ from ncfbench.advice import summary
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, LeftOut, Status
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import State, read_state
+from ncfbench.advice.state import VERSION, State, read_state
 from ncfbench.cli.output import json_text
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
@@ -56,9 +56,10 @@ def written(
     return found
 
 
-@pytest.fixture
-def answer(tmp_path: Path, tiny: Dataset) -> RaceAnswer:
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory, tiny: Dataset) -> RaceAnswer:
     """The best passes the baseline's last level, 5, after 100 of its 400 iterations."""
+    tmp_path = tmp_path_factory.mktemp("answer")
     best = entrant("strat-ns b=512 s=4 lr=0.02", "strat-ns", learning_rate=0.02)
     tied = entrant("ns b=512 lr=0.01", "ns")
     base = entrant("iid b=512 k=10 lr=0.01", "iid")
@@ -369,7 +370,13 @@ def test_a_state_is_read_as_it_was_written(answer: RaceAnswer, tmp_path: Path) -
     answer.state.write(tmp_path)
     assert read_state(tmp_path) == answer.state
     path = tmp_path / "advice.json"
-    path.write_text(path.read_text().replace('"entrants"', '"arms"'))
-    with pytest.raises(DataError, match="is damaged"):
-        read_state(tmp_path)
+    whole = path.read_text()
+    for old, new, message in (
+        ('"entrants"', '"arms"', "is damaged"),
+        ('"racing"', '"resting"', "is damaged"),
+        (f'"version": {VERSION}', '"version": 2', r"of another version of ncfbench\. Remove "),
+    ):
+        path.write_text(whole.replace(old, new))
+        with pytest.raises(DataError, match=message):
+            read_state(tmp_path)
     assert read_state(tmp_path / "none") is None

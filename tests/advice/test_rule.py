@@ -36,6 +36,15 @@ def arm(law: Law, clock: float, sampler: str = "ns", **more: object) -> Arm:
     return Arm(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
 
 
+def arms_of(speeds: list[float]) -> dict[str, Arm]:
+    """Arms of three samplers in turn at 16 s."""
+    samplers = ("iid", "ns", "strat-ns")
+    return {
+        str(place): arm(power(speed, 1), 16.0, samplers[place % 3], is_baseline=place % 3 == 0)
+        for place, speed in enumerate(speeds)
+    }
+
+
 def race(
     laws: Mapping[str, tuple[str, Law]],
     horizon: float,
@@ -274,11 +283,7 @@ def test_until_late_the_best_of_every_sampler_stays() -> None:
 def test_units_of_loss_and_time_change_no_decision(
     speeds: list[float], scale: float, shift: float, pace: float
 ) -> None:
-    samplers = ("iid", "ns", "strat-ns")
-    arms = {
-        str(place): arm(power(speed, 1), 16.0, samplers[place % 3], is_baseline=place % 3 == 0)
-        for place, speed in enumerate(speeds)
-    }
+    arms = arms_of(speeds)
     other = {
         name: Arm(
             Curve(
@@ -300,11 +305,7 @@ def test_units_of_loss_and_time_change_no_decision(
 def test_a_rung_leaves_the_leader_and_what_there_is_time_for(
     speeds: list[float], keep: int
 ) -> None:
-    samplers = ("iid", "ns", "strat-ns")
-    arms = {
-        str(place): arm(power(speed, 1), 16.0, samplers[place % 3], is_baseline=place % 3 == 0)
-        for place, speed in enumerate(speeds)
-    }
+    arms = arms_of(speeds)
     found = decide(arms, 20.0, keep)
     left = set(arms) - set(found.dropped)
     assert found.leader in left
