@@ -43,7 +43,7 @@ from ncfbench.errors import (
     NcfbenchError,
     UsageError,
 )
-from ncfbench.reporting.table import Table
+from ncfbench.reporting.table import Col, Table
 from ncfbench.storage import tables
 from ncfbench.sweeps.table import format_size
 from ncfbench.timing.clock import format_duration
@@ -190,8 +190,10 @@ class Maker:
             needs = [format_duration(seconds), format_size(memory)]
             rows.append([command.removeprefix("sweep "), str(len(new)), str(left), *needs])
         title = "Forecast: cells of no earlier sweep, those that are left, and what they need"
+        headings = ("sweep", "cells", "left", "time", "memory")
+        cols = [Col(heading, index) for index, heading in enumerate(headings)]
         print_views(
-            Table(title, ["sweep", "cells", "left", "time", "memory"], rows),
+            Table.of(title, cols, rows),
             f"All sweeps: {format_duration(total)}, and at most {format_size(most)} on the device"
             f" beside the data and the program. {len(steps) - len(sweeps)} profiles and audits are"
             " not predicted.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ncfbench.config import RunConfig, all_settings, identity_of
@@ -118,7 +119,7 @@ def unique(tables: Iterable[Table]) -> list[Table]:
         name, number = table.name, 2
         while name in found:
             name, number = f"{table.name}-{number}", number + 1
-        found[name] = table.renamed(name)
+        found[name] = replace(table, name=name)
     return list(found.values())
 
 

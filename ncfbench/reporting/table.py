@@ -20,7 +20,6 @@ text for a terminal, Markdown, LaTeX, CSV, JSON or HTML::
 
 from __future__ import annotations
 
-import copy
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from typing import Any, Literal, TypeAlias
 from ncfbench.reporting.formats import Format
 from ncfbench.reporting.formats import three_digits as three_digits
 
-Align = Literal["left", "right", "center"]
+Align = Literal["default", "left", "right", "center"]
 Style = Literal["plain", "best", "muted", "good", "bad", "open"]
 """Meaning of a cell: best of its kind, no value, or a verdict that is good, bad or undecided."""
 
@@ -41,24 +40,6 @@ class Cell:
 
     text: str
     style: Style = "plain"
-
-
-@dataclass(frozen=True)
-class Column:
-    """Heading and layout of a column.
-
-    Attributes:
-        align: ``right`` for numbers.
-        group: heading above this and the neighbouring columns of the same group.
-        wraps: text that may be folded where a terminal is narrow; numbers never are.
-        verbatim: commands and the like, which no format may fold.
-    """
-
-    heading: str
-    align: Align = "right"
-    group: str = ""
-    wraps: bool = False
-    verbatim: bool = False
 
 
 Key: TypeAlias = "str | int | tuple[str, ...] | Callable[[Any], Any]"
@@ -77,7 +58,7 @@ class Col:
         scale: factor before formatting, such as 1e3 for milliseconds and 100 for per cent.
         absent: text where the value, or the first of several, is None.
         style: of all cells, or a function of the row.
-        align: by default left for labels and for text that wraps, right elsewhere.
+        align: by default left for labels, text that wraps and commands, right elsewhere.
         group: heading above this and the neighbouring columns of the same group.
         wraps: text that may be folded where a terminal is narrow; numbers never are.
         verbatim: commands and the like, which no format may fold.
@@ -89,7 +70,7 @@ class Col:
     scale: float | None = None
     absent: str = "-"
     style: Style | Callable[[Any], Style] = "plain"
-    align: Align | None = None
+    align: Align = "default"
     group: str = ""
     wraps: bool = False
     verbatim: bool = False
@@ -130,62 +111,28 @@ def _scaled(value: Any, scale: float) -> Any:
     return None if value is None else scale * value
 
 
-Header: TypeAlias = Sequence[Column | str]
-
-
-def text_column(heading: str) -> Column:
-    """Return a column of text that may be folded."""
-    return Column(heading, "left", wraps=True)
-
-
-def columns_of(group: str, *headings: str) -> list[Column]:
-    """Return columns of numbers below the heading of their group."""
-    return [Column(heading, group=group) for heading in headings]
-
-
+@dataclass(frozen=True)
 class Table:
     """Title, header, rows and notes.
 
-    Args:
-        header: a column for each cell of a row; a plain heading is left-aligned among the labels
-            and right-aligned elsewhere.
-        rows: cells, or their plain text.
+    Attributes:
+        header: a column for each cell of a row.
         notes: sentences below the table.
+        name: stable name, for ``report --table`` and LaTeX's labels; by default from the title.
         lead: paragraph between title and table.
         labels: leading columns that name a row, repeated where a table is split into blocks.
         grouped: leading columns whose value is shown once for neighbouring rows that share it. A
             rule separates such groups of rows.
-        name: stable name, for ``report --table`` and LaTeX's labels; by default from the title.
     """
 
-    def __init__(
-        self,
-        title: str,
-        header: Header,
-        rows: Iterable[Sequence[Cell | str]],
-        notes: Iterable[str] = (),
-        *,
-        lead: str = "",
-        labels: int = 1,
-        grouped: int = 0,
-        name: str = "",
-    ) -> None:
-        self.title = title
-        self.name = name or slug(title)
-        self.header = tuple(
-            Column(each, "left" if index < labels else "right") if isinstance(each, str) else each
-            for index, each in enumerate(header)
-        )
-        self.rows = tuple(
-            tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
-        )
-        self.notes = tuple(notes)
-        self.lead = lead
-        self.labels = labels
-        self.grouped = grouped
-        widths = {len(row) for row in self.rows} - {len(self.header)}
-        if widths:
-            raise ValueError(f"{title}: rows of {widths} cells under {len(self.header)} columns")
+    title: str
+    header: tuple[Col, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...]
+    name: str
+    lead: str = ""
+    labels: int = 1
+    grouped: int = 0
 
     @classmethod
     def of(
@@ -195,32 +142,20 @@ class Table:
         rows: Iterable[Any],
         notes: Iterable[str] = (),
         *,
+        name: str = "",
         lead: str = "",
         labels: int = 1,
         grouped: int = 0,
-        name: str = "",
     ) -> Table:
-        """Return the table of rows by their declared columns; arguments as for the class."""
-        header = [
-            Column(
-                col.heading,
-                col.align or ("left" if index < labels or col.wraps or col.verbatim else "right"),
-                col.group,
-                col.wraps,
-                col.verbatim,
-            )
-            for index, col in enumerate(cols)
-        ]
-        cells = [[col.cell(row) for col in cols] for row in rows]
-        return cls(
-            title, header, cells, notes, lead=lead, labels=labels, grouped=grouped, name=name
-        )
-
-    def renamed(self, name: str) -> Table:
-        """Return the same table under another name."""
-        other = copy.copy(self)
-        other.name = name
-        return other
+        """Return the table of rows by their declared columns."""
+        header = []
+        for index, col in enumerate(cols):
+            is_left = index < labels or col.wraps or col.verbatim
+            align: Align = "left" if is_left else "right"
+            header.append(replace(col, align=align) if col.align == "default" else col)
+        cells = tuple(tuple(col.cell(row) for col in cols) for row in rows)
+        name = name or slug(title)
+        return cls(title, tuple(header), cells, tuple(notes), name, lead, labels, grouped)
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -232,7 +167,7 @@ class Table:
         ]
         return tuple(spans)
 
-    def spans(self) -> list[tuple[str, list[Column]]]:
+    def spans(self) -> list[tuple[str, list[Col]]]:
         """Return neighbouring columns by group, from left to right."""
         grouped = itertools.groupby(self.header, lambda column: column.group)
         return [(group, list(columns)) for group, columns in grouped]
@@ -256,7 +191,7 @@ class Table:
 
 def facts_table(title: str, facts: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values, without headings."""
-    return Table(title, ["", text_column("")], [list(fact) for fact in facts])
+    return Table.of(title, [Col("", 0), Col("", 1, wraps=True)], facts)
 
 
 def slug(*parts: str) -> str:

@@ -21,7 +21,7 @@ from ncfbench.errors import install_command
 from ncfbench.reporting.render import html, latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.results import SWEEPS
-from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.reporting.table import Cell, Col, Table
 from ncfbench.reporting.views.records import result_columns
 
 
@@ -34,14 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("runs"))
 
 
-NASTY = Table(
+NASTY = Table.of(
     "Speed_up {100 %} & more",
     [
-        "encoder",
-        "sampler",
-        Column("# of it.", group="data<1>"),
-        Column("# of it.", group="b|c"),
-        Column("command", "left", verbatim=True),
+        Col("encoder", 0),
+        Col("sampler", 1),
+        Col("# of it.", 2, group="data<1>"),
+        Col("# of it.", 3, group="b|c"),
+        Col("command", 4, verbatim=True),
     ],
     [
         ["CNN", "a_b", Cell("1 ± 2", "best"), "<script>", "a | b"],
@@ -158,7 +158,7 @@ def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
 
 def test_lines_of_a_message_become_one() -> None:
     """A table's cell is one line, whatever an error says."""
-    table = Table("t", ["a"], [["first\nsecond\n\nthird"]], ["one\ntwo"])
+    table = Table.of("t", [Col("a", str)], ["first\nsecond\n\nthird"], ["one\ntwo"])
     for render in (markdown.render, latex.render):
         assert "first second third" in render([table])
         assert "one two" in render([table])
@@ -319,7 +319,9 @@ def test_figures_inlined_twice_share_no_id() -> None:
 def test_flags_and_commands_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """No format cuts a flag at a hyphen, nor folds a command that is to be copied."""
     command = "ncfbench advise citeulike --encoder cnn --loss sg --runs-dir some/where/far/away/x"
-    table = Table("T", ["a"], [["1"]], ["Try:", command], lead="Use --batch-size 64 <now>.")
+    table = Table.of(
+        "T", [Col("a", str)], ["1"], ["Try:", command], lead="Use --batch-size 64 <now>."
+    )
     page = table_html(table)
     assert "Use <code>--batch-size</code> 64 &lt;now&gt;." in page
     assert f'<code class="command">{command}</code>' in page

@@ -196,5 +196,5 @@ def test_names_and_values() -> None:
     assert slug("Speedup", "log", "epochs=8, noise=0.75") == "speedup-log-epochs-8-noise-0.75"
     assert choose(["a", "a-b", "ab"], ["a"], "table") == ["a"]
     assert choose(["a-c", "a-b", "ab"], ["a"], "table") == ["a-c", "a-b"]
-    tables = [Table("T", ["x"], [], name="t") for _ in range(3)]
+    tables = [Table.of("T", [], [], name="t") for _ in range(3)]
     assert [table.name for table in unique(tables)] == ["t", "t-2", "t-3"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.reporting.table import Cell, Col, Table
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -82,7 +82,7 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _cell(cell: Cell, column: Column) -> str:
+def _cell(cell: Cell, column: Col) -> str:
     text = escape(cell.text)
     if column.verbatim:
         return rf"\texttt{{{text}}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.reporting.table import Cell, Column, Table, is_command
+from ncfbench.reporting.table import Cell, Col, Table, is_command
 
 SPECIAL = "\\`*_{}[]<>#|~"
 RULES = {"left": "---", "right": "---:", "center": ":---:"}
@@ -35,7 +35,7 @@ def _table(table: Table) -> str:
     return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 
 
-def _cell(cell: Cell, column: Column) -> str:
+def _cell(cell: Cell, column: Col) -> str:
     text = escape(cell.text)
     if column.verbatim and cell.text:
         # Within code nothing is escaped but the rule between cells.

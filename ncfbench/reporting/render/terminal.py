@@ -117,13 +117,13 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
         shown = "".join(each if each.isprintable() else "?" for each in lines)
         return shown.translate(ASCII) if ascii_only else shown
 
-    return Table(
-        plain(table.title),
-        [replace(column, heading=plain(column.heading)) for column in table.header],
-        [[replace(cell, text=plain(cell.text)) for cell in row] for row in table.rows],
-        map(plain, table.notes),
+    return replace(
+        table,
+        title=plain(table.title),
+        header=tuple(replace(column, heading=plain(column.heading)) for column in table.header),
+        rows=tuple(
+            tuple(replace(cell, text=plain(cell.text)) for cell in row) for row in table.rows
+        ),
+        notes=tuple(map(plain, table.notes)),
         lead=plain(table.lead),
-        labels=table.labels,
-        grouped=table.grouped,
-        name=table.name,
     )
