@@ -15,7 +15,7 @@ from ncfbench.profiling.cost_model import (
     RESIDUAL_TOLERANCE,
     SPREAD_TOLERANCE,
 )
-from ncfbench.reporting.table import three_digits
+from ncfbench.reporting.formats import three_digits
 
 Row = Mapping[str, Any]
 WORDS = {

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ncfbench.reporting.formats import Format
-from ncfbench.reporting.formats import three_digits as three_digits
 
 Align = Literal["default", "left", "right", "center"]
 Style = Literal["plain", "best", "muted", "good", "bad", "open"]

@@ -14,10 +14,10 @@ from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.paper import printed
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.objectives import compare_objectives
 from ncfbench.reporting.profiles import ProfiledSpeedup, by_profile
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.table import three_digits
 from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
