@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from folders import write_run
 from literal_runs import record, rows_of
 
 from ncfbench.config import complete, merge
+from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
+from ncfbench.reporting.views.results import speedup_tables
+from ncfbench.runs import evaluations
+from ncfbench.runs.folder import read_all
+from ncfbench.runs.quality import Evaluation
 
 
 def test_the_papers_three_columns_by_hand() -> None:
@@ -191,3 +199,55 @@ def test_a_run_without_times_is_no_crash() -> None:
     bad = dataclasses.replace(bad, summary={**bad.summary, "full_iteration_seconds": None})
     rows = rows_of([bad, record("ns", [9, 3], 1)])
     assert rows["iid"]["status"] == rows["ns"]["status"] == "no times"
+
+
+# --- ties: arms that cannot be told from the best of their column
+
+
+def tied(rows: list[dict[str, Any]], column: str) -> set[str]:
+    return {row["sampler"] for row in rows if column in row.get("tied", ())}
+
+
+def test_recalls_are_tied_by_paired_differences() -> None:
+    """Seeds differ by more than the arms do. Stratified is below N.S. by 0.01 in each seed; the
+    other one is above it in half of them.
+    """
+    runs = []
+    for seed, recall in enumerate((0.30, 0.42, 0.35, 0.47)):
+        runs.append(record("ns", [9, 5], 10, recall, seed=seed))
+        runs.append(record("strat", [9, 5], 10, recall - 0.01 - 0.001 * seed, seed=seed))
+        above = -0.001 + 0.02 * (-1) ** seed
+        runs.append(record("strat-ns", [9, 5], 10, recall + above, seed=seed))
+    (group,) = comparison.group(runs)
+    assert tied(recall_rows(group, locations={}), RECALL) == {"ns", "strat-ns"}
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool) -> None:
+    """400 users, 160 hits of N.S.; 20 of these are others with strata, and 120 are missed by IID.
+    Without evaluations nothing is tied.
+    """
+    users = np.arange(400)
+    hits = users < 160
+    arms = {"ns": hits, "strat-ns": hits ^ (users % 16 == 0), "iid": hits & (users < 40)}
+    for sampler, found in arms.items():
+        folder = write_run(tmp_path, sampler, [9, 5], 10, [0, float(np.mean(found))])
+        if is_kept:
+            values = found.astype(np.float32)
+            kept = Evaluation({}, values, values / len(values))
+            evaluations.write(folder, {(100, "test"): kept})
+    (group,) = comparison.group(read_all(tmp_path)[0])
+    best = max(arms, key=lambda sampler: float(np.mean(arms[sampler])))
+    expected = {"ns", "strat-ns"} if is_kept else {best}
+    assert tied(recall_rows(group, locations={}), RECALL) == expected
+
+
+def test_speedups_with_one_seed_are_tied_when_near() -> None:
+    """Totals of 10, 9 and 5 times; and the bold cells of the table."""
+    lengths = {"iid": 100, "ns": 10, "strat-ns": 100 / 9, "neg": 20}
+    (group,) = comparison.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()])
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    assert tied(rows, "total_speedup") == {"ns", "strat-ns"}
+    (table,) = speedup_tables([group], [rows])
+    best = {row[1].text for row in table.rows if row[4].style == "best"}
+    assert best == {"N.S.", "Strat. w. N.S."}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from folders import write_folder, write_run, write_tables
 from html_tables import table_html
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoked import invoke
 from rich.console import Console
@@ -49,6 +49,7 @@ def numbers_of(text: str) -> set[str]:
     st.sampled_from(["", "a data set", "x" * 45]),
     st.integers(64, 160),
 )
+@settings(deadline=None)
 def test_no_width_cuts_a_number(
     labels: list[str], values: list[str], group: str, width: int
 ) -> None:
