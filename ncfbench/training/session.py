@@ -13,8 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench.config import Locations, RunConfig
-from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
 from ncfbench.models.towers import DeviceContent
@@ -93,26 +91,6 @@ class Session:
             self._begin()
             stack.enter_context(self._loop)
             self._stack = stack.pop_all()
-
-    @classmethod
-    def open(
-        cls,
-        config: RunConfig,
-        locations: Locations,
-        dataset: Dataset,
-        progress: Progress,
-        interrupted: Callable[[], bool],
-        *,
-        folder: Path | None,
-        content: DeviceContent,
-        turns: str,
-    ) -> Session:
-        """Open a run that trains in turn with others. Its ledger is charged with its turns only."""
-        ledger = Ledger()
-        with ledger.turn():
-            plan = RunPlan.of(config, locations, dataset=dataset)
-            shared: Any = {"folder": folder, "content": content, "turns": turns}
-            return cls(plan, ledger, progress, interrupted, **shared)
 
     def _prepare(self, content: DeviceContent | None, turns: str | None) -> None:
         """Make what training needs, and restore the last checkpoint."""

@@ -15,6 +15,8 @@ from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
+from ncfbench.timing.ledger import Ledger
+from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import FAILURES
 from ncfbench.training.session import Session
 
@@ -87,16 +89,18 @@ class Turns(Generic[Key]):
         """
 
         def work() -> None:
-            self.runs[key] = Session.open(
-                config,
-                self.locations,
-                self.dataset,
-                progress or Progress(),
-                self.interrupted,
-                folder=folder,
-                content=self.content,
-                turns=self._id,
-            )
+            ledger = Ledger()
+            with ledger.turn():
+                plan = RunPlan.of(config, self.locations, dataset=self.dataset)
+                self.runs[key] = Session(
+                    plan,
+                    ledger,
+                    progress or Progress(),
+                    self.interrupted,
+                    folder=folder,
+                    content=self.content,
+                    turns=self._id,
+                )
 
         self._attempt(key, work)
 

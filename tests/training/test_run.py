@@ -26,6 +26,7 @@ from ncfbench.training import run as training
 from ncfbench.training import session
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.session import Session
+from ncfbench.training.turns import Turns
 
 
 def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
@@ -211,28 +212,20 @@ def test_a_turn_can_be_evaluated_within_an_epoch(
 ) -> None:
     """The last row gets its recall, once; training goes on as if it had not been evaluated."""
     config = complete(SMALL | {"sampler": "ns", "encoder": "cnn", "probe_every": 5})
-    losses = []
+    content, losses = DeviceContent.of(tiny), []
     for name in ("plain", "evaluated"):
-        run = Session.open(
-            config,
-            Locations(data_dir, tmp_path / name),
-            tiny,
-            Progress(),
-            lambda: False,
-            folder=None,
-            content=DeviceContent.of(tiny),
-            turns="x",
-        )
-        run.advance()
-        if name == "evaluated":
-            run.evaluate()
-        run.save()
-        record = run.recorder.read()
-        assert record is not None
-        recalls = [row["test_recall_at_50"] for row in record.curve]
-        assert [recall is not None for recall in recalls] == [False, name == "evaluated"]
-        run.advance()
-        run.save()
+        locations = Locations(data_dir, tmp_path / name)
+        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+            turns.open(name, config)
+            turns.take(name, Session.advance)
+            if name == "evaluated":
+                turns.take(name, Session.evaluate)
+            turns.save()
+            record = turns.runs[name].recorder.read()
+            assert record is not None
+            recalls = [row["test_recall_at_50"] for row in record.curve]
+            assert [recall is not None for recall in recalls] == [False, name == "evaluated"]
+            turns.take(name, Session.advance)
+            turns.save()
         losses.append([row["probe_loss"] for row in runs.read(record.folder).curve])
-        run.close()
     assert losses[0] == losses[1]
