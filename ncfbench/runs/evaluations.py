@@ -20,11 +20,7 @@ Evaluations: TypeAlias = Mapping[tuple[int, str], Evaluation]
 
 
 def write(folder: Path, evaluations: Evaluations) -> None:
-    """Write the evaluations of a run into its folder.
-
-    Raises:
-        DataError: it cannot be written.
-    """
+    """Write the evaluations of a run into its folder."""
     arrays = (
         [iteration for iteration, _ in evaluations],
         [split for _, split in evaluations],
@@ -36,11 +32,7 @@ def write(folder: Path, evaluations: Evaluations) -> None:
 
 
 def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None:
-    """Copy a run's evaluations of some iterations and of the last one, in few bytes.
-
-    Raises:
-        DataError: the file is damaged, or cannot be written.
-    """
+    """Copy a run's evaluations of some iterations and of the last one, in few bytes."""
     if (folder / FILE).exists():
         table = tables.read_table(folder / FILE, EVALUATION)
         kept = [*iterations, pc.max(table["iteration"]).as_py()]

@@ -23,10 +23,7 @@ from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
 
 TABLES_SECONDS = 1.0
-"""Seconds between writes of the tables.
-
-Four synced files for each probe would take longer than the training of a small run.
-"""
+"""Between writes of the tables: with each probe they would take longer than a small run."""
 TRAINING = ("full", "traced")
 """Kinds of samples whose iterations changed the parameters."""
 

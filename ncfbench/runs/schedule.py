@@ -12,7 +12,7 @@ PROBES = 4
 STEP_BATCHES = 16
 """Batches that the *step* account repeats at an epoch's end."""
 COSTLY_STEP_BATCHES = 4
-"""The same where an item is costly. Sixteen took 188 s of MiniLM after an epoch of 282 s."""
+"""The same where an item is costly."""
 
 
 @dataclass(frozen=True)

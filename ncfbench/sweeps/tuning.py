@@ -25,10 +25,7 @@ from ncfbench.sweeps.cells import Cell, label_cells
 SEED = MAX_SEED
 """The seed of every trial."""
 RATE_FACTOR = 10.0
-"""Learning rates of trials reach from the arm's own divided by this to its own times this.
-
-They are even in the logarithm.
-"""
+"""Learning rates of trials reach from the arm's own divided by this to its own times this."""
 MOST_DROPOUT = 0.8
 """The largest dropout rate of a trial; the smallest is 0."""
 MEASURE = "validation_recall_at_50"
