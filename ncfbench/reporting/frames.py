@@ -74,7 +74,6 @@ class Run(RunRecord):
             iterations=[row["iteration"] for row in self.curve],
             losses=[row["probe_loss"] for row in self.curve],
             full_iteration_seconds=self.summary["full_iteration_seconds"],
-            step_iteration_seconds=self.summary["step_iteration_seconds"],
         )
 
     @property

@@ -10,7 +10,5 @@ from ncfbench.timing.intervals import product as product
 from ncfbench.timing.intervals import quotient as quotient
 from ncfbench.timing.intervals import t_quantile as t_quantile
 from ncfbench.timing.speedups import AtTarget as AtTarget
-from ncfbench.timing.speedups import SeedSpeedup as SeedSpeedup
 from ncfbench.timing.speedups import levels as levels
-from ncfbench.timing.speedups import over_seeds as over_seeds
 from ncfbench.timing.speedups import speedup_at as speedup_at

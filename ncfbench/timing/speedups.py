@@ -30,19 +30,6 @@ class Arm:
     iterations: Sequence[float]
     losses: Sequence[float]
     full_iteration_seconds: float
-    step_iteration_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """An arm against its baseline; above 1 is faster, None where the reference was not reached."""
-
-    reference_loss: float
-    iterations_to_reference: float | None
-    per_iteration: float
-    step_per_iteration: float | None
-    iterations: float | None
-    total: float | None
 
 
 @dataclass(frozen=True)
@@ -66,18 +53,6 @@ class AtTarget:
     iterations_at_least: float | None = None
     total_at_most: float | None = None
     total_at_least: float | None = None
-
-
-@dataclass(frozen=True)
-class SeedSpeedup:
-    """The paper's three speedups over seeds, each seed with its own reference loss."""
-
-    reference_losses: tuple[float, ...]
-    """Smallest probe of each seed's baseline."""
-    iterations_to_reference: tuple[float | None, ...]
-    per_iteration: Estimate
-    step_per_iteration: Estimate | None
-    at_reference: AtTarget
 
 
 def iterations_to(
@@ -139,46 +114,6 @@ def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | 
     rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]
     total = sum(row["iterations"] for row in rows)
     return sum(row[column] * row["iterations"] for row in rows) / total if total else None
-
-
-def compare(arm: Arm, baseline: Arm) -> Speedup:
-    """Return the paper's three speedups (table 3): time per iteration, number of iterations to the
-    reference loss, and their product.
-
-    The reference loss is the smallest probe that the baseline reaches.
-    """
-    reference = min(baseline.losses)
-    own, theirs = (iterations_to(reference, a.iterations, a.losses) for a in (arm, baseline))
-    per_iteration = baseline.full_iteration_seconds / arm.full_iteration_seconds
-    step = None
-    if arm.step_iteration_seconds and baseline.step_iteration_seconds:
-        step = baseline.step_iteration_seconds / arm.step_iteration_seconds
-    # An arm that starts at or below the reference needs no iteration, so there is no ratio.
-    ratio = theirs / own if own and theirs else None
-    return Speedup(
-        reference_loss=reference,
-        iterations_to_reference=own,
-        per_iteration=per_iteration,
-        step_per_iteration=step,
-        iterations=ratio,
-        total=None if ratio is None else per_iteration * ratio,
-    )
-
-
-def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
-    """Compare arm and baseline within each seed (:func:`compare`), and combine the seeds."""
-    single = [compare(arm, base) for arm, base in pairs]
-    references = tuple(result.reference_loss for result in single)
-    steps = [
-        result.step_per_iteration for result in single if result.step_per_iteration is not None
-    ]
-    return SeedSpeedup(
-        reference_losses=references,
-        iterations_to_reference=tuple(result.iterations_to_reference for result in single),
-        per_iteration=geometric([result.per_iteration for result in single]),
-        step_per_iteration=geometric(steps) if len(steps) == len(single) else None,
-        at_reference=speedup_at(references, pairs),
-    )
 
 
 def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> AtTarget:

@@ -13,11 +13,9 @@ from ncfbench.timing.speedups import (
     LEVELS,
     Arm,
     AtTarget,
-    compare,
     drift,
     iterations_to,
     levels,
-    over_seeds,
     seconds_per_iteration,
     speedup_at,
     spread,
@@ -37,32 +35,6 @@ def test_iterations_to_is_linear_between_probes(reference: float, expected: floa
 
 def test_the_first_crossing_counts() -> None:
     assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
-
-
-def test_speedups_by_hand() -> None:
-    baseline = Arm([0, 100, 200, 300], [9.0, 5.0, 3.0, 4.0], 0.5, 0.4)
-    arm = Arm([0, 50, 100], [9.0, 4.0, 2.0], 0.1, 0.05)
-    result = compare(arm, baseline)
-    assert result.reference_loss == 3.0
-    assert result.iterations_to_reference == pytest.approx(75)
-    assert result.per_iteration == pytest.approx(5)
-    assert result.step_per_iteration == pytest.approx(8)
-    assert result.iterations == pytest.approx(200 / 75)
-    assert result.total == pytest.approx(5 * 200 / 75)
-
-
-def test_a_baseline_over_itself_is_one() -> None:
-    baseline = Arm([0, 10], [2.0, 1.0], 0.5)
-    same = compare(baseline, baseline)
-    assert (same.per_iteration, same.iterations, same.total, same.step_per_iteration) == (
-        1,
-        1,
-        1,
-        None,
-    )
-    never = compare(Arm([0, 10], [2.0, 1.5], 0.1), baseline)
-    assert (never.iterations_to_reference, never.iterations, never.total) == (None, None, None)
-    assert never.per_iteration == pytest.approx(5)
 
 
 def sample(kind: str, seconds: float, iterations: int, **more: Any) -> dict[str, Any]:
@@ -117,8 +89,12 @@ def test_spread_is_the_interquartile_range() -> None:
     assert spread(rows, "step") is None
 
 
-def arm(losses: list[float], seconds: float, step: float | None = None) -> Arm:
-    return Arm([100 * index for index in range(len(losses))], losses, seconds, step)
+def arm(losses: list[float], seconds: float) -> Arm:
+    return Arm([100 * index for index in range(len(losses))], losses, seconds)
+
+
+def over_seeds(pairs: list[tuple[Arm, Arm]]) -> AtTarget:
+    return speedup_at([min(base.losses) for _, base in pairs], pairs)
 
 
 def test_reference_and_total_are_made_within_a_seed() -> None:
@@ -126,11 +102,7 @@ def test_reference_and_total_are_made_within_a_seed() -> None:
         (arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)),
         (arm([8, 2, 1], 0.05), arm([8, 4, 2], 0.1)),
     ]
-    found = over_seeds(pairs)
-    assert found.reference_losses == (3, 2)
-    assert found.iterations_to_reference == (pytest.approx(150), pytest.approx(100))
-    assert found.per_iteration.value == pytest.approx(math.sqrt(10 * 2))
-    at = found.at_reference
+    at = over_seeds(pairs)
     assert at.iterations is not None
     assert at.total is not None
     assert at.iterations.value == pytest.approx(math.sqrt(200 / 150 * 2))
@@ -151,28 +123,28 @@ def test_pairing_keeps_the_correlation() -> None:
         # The arm needs 100 iterations x factor at a cost of 0.1 / factor; the baseline 400 at 1.
         own = Arm([0, 100 * factor], [9.0, 1.0], 0.1 / factor)
         pairs.append((own, Arm([0, 400], [9.0, 1.0], 1.0)))
-    found = over_seeds(pairs)
-    total = found.at_reference.total
+    total = over_seeds(pairs).total
     assert total is not None
     assert (total.value, total.lower, total.upper) == (
         pytest.approx(40),
         pytest.approx(40),
         pytest.approx(40),
     )
-    assert found.per_iteration.upper is not None
-    assert found.per_iteration.upper > 2 * found.per_iteration.value
+    alone = geometric(
+        [base.full_iteration_seconds / own.full_iteration_seconds for own, base in pairs]
+    )
+    assert alone.upper is not None
+    assert alone.upper > 2 * alone.value
 
 
 def test_a_censored_arm_bounds_the_ratio_from_above() -> None:
     base = arm([9, 5, 3], 0.2)
-    found = over_seeds([(arm([9, 4, 2], 0.02), base), (arm([9, 8, 7], 0.02), base)])
-    at = found.at_reference
+    at = over_seeds([(arm([9, 4, 2], 0.02), base), (arm([9, 8, 7], 0.02), base)])
     assert (at.seeds, at.reached, at.baseline_reached) == (2, 1, 2)
     assert at.iterations is at.total is None
     assert at.iterations_at_most == pytest.approx(math.sqrt((200 / 150) * (200 / 200)))
     assert at.total_at_most == pytest.approx(10 * math.sqrt((200 / 150) * (200 / 200)))
     assert at.iterations_at_least is None
-    assert found.per_iteration.value == pytest.approx(10)
 
 
 def test_a_censored_baseline_bounds_it_from_below() -> None:
