@@ -38,10 +38,7 @@ def find_evidence(
     for each in profiled:
         if each.rounds >= ROUNDS_OF_INTERVALS:
             settings = ", ".join(filter(None, (each.comparison.title(), each.computation)))
-            lengths = {
-                (one.speedup["sampler"], one.speedup["variant"]): one.per_iteration
-                for one in each.speedups
-            }
+            lengths = {(row["sampler"], row["variant"]): row["per_iteration"] for row in each.rows}
             rows = [
                 row
                 | {"settings": settings, "length": lengths.get((row["sampler"], row["variant"]))}

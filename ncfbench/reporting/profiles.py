@@ -29,30 +29,6 @@ TOGETHER = ["profile"]
 
 
 @dataclass(frozen=True)
-class ProfiledSpeedup:
-    """A sampler's speedup over the baseline: iterations of runs, their length by a profile.
-
-    Attributes:
-        variant: its arm of the comparison.
-        speedup: the row of the speedup table.
-        seconds: length of an iteration, full account.
-        per_iteration: ratio of the baseline's seconds to these; without an interval where the
-            profile has too few rounds for one.
-        iterations, total: None where some seed never came down to the reference loss, or there is
-            none, since the baseline's loss still falls.
-        at_most: of the total, in that case; None where nothing bounds it.
-    """
-
-    variant: Variant
-    speedup: Row
-    seconds: float
-    per_iteration: Estimate
-    iterations: Estimate | None
-    total: Estimate | None
-    at_most: float | None
-
-
-@dataclass(frozen=True)
 class ProfiledComparison:
     """The runs of a comparison with the times of one profile, the baseline first.
 
@@ -61,6 +37,11 @@ class ProfiledComparison:
             ``convolution=plain``.
         is_same: True if the runs computed so too.
         environment_key: of the profile.
+        rows: of the speedup table, for the arms of the profile. They have ``arm``; ``seconds`` of
+            an iteration (full account) and ``per_iteration``, the ratio of the baseline's to these,
+            by the profile; ``iterations`` by the runs; ``total``, the product, or ``at_most``, its
+            bound. Each is None where it is not known; the last three where there is no reference
+            loss, since the baseline's still falls.
     """
 
     comparison: Comparison
@@ -68,12 +49,12 @@ class ProfiledComparison:
     is_same: bool
     environment_key: str
     rounds: int
-    speedups: Sequence[ProfiledSpeedup]
+    rows: Sequence[Row]
 
     @property
     def has_totals(self) -> bool:
         """True if some sampler has a total speedup over the baseline, or a bound of one."""
-        return any(each.total is not None or each.at_most is not None for each in self.speedups[1:])
+        return any(row["total"] or row["at_most"] is not None for row in self.rows[1:])
 
 
 def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
@@ -164,38 +145,36 @@ def _join(
         # The runs' ratios are to the baseline of the profile's k.
         against = comparison.baseline(variants[arm])
         if against is not None and _arm(against, config.encoder) == base_arm:
-            joined.append(_speedup(variants[arm], by_arm[arm], row))
+            joined.append(_with_profile(variants[arm], by_arm[arm], row))
     if len(joined) < 2:
         return None
     # The baseline has no status of its own where its loss still falls.
-    joined.sort(key=lambda each: _arm(each.variant, config.encoder) != base_arm)
+    joined.sort(key=lambda row: _arm(row["arm"], config.encoder) != base_arm)
     key = some["environment_key"]
     return ProfiledComparison(
         comparison, theirs[1], theirs[1] == own[1], key, some["rounds"], joined
     )
 
 
-def _speedup(variant: Variant, row: Row, profiled: Row) -> ProfiledSpeedup:
-    has_interval = profiled["rounds"] >= ROUNDS_OF_INTERVALS
-    per_iteration = Estimate(
-        profiled["measured_full_speedup"],
-        profiled["lower_full_speedup"] if has_interval else None,
-        profiled["upper_full_speedup"] if has_interval else None,
-        profiled["rounds"],
-    )
+def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
+    ratio, rounds = profiled["measured_full_speedup"], profiled["rounds"]
+    lower, upper = profiled["lower_full_speedup"], profiled["upper_full_speedup"]
+    if rounds < ROUNDS_OF_INTERVALS:
+        lower = upper = None
+    per_iteration = Estimate(ratio, lower, upper, rounds)
     iterations, at_most = None, row.get("iterations_speedup_at_most")
     if row.get("iterations_speedup") is not None:
         lower, upper = (row[f"iterations_speedup_{end}"] for end in ("lower", "upper"))
         iterations = Estimate(row["iterations_speedup"], lower, upper, row["seeds"])
-    return ProfiledSpeedup(
-        variant,
-        row,
-        profiled["measured_full_iteration_seconds"],
-        per_iteration,
-        iterations,
-        iterations and product(iterations, per_iteration),
-        None if at_most is None else at_most * per_iteration.value,
-    )
+    return {
+        **row,
+        "arm": arm,
+        "seconds": profiled["measured_full_iteration_seconds"],
+        "per_iteration": per_iteration,
+        "iterations": iterations,
+        "total": iterations and product(iterations, per_iteration),
+        "at_most": None if at_most is None else at_most * per_iteration.value,
+    }
 
 
 def _variant(row: Row) -> Variant:
@@ -224,19 +203,18 @@ def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
 def _with_times_of(profile: ProfiledComparison) -> Comparison:
     """Return the arms of a profile with its times; all arms with their own where these are good."""
     comparison = profile.comparison
-    own = {each.variant: comparison.arms[each.variant] for each in profile.speedups}
-    if not _is_disturbed([run for runs in own.values() for run in runs.values()]):
+    arms = {row["arm"]: comparison.arms[row["arm"]] for row in profile.rows}
+    if not _is_disturbed([run for runs in arms.values() for run in runs.values()]):
         return comparison
-    arms = {
-        each.variant: {
-            seed: _with_length(run, each, profile.environment_key)
-            for seed, run in own[each.variant].items()
+    timed = {
+        row["arm"]: {
+            seed: _with_length(run, row, profile.environment_key)
+            for seed, run in arms[row["arm"]].items()
         }
-        for each in profile.speedups
+        for row in profile.rows
     }
-    return replace(
-        comparison, arms=arms, untimed=len(comparison.runs) - sum(map(len, arms.values()))
-    )
+    untimed = len(comparison.runs) - sum(map(len, timed.values()))
+    return replace(comparison, arms=timed, untimed=untimed)
 
 
 def _is_disturbed(runs: Sequence[Run]) -> bool:
@@ -251,13 +229,14 @@ def _is_disturbed(runs: Sequence[Run]) -> bool:
     )
 
 
-def _with_length(run: Run, length: ProfiledSpeedup, environment_key: str) -> Run:
-    seconds = {"full_iteration_seconds": length.seconds, "step_iteration_seconds": None}
+def _with_length(run: Run, row: Row, environment_key: str) -> Run:
+    seconds = row["seconds"]
+    times = {"full_iteration_seconds": seconds, "step_iteration_seconds": None}
     return replace(
         run,
-        summary={**run.summary, **seconds},
-        curve=[row | {"train_seconds": row["iteration"] * length.seconds} for row in run.curve],
+        summary={**run.summary, **times},
+        curve=[probe | {"train_seconds": probe["iteration"] * seconds} for probe in run.curve],
         timing=[],
         environment={**run.environment, "key": environment_key, "interleaved": TOGETHER},
-        profile_ratio=length.per_iteration,
+        profile_ratio=row["per_iteration"],
     )

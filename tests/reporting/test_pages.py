@@ -16,7 +16,7 @@ from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.objectives import compare_objectives
-from ncfbench.reporting.profiles import ProfiledSpeedup, by_profile
+from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
@@ -50,12 +50,11 @@ def readme_lines(results: Results) -> list[str]:
     (found,) = (
         each
         for each in results.profiled
-        if each.rounds == 7 and not each.computation and is_main(each.speedups[0].speedup)
+        if each.rounds == 7 and not each.computation and is_main(each.rows[0])
     )
     lines = []
-    for each in found.speedups[: len(PAPER)]:
-        row = each.speedup
-        milliseconds, total = profiled_text(each)
+    for row in found.rows[: len(PAPER)]:
+        milliseconds, total = profiled_text(row)
         cells = [
             f"`{row['sampler']}`",
             f"{row['item_slots']:,.0f}",
@@ -265,9 +264,9 @@ def test_the_page_on_tables_shows_times_of_profiles(
         if each.rounds == 7
     ]
     assert [each.computation for each in found] == computations
-    for computed in zip(*(each.speedups for each in found), strict=True):
-        row = computed[0].speedup
-        milliseconds, total = profiled_text(computed[0])
+    for computed in zip(*(each.rows for each in found), strict=True):
+        row = computed[0]
+        milliseconds, total = profiled_text(row)
         cells = [f"`{row['sampler']}`", milliseconds, ratio(row, "iterations"), total]
         for other in computed[1:]:
             seconds, total = profiled_text(other)
@@ -345,11 +344,11 @@ def recall_text(row: dict[str, Any]) -> str:
     return value if lower is None else f"{value} ± {(upper - lower) / 2:.3f}"
 
 
-def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
+def profiled_text(row: Mapping[str, Any]) -> tuple[str, str]:
     """Milliseconds and the total with its interval."""
-    seconds, total = f"{1e3 * each.seconds:.1f}", each.total
+    seconds, total = f"{1e3 * row['seconds']:.1f}", row["total"]
     if total is None:
-        return seconds, f"< {each.at_most:.2f}"
+        return seconds, f"< {row['at_most']:.2f}"
     if total.lower is None or total.lower == total.upper:
         return seconds, f"{total.value:.2f}"
     return seconds, interval(total.value, total.lower, total.upper)

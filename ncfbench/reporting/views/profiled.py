@@ -9,20 +9,30 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import label
 from ncfbench.reporting.formats import estimate, three_digits
-from ncfbench.reporting.profiles import ProfiledComparison, ProfiledSpeedup
+from ncfbench.reporting.profiles import ProfiledComparison
 from ncfbench.reporting.table import Col, Table, slug
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
+
+def _or_bound(ratio: Any, at_most: float | None) -> str:
+    if ratio is not None:
+        return estimate(".2f")(ratio)
+    return "" if at_most is None else f"< {at_most:.2f}"
+
+
 COLS = (
-    Col("sampler", lambda each: _arm(each)),
+    Col(
+        "sampler",
+        lambda row: " ".join(filter(None, [find_sampler(row["sampler"]).title, row["variant"]])),
+    ),
     Col("ms an it.", "seconds", three_digits, scale=1e3),
     Col("per it., by the profile", "per_iteration", estimate(".2f")),
     Col(
         "# of it., by the runs",
-        lambda each: _or_bound(each.iterations, each.speedup["iterations_speedup_at_most"]),
+        lambda row: _or_bound(row["iterations"], row.get("iterations_speedup_at_most")),
     ),
-    Col("total", lambda each: _or_bound(each.total, each.at_most)),
-    Col("n", lambda each: each.speedup["seeds"]),
+    Col("total", lambda row: _or_bound(row["total"], row["at_most"])),
+    Col("n", "seeds"),
 )
 
 
@@ -57,15 +67,4 @@ def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:
     name, key = _name(profiled), profiled.environment_key[:6]
     if not is_alone:
         title, name = f"{title}, environment {key}", f"{name}-{key}"
-    return Table.of(title, COLS, profiled.speedups, notes, name=name)
-
-
-def _arm(each: ProfiledSpeedup) -> str:
-    title = find_sampler(each.speedup["sampler"]).title
-    return " ".join(filter(None, [title, each.speedup["variant"]]))
-
-
-def _or_bound(ratio: Any, at_most: float | None) -> str:
-    if ratio is not None:
-        return estimate(".2f")(ratio)
-    return "" if at_most is None else f"< {at_most:.2f}"
+    return Table.of(title, COLS, profiled.rows, notes, name=name)
