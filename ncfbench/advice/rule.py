@@ -8,7 +8,7 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
 there on; seeds of one arm reach a level at times that differ by
-:data:`ncfbench.timing.seed_statistics.SEED_SPREAD`.
+:data:`ncfbench.timing.intervals.SEED_SPREAD`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ncfbench.timing.seed_statistics import NORMAL_QUANTILE, SEED_SPREAD
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
 from ncfbench.timing.statistics import iterations_to
 
 FASTER = 1.25
@@ -212,8 +212,7 @@ def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
         return True
     if arm.learned_at is None:
         passed = max(passed, leader.learned_at)
-    late = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
-    catches_up = passed * late + FASTER * max(horizon - curve.clock, 0.0) >= horizon
+    catches_up = passed * ONE_SEED_FACTOR + FASTER * max(horizon - curve.clock, 0.0) >= horizon
     return catches_up or curve.best(horizon) <= ahead.worst(horizon) + ahead.noise
 
 
