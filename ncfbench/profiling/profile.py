@@ -22,31 +22,12 @@ from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import roofline
+from ncfbench.profiling import cost_rows, roofline, rounds
 from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
-from ncfbench.profiling.cost_rows import (
-    SENT,
-    Row,
-    at_usual_pace,
-    cost_row,
-    per_call,
-    sent_columns,
-    speedup_columns,
-    unit_costs,
-)
+from ncfbench.profiling.cost_rows import Row
 from ncfbench.profiling.parts import Parts, collectives
-from ncfbench.profiling.rounds import (
-    Steps,
-    Timed,
-    measure_round,
-    plan_round,
-    timed,
-    timed_parts,
-    timed_sampler,
-    timed_steps,
-)
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
@@ -133,7 +114,7 @@ def profile(
 
 
 def _profile(
-    dataset: Dataset, configs: Mapping[str, RunConfig], rounds: int, progress: Progress
+    dataset: Dataset, configs: Mapping[str, RunConfig], n_rounds: int, progress: Progress
 ) -> Record:
     example = next(iter(configs.values()))
     require(example.precision)
@@ -158,36 +139,46 @@ def _profile(
         trainer, state = Trainer.create(example, dataset, layout)
         for name, loop in loops.items() if not is_several else ():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps, maker = Steps(state, layout.replicate(content)), BatchMaker(dataset.graph, example)
-        programs = timed_steps(points, maker, steps, trainer)
+        steps, maker = (
+            rounds.Steps(state, layout.replicate(content)),
+            BatchMaker(dataset.graph, example),
+        )
+        programs = rounds.timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
-            programs += timed_sampler(name, loop, samplers[name], maker, steps)
+            programs += rounds.timed_sampler(name, loop, samplers[name], maker, steps)
         # Steps take over their state's memory, so the parts need one that stays.
         parts = Parts(*Trainer.create(example.on_one_device(), dataset), content)
-        programs += timed_parts(parts, points, BatchMaker(dataset.graph, parts.config))
+        programs += rounds.timed_parts(parts, points, BatchMaker(dataset.graph, parts.config))
         for name, loop in loops.items() if is_several else ():
-            programs.append(timed("collectives", *collectives(loop.trainer, batches[name]), name))
+            programs.append(
+                rounds.timed("collectives", *collectives(loop.trainer, batches[name]), name)
+            )
             slots = counts[name].items
             sent[name] = {
-                way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way) for way in SENT
+                way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way)
+                for way in cost_rows.SENT
             }
         others.warn(progress.say)
-        passes, round_seconds = plan_round(programs)
-        progress.say(f"{rounds} rounds of about {format_duration(round_seconds)} each.")
-        samples = _measure(programs, rounds, passes, progress)
+        passes, round_seconds = rounds.plan_round(programs)
+        progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
+        samples = _measure(programs, n_rounds, passes, progress)
         others.warn(progress.say, is_over=True)
-    paced = at_usual_pace(samples)
-    costs, unit_rows = unit_costs(paced, points)
+    paced = cost_rows.at_usual_pace(samples)
+    costs, unit_rows = cost_rows.unit_costs(paced, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []
     for name, config in configs.items():
-        row = cost_row(dataset, config, counts[name], paced, costs, on_accelerator=on_accelerator)
-        row |= sent_columns(sent.get(name), config, paced, is_simulated=not on_accelerator)
+        row = cost_rows.cost_row(
+            dataset, config, counts[name], paced, costs, on_accelerator=on_accelerator
+        )
+        row |= cost_rows.sent_columns(
+            sent.get(name), config, paced, is_simulated=not on_accelerator
+        )
         row |= roofline.limit_columns(demands[name], peaks, row["measured_step_iteration_seconds"])
         rows.append(row)
     for row in rows:
-        row |= speedup_columns(row, rows[0], paced)
-        row["drift"] = drift(per_call(samples, "full", row["sampler"]))
+        row |= cost_rows.speedup_columns(row, rows[0], paced)
+        row["drift"] = drift(cost_rows.per_call(samples, "full", row["sampler"]))
         row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
     for row in rows:
         row["residuals"] = [
@@ -209,22 +200,24 @@ def _profile(
     )
 
 
-def _measure(programs: Sequence[Timed], rounds: int, passes: int, progress: Progress) -> list[Row]:
+def _measure(
+    programs: Sequence[rounds.Timed], n_rounds: int, passes: int, progress: Progress
+) -> list[Row]:
     """Return the rows of whole rounds."""
     samples: list[Row] = []
     done = 0
     with signals.deferred_signals(
         progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once."
     ) as stop:
-        while done < rounds:
+        while done < n_rounds:
             begin = time.perf_counter()
-            rows = measure_round(done, programs, passes, stop)
+            rows = rounds.measure_round(done, programs, passes, stop)
             if stop():
                 break
             samples += rows
             done += 1
-            progress.say(f"Round {done} of {rounds}: {time.perf_counter() - begin:.1f} s")
-    if done < min(rounds, FEWEST_ROUNDS):
+            progress.say(f"Round {done} of {n_rounds}: {time.perf_counter() - begin:.1f} s")
+    if done < min(n_rounds, FEWEST_ROUNDS):
         raise KeyboardInterrupt
     return samples
 

@@ -11,7 +11,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import profile
+from ncfbench.profiling import profile, rounds
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.cells import Cell, Need, expand
@@ -92,7 +92,7 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
     run_pilot(config, tiny, DeviceContent.of(tiny))
     monkeypatch.setattr(step, "available_memory", lambda: needed - 1)
     monkeypatch.setattr(TimedLoop, "_run", lambda *_: pytest.fail("it was tried"))
-    monkeypatch.setattr(profile, "Steps", lambda *_: pytest.fail("it was tried"))
+    monkeypatch.setattr(rounds, "Steps", lambda *_: pytest.fail("it was tried"))
     for start in (
         lambda: run_pilot(config, tiny, DeviceContent.of(tiny)),
         lambda: profile.profile(samplers=["strat-ns"], data_dir=data_dir, **small),
