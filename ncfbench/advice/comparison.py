@@ -4,10 +4,8 @@ Within a seed two entrants share parameters and data. The ratio of their times i
 *latest* level that both have reached: the higher of their two lowest values. Nothing is
 extrapolated, and what happened at easier levels does not count.
 
-The interval is that of a mean of logarithms with Student's t. A race has one seed or two of each
-entrant, which cannot show their own spread; so a spread is assumed for each entrant
-(:data:`ncfbench.timing.intervals.SEED_SPREAD`), as if it had been measured on :data:`ASSUMED`
-further seeds, and the noise of the machine's times is added.
+The interval assumes a spread of seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and
+the noise of the machine's times is added.
 """
 
 from __future__ import annotations
@@ -17,11 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.advice.rule import Curve
-from ncfbench.timing.intervals import SEED_SPREAD, Estimate, t_quantile
+from ncfbench.timing.intervals import Estimate, with_assumed_spread
 from ncfbench.timing.ranking import most_wins
-
-ASSUMED = 8
-"""Degrees of freedom of the assumed spread."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +97,4 @@ def _pairs(one: Runs, other: Runs) -> list[tuple[Curve, Curve]]:
 
 
 def _interval(logs: Sequence[float], *noises: float) -> Ratio:
-    n, centre = len(logs), math.fsum(logs) / len(logs)
-    squares = math.fsum((value - centre) ** 2 for value in logs)
-    degrees = ASSUMED + n - 1
-    variance = (ASSUMED * 2 * SEED_SPREAD**2 + squares) / degrees
-    half = t_quantile(degrees) * math.sqrt(variance / n + math.fsum(each**2 for each in noises))
-    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
+    return Ratio(**vars(with_assumed_spread(logs, noises)))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
-from ncfbench.timing.statistics import iterations_to
+from ncfbench.timing.speedups import iterations_to
 
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.timing.intervals import family_quantile, jackknife_error, t_quantile
+
 Float = NDArray[np.floating]
 
-FAMILY_ERROR = 0.05
-"""Probability of one wrong verdict or more among all of an audit."""
 POWER = 0.9
 RESOLUTION = 1e-3
 """Share of the exact gradient below which a bias may be float32's rounding and counts as none."""
@@ -78,10 +78,9 @@ def _upper(squared: float, error: float, noisiest: float, quantile: float) -> fl
 def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
     """Estimate the bias of blocks' means.
 
-    Both bounds hold with probability ``1 - FAMILY_ERROR / (2 verdicts)`` each (Bonferroni): from
-    the jackknife over blocks with Student's quantile, and above that the bound for a bias along the
-    direction in which the mean is noisiest, to which the jackknife is blind while the estimate is
-    near zero.
+    Both bounds hold at 95 % over all verdicts together (Bonferroni): from the jackknife over blocks
+    with Student's quantile, and above that the bound for a bias along the direction in which the
+    mean is noisiest, to which the jackknife is blind while the estimate is near zero.
 
     Args:
         means: float[B, P], B >= 4 means of independent blocks of equal size.
@@ -89,8 +88,6 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
         batches: batches in all blocks together.
         verdicts: how many verdicts the bounds must hold for together.
     """
-    from scipy import stats
-
     n = len(means)
     scale = float(np.linalg.norm(exact.astype(np.float64)))
     errors = (means - exact) / scale
@@ -98,8 +95,8 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
     total, diagonal, rows = gram.sum(), np.diag(gram), gram.sum(axis=1)
     squared = (total - diagonal.sum()) / (n * (n - 1))
     without = ((total - 2 * rows + diagonal) - (diagonal.sum() - diagonal)) / ((n - 1) * (n - 2))
-    error = math.sqrt((n - 1) / n * float(np.sum((without - without.mean()) ** 2)))
-    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), n - 1))
+    error = jackknife_error(without)
+    quantile = family_quantile(n - 1, verdicts)
     noisiest = _largest_variance(errors) / n
     variance = (float(diagonal.mean()) - total / n**2) * n / (n - 1) * (batches / n)
     # |mean|^2 without the mean's own noise, and its product with the exact vector.
@@ -109,7 +106,7 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
         estimate=math.sqrt(max(squared, 0)),
         lower=math.sqrt(max(squared - quantile * error, 0)),
         upper=_upper(float(squared), error, noisiest, quantile),
-        detectable=_detectable(quantile + float(stats.t.ppf(POWER, n - 1)), error, noisiest),
+        detectable=_detectable(quantile + t_quantile(n - 1, POWER), error, noisiest),
         cosine=min((1 + float(direction.mean())) / length, 1.0),
         variance=variance,
         squared=float(squared),

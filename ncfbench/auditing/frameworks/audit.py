@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.auditing.bias import FAMILY_ERROR, Bias, columns, estimate
+from ncfbench.auditing.bias import Bias, columns, estimate
 from ncfbench.auditing.exact import Sum
 from ncfbench.auditing.frameworks.claims import CLAIMS, LIMITS, Vectors
 from ncfbench.auditing.frameworks.draws import Drawn
@@ -35,6 +35,7 @@ from ncfbench.models.precision import full
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.intervals import family_quantile
 
 USERS, ITEMS, LINKS, TOPICS = 500, 400, 5000, 8
 """Sizes of the graph without --dataset."""
@@ -185,9 +186,7 @@ class FrameworksAudit:
         Args:
             excess: float64[blocks].
         """
-        from scipy import stats
-
-        quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * self.verdicts), len(excess) - 1))
+        quantile = family_quantile(len(excess) - 1, self.verdicts)
         room = quantile * float(excess.std(ddof=1)) / math.sqrt(len(excess))
         push = float(excess.mean())
         bounds = {"popular_push_low": push - room, "popular_push_high": push + room}
