@@ -185,9 +185,8 @@ def list_candidates(question: Question, n_links: int) -> tuple[list[Candidate], 
                 refused.setdefault(str(error), f"{loss} {sampler}")
                 continue
             candidate = Candidate("", config, sum(map(bool, indices[:-1])), indices[-1])
-            candidate.name = f"{candidate.shape.label} lr={config.learning_rate:g}"
-            if len(question.losses) > 1:
-                candidate.name = f"{loss} {candidate.name}"
+            prefix = f"{loss} " if len(question.losses) > 1 else ""
+            candidate.name = f"{prefix}{candidate.shape.label} lr={config.learning_rate:g}"
             found.setdefault(config, candidate)
     left_out = [LeftOut(what, _OF_ONE_RUN.sub(r"\1s", why)) for why, what in refused.items()]
     if not found:

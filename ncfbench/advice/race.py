@@ -148,8 +148,8 @@ class Race:
     def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
         """Train runs to a clock, or until time is up but for saving them."""
         saving = len(candidates) * self.clock.pace.saving
-        keys = [(candidate.name, seed) for candidate in candidates]
-        for key, candidate in zip(keys, candidates, strict=True):
+        keys = {(candidate.name, seed): candidate for candidate in candidates}
+        for key, candidate in keys.items():
             if key not in self._turns.runs and self.clock.left > saving:
                 self._open(key, candidate)
         while self.clock.left > saving:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ ASKED: dict[str, Any] = {
     "stratum_sizes": (4,),
     "negatives": (3,),
 }
+SMALL = [*["--encoder", "mf", "--batch-sizes", "64", "--set", "epochs=4", "--set", "dimension=8"]]
+"""The same on the command line."""
 BUDGET = 1e5
 """Runs of four epochs are finished long before, and nothing is too slow for it."""
 
@@ -110,7 +113,7 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert names == {"advice.json", "advice.parquet", "answer.json", "advice.png", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
-    finalists = [raced.answer.best, *raced.answer.ties, *raced.answer.others]
+    finalists = raced.answer.main
     # Two seeds of the best, the baseline and a rival; the best may be the baseline.
     assert len(raced.answer.best.runs) == 2
     assert sum(len(each.runs) == 2 for each in finalists) >= 2
@@ -142,9 +145,8 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
     prints; then the same question trains the rest.
     """
     few: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
-    calls = iter(range(10**9))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "deferred_signals", _after(lambda: next(calls) > 12))
+        patch.setattr(pipeline, "deferred_signals", _after(12))
         used = {contention.Program(0, 0): 64}
         patch.setattr(contention.OtherPrograms, "_used", lambda self: used)
         cut, said = ask(data_dir, tmp_path, **few)
@@ -180,15 +182,11 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
 @pytest.mark.long
 def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     """SIGKILL soon after a rung was kept; then the same command ends the race."""
-    words = ["advise", "tiny", "--encoder", "mf", "--budget", "30m", "--samplers", "iid,ns"]
-    words += ["--batch-sizes", "64", "--learning-rates", "0.01", "--seeds", "1"]
-    words += ["--set", "epochs=4", "--set", "dimension=8"]
+    words = ["advise", "tiny", "--budget", "30m", "--samplers", "iid,ns", *SMALL]
+    words += ["--learning-rates", "0.01", "--seeds", "1"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ncfbench", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-m", "ncfbench", *words], **silent)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("advice/*/advice.json")) and time.monotonic() < deadline:
         assert process.poll() is None, "the race was over before it was killed"
@@ -268,21 +266,23 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         learning_rates=[0.1],
         dimension=8,
     )
-    assert [each.name for each in found.state.entrants] == [
-        "neg b=64 k=10 lr=0.1",
-        "ns b=64 lr=0.1",
-    ]
+    names = [each.name for each in found.state.entrants]
+    assert names == ["neg b=64 k=10 lr=0.1", "ns b=64 lr=0.1"]
 
 
 @pytest.mark.usefixtures("untimed")
-def test_a_budget_for_no_rung_says_what_it_needs(data_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"too few for one rung .* need about \d+0 s"):
-        ask(data_dir, tmp_path, budget=0.5)
-
-
-def test_one_candidate_is_no_race(data_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one candidate only, ns b=64"):
-        ask(data_dir, tmp_path, samplers=("ns",), learning_rates=(0.01,))
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"budget": 0.5}, r"too few for one rung .* need about \d+0 s"),
+        ({"samplers": ("ns",), "learning_rates": (0.01,)}, "one candidate only, ns b=64"),
+    ],
+)
+def test_what_is_no_race_is_refused(
+    data_dir: Path, tmp_path: Path, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        ask(data_dir, tmp_path, **more)
 
 
 @pytest.mark.usefixtures("untimed")
@@ -320,21 +320,8 @@ def test_the_command_prints_the_answer(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    words = [
-        "advise",
-        "tiny",
-        "--encoder",
-        "mf",
-        "--budget",
-        "2000m",
-        "--samplers",
-        "iid,ns,strat-ns",
-        "--batch-sizes",
-        "64",
-    ]
+    words = ["advise", "tiny", "--budget", "2000m", "--samplers", "iid,ns,strat-ns", *SMALL]
     words += ["--stratum-sizes", "4", "--negatives", "3", "--learning-rates", "0.01,1e30"]
-    for name in ("epochs", "dimension"):
-        words += ["--set", f"{name}={FIXED[name]}"]
     runs_dir = raced.folder.parent.parent
     words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
     printed = invoke(*words, "--quiet")
@@ -365,19 +352,7 @@ def test_the_command_prints_the_answer(
     assert found["folder"] == str(raced.folder)
 
 
-def _after(is_time: Any) -> Any:
-    """A stand-in for ``deferred_signals`` whose flag is set when ``is_time()`` is true."""
-    from contextlib import contextmanager
-
-    @contextmanager
-    def deferred(say: Any, text: str) -> Any:
-        flag: list[bool] = []
-
-        def interrupted() -> bool:
-            if not flag and is_time():
-                flag.append(True)
-            return bool(flag)
-
-        yield interrupted
-
-    return deferred
+def _after(count: int) -> Any:
+    """A stand-in for ``deferred_signals`` whose flag is set once it was asked so often."""
+    asked = iter(range(10**9))
+    return lambda say, text: nullcontext(lambda: next(asked) > count)
