@@ -93,6 +93,7 @@ class Start(Benchmark):
             raise UsageError(f"--iterations must be 0, or {IN_FLIGHT} or more.")
         if options.quick:
             options.dataset, options.iterations = TINY, IN_FLIGHT
+            options.samplers = options.samplers.partition(",")[0]
         return {name: name for name in options.samplers.split(",")}
 
     def measure(self, name: str, cell: str, options: argparse.Namespace) -> Found:

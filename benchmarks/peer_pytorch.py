@@ -103,7 +103,8 @@ class Peers(Benchmark):
         if options.quick:
             options.dataset, options.encoder, options.words = TINY, "mf,cnn", "12"
             options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
-            options.set = [*options.set, "batch_size=16"]
+            sizes = ("batch_size=16", "dimension=8", "word_dimension=8", "filters=8")
+            options.set = [*options.set, *sizes]
         require_device(options.device)
         family, names = find_loss(options.loss).family, options.samplers.split(",")
         options.chosen = [name for name in names if family in find_sampler(name).families]

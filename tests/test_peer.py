@@ -150,7 +150,7 @@ def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset) -> None
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "peer.json"
     words = ["--quick", "--cells=mf/12", f"--data-dir={tmp_path}", f"--json={file}"]
-    peer.Peers().main([*words, "--set=dimension=6"])
+    peer.Peers().main(words)
     (cell,) = json.loads(file.read_text())["cells"]
     assert (cell["cell"], cell["settings"]["device"]) == ("mf/12", "cpu")
     assert list(cell["samplers"]) == ["iid", "strat-ns"]
