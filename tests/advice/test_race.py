@@ -42,20 +42,18 @@ class Run:
     now, learns_at, law = 0.0, 1.0, usual
     records: dict[Path, Any]
 
-    @classmethod
-    def open(cls, config: RunConfig, locations: Locations, *_: Any, folder: Any, **__: Any) -> Run:
-        run = cls()
+    def __init__(self, plan: Any, *_: Any, folder: Path | None, **__: Any) -> None:
+        config: RunConfig = plan.config
         Run.now += 2.0
         if folder is None:
-            folder = locations.runs_dir / f"run{len(cls.records)}"
+            folder = plan.locations.runs_dir / f"run{len(Run.records)}"
             folder.mkdir(exist_ok=True)
-            cls.records[folder] = SimpleNamespace(config=config, curve=[], summary={})
-        run.kept, run.rows = cls.records[folder], [*cls.records[folder].curve]
-        run.pace = config.batch_size * (4e-5 if config.sampler == "iid" else 1e-5)
-        run.iteration = run.rows[-1]["iteration"] if run.rows else 0
-        run.recorder = SimpleNamespace(folder=folder, train_seconds=run.iteration * run.pace)
-        run.is_done = run.is_saved = False
-        return run
+            Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={})
+        self.kept, self.rows = Run.records[folder], [*Run.records[folder].curve]
+        self.pace = config.batch_size * (4e-5 if config.sampler == "iid" else 1e-5)
+        self.iteration = self.rows[-1]["iteration"] if self.rows else 0
+        self.recorder = SimpleNamespace(folder=folder, train_seconds=self.iteration * self.pace)
+        self.is_done = self.is_saved = False
 
     def advance(self) -> None:
         config = self.kept.config
@@ -91,12 +89,16 @@ class Run:
 def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     """A function that holds a race of 300 s, and returns its state and what it said."""
 
+    def plan(config: RunConfig, locations: Locations, **_: Any) -> Any:
+        return SimpleNamespace(config=config, locations=locations)
+
     def find(_folder: Path, config: RunConfig, _fingerprint: str) -> Path | None:
         return next((path for path, run in Run.records.items() if run.config == config), None)
 
     monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
     monkeypatch.setattr(racing, "Session", Run)
     monkeypatch.setattr(turns, "Session", Run)
+    monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
     monkeypatch.setattr(choice, "find", find)
 
