@@ -24,7 +24,7 @@ class ArraySpec(NamedTuple):
     axes: str
     """One letter an axis, of :mod:`ncfbench.sampling.batch`; P counts linked pairs."""
     ids: str = ""
-    """The size that its ids stay below, of :func:`_sizes`; none for weights."""
+    """The size that its ids stay below, of :func:`id_fault`; none for weights."""
 
 
 NODES = {

@@ -28,8 +28,6 @@ class Estimator:
     """The version whose documentation it follows."""
     source: str
     """That documentation."""
-    claim: str
-    """The objective that it claims to estimate, of :data:`ncfbench.auditing.frameworks.claims`."""
     remedy: str
     """Advice to a user: one sentence."""
     loss: Callable[[jax.Array, jax.Array, Any], jax.Array]
@@ -38,6 +36,8 @@ class Estimator:
         draws.draw_links
     )
     negatives: Callable[[draws.Drawn], losses.Negatives] = losses.in_batch
+    claim: str = "softmax"
+    """The objective that it claims to estimate, of :data:`ncfbench.auditing.frameworks.claims`."""
     plain: str = ""
     """The objective in which all items count alike, where it claims another one."""
     limit: str = ""
@@ -66,7 +66,6 @@ REFERENCE = Estimator(
     title="reference, in-batch",
     version="-",
     source="https://doi.org/10.1145/3298689.3346996",
-    claim="softmax",
     remedy="This is the bias that any softmax over so small a sample has.",
     loss=losses.reference_softmax,
     negatives=losses.but_own_item,
@@ -79,7 +78,6 @@ TFRS = Estimator(
     title="TFRS Retrieval",
     version="0.7.7",
     source="https://www.tensorflow.org/recommenders/api_docs/python/tfrs/tasks/Retrieval",
-    claim="softmax",
     remedy=(
         "Pass candidate_sampling_probability, each item's share of the training links. The task"
         " sums over the batch: with SGD, divide the learning rate by b; with Adam it hardly"
@@ -95,7 +93,6 @@ SENTENCE_TRANSFORMERS = Estimator(
         "https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
         "#multiplenegativesrankingloss"
     ),
-    claim="softmax",
     remedy=(
         "It has no correction: use it where all items are about equally popular, or subclass it and"
         " subtract log p(item) from the scaled similarities."
@@ -111,7 +108,6 @@ MERLIN = Estimator(
         "https://nvidia-merlin.github.io/models/stable/generated/"
         "merlin.models.tf.ContrastiveOutput.html"
     ),
-    claim="softmax",
     remedy=(
         "Add post=PopularityLogitsCorrection(item_frequencies, reg_factor=T) with T ="
         " logits_temperature, and store_negative_ids=True, which it needs."
@@ -197,7 +193,6 @@ ESTIMATORS = (
         title="GradCache",
         version="arXiv 2101.06983",
         source="https://github.com/luyug/GradCache",
-        claim="softmax",
         remedy=(
             "The cache is exact; the loss inside lacks a correction: give it a loss that subtracts"
             " log p(item) from the logits."
@@ -210,7 +205,6 @@ ESTIMATORS = (
         title="XBM (CBNS)",
         version="arXiv 2110.15154",
         source="https://arxiv.org/abs/2110.15154",
-        claim="softmax",
         remedy=(
             "Items get only 1 / (batches in memory + 1) of their gradient as negatives: keep the"
             " memory short. Encoding its items again does not help unless their gradient is kept"
