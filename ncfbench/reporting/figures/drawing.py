@@ -164,7 +164,8 @@ def describe(comparison: Comparison) -> str:
 def entitle(figure: Any, title: str, data_label: str) -> Drawing:
     """Write a title above a figure, in lines that fit, and the data set's label below it."""
     width = min(int(LETTERS * figure.get_figwidth()), 95)
-    figure.suptitle("\n".join([*textwrap.wrap(title, width), *filter(None, [data_label])]))
+    lines = textwrap.wrap(title, width, break_on_hyphens=False)
+    figure.suptitle("\n".join([*lines, *filter(None, [data_label])]))
     return Drawing(title, figure)
 
 
