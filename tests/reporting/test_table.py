@@ -77,6 +77,15 @@ def test_blocks_repeat_labels_and_hold_every_column() -> None:
     assert [len(block) for block in blocks(table, 400)] == [10]
 
 
+def test_a_group_that_is_cut_in_blocks_keeps_the_words_of_its_heading_whole() -> None:
+    cols = [Col("arm", 0), *(Col("n", 1, group="movielens twenty") for _ in range(15))]
+    table = Table.of("T", cols, [["iid", "no run"]])
+    lines = shown(table, 60).splitlines()
+    headings = [line.split() for line in lines if "movielens" in line]
+    assert len(blocks(table, 60)) == len(headings) > 1
+    assert not [line for line in lines if line.strip() in ("m", "moviel", "ens")]
+
+
 def test_texts_fold_at_spaces_and_headings_first() -> None:
     cols = [Col("name", 0), Col("value of a thing", 1), Col("why it is so", 2, wraps=True)]
     table = Table.of("T", cols, [["an arm", "12.5", "some words and then some more"]])

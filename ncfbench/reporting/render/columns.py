@@ -39,29 +39,28 @@ def blocks(table: Table, limit: int) -> list[Widths]:
             word for text in texts for word in text.split() if any(map(str.isdigit, word))
         )
         natural[index] = max(cells, cell_len(column.heading))
-        folded = max(FOLDED_WIDTH, numbers[index])
-        least[index] = max(min(cells, folded) if column.wraps else cells, heading)
-    for group, columns in spans(table, values):
-        natural[columns[-1]] += max(cell_len(group) - total_width(natural, columns), 0)
-        lacking = max(_widest(group.split()) - total_width(least, columns), 0)
-        for index in columns:
-            given = min(lacking, natural[index] - least[index])
-            least[index] += given
-            lacking -= given
-    floors = [
-        {index: least[index] for index in values if not table.header[index].wraps},
-        {index: least[index] for index in values},
-        {index: words[index] for index in labels},
-        {index: max(LABEL_WIDTH, numbers[index]) for index in labels},
-        words,
-    ]
-    narrow = _shrunk({index: natural[index] for index in labels}, floors[2:4], limit // 2)
+        narrowest = max(FOLDED_WIDTH, numbers[index])
+        least[index] = max(min(cells, narrowest) if column.wraps else cells, heading)
+    narrow = _shrunk(
+        {index: natural[index] for index in labels},
+        [words, {index: max(LABEL_WIDTH, numbers[index]) for index in labels}],
+        limit // 2,
+    )
     room = limit - total_width(narrow, labels) - GAP * bool(labels)
-    parts = [values] if total_width(natural, shown) <= limit else _parts(table, values, least, room)
-    return [
-        _shrunk({index: natural[index] for index in [*labels, *part]}, floors, limit)
-        for part in parts
-    ]
+    whole, folded = _under_groups(table, values, natural, least)
+    parts = [values] if total_width(whole, shown) <= limit else _parts(table, values, folded, room)
+    found = []
+    for part in parts:
+        whole, folded = _under_groups(table, part, natural, least)
+        floors = [
+            {index: folded[index] for index in part if not table.header[index].wraps},
+            {index: folded[index] for index in part},
+            {index: words[index] for index in labels},
+            {index: max(LABEL_WIDTH, numbers[index]) for index in labels},
+            words,
+        ]
+        found.append(_shrunk({index: whole[index] for index in [*labels, *part]}, floors, limit))
+    return found
 
 
 def spans(table: Table, shown: Iterable[int]) -> list[tuple[str, list[int]]]:
@@ -73,6 +72,21 @@ def spans(table: Table, shown: Iterable[int]) -> list[tuple[str, list[int]]]:
 def total_width(widths: Widths, columns: Sequence[int]) -> int:
     """Return the width of columns side by side."""
     return sum(widths[index] for index in columns) + GAP * max(len(columns) - 1, 0)
+
+
+def _under_groups(
+    table: Table, columns: Iterable[int], natural: Widths, least: Widths
+) -> tuple[Widths, Widths]:
+    """Return both widths widened by the headings of groups: whole, and folded at spaces."""
+    natural, least = dict(natural), dict(least)
+    for group, own in spans(table, columns):
+        natural[own[-1]] += max(cell_len(group) - total_width(natural, own), 0)
+        lacking = max(_widest(group.split()) - total_width(least, own), 0)
+        for index in own:
+            given = min(lacking, natural[index] - least[index])
+            least[index] += given
+            lacking -= given
+    return natural, least
 
 
 def _parts(table: Table, values: Sequence[int], least: Widths, room: int) -> list[list[int]]:
