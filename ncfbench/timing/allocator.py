@@ -1,12 +1,14 @@
-"""jemalloc for this process, where it is installed, and the allocator that really serves it.
+"""An allocator that keeps what was freed for this process, and the one that really serves it.
 
 An iteration needs large arrays for milliseconds. glibc returns each to the system and asks for it
-again, page by page, zeroed. jemalloc with :data:`SETTINGS` keeps what was freed. An allocator is
-loaded when a process starts, so the process starts itself again.
+again, page by page, zeroed. jemalloc with :data:`SETTINGS` keeps what was freed; where it is not
+installed, glibc does with :data:`TUNABLES`, though programs of different sizes still slow each
+other down. Both are read when a process starts, so the process starts itself again.
 
-``NCFBENCH_ALLOCATOR`` is ``jemalloc``, the default where it is installed, or ``none``, which leaves
-the process as it is. So does an allocator in ``LD_PRELOAD``; other libraries there stay in front of
-jemalloc, so that one that wraps ``malloc`` wraps jemalloc's. ``MALLOC_CONF`` replaces our settings.
+``NCFBENCH_ALLOCATOR`` is ``jemalloc``, which must then be installed, or ``none``, which leaves the
+process as it is. So does an allocator in ``LD_PRELOAD``; other libraries there stay in front of
+jemalloc, so that one that wraps ``malloc`` wraps jemalloc's. ``MALLOC_CONF`` replaces our settings,
+and so does a ``GLIBC_TUNABLES`` that is empty or sets something of ``glibc.malloc``.
 After the restart the variables are as the user had them: programs that this one starts run with
 their usual allocator.
 """
@@ -34,6 +36,18 @@ SETTINGS = ",".join(
     )
 )
 """jemalloc's settings, the variable ``MALLOC_CONF``."""
+TUNABLES = ":".join(
+    (
+        "glibc.malloc.hugetlb=1",  # large pages, as above, since glibc 2.35
+        # Large arrays come from the heap as well, and the heap does not shrink.
+        "glibc.malloc.mmap_max=0",
+        f"glibc.malloc.trim_threshold={2**40}",
+        f"glibc.malloc.top_pad={2**26}",
+    )
+)
+"""glibc's settings, the variable ``GLIBC_TUNABLES``."""
+FIRST_TUNED = (2, 35)
+"""First version of glibc whose settings have large pages."""
 KEEPS = "dirty_decay_ms:-1"
 """Setting of jemalloc without which it returns memory to the system, which takes time."""
 PACKAGES = (
@@ -101,9 +115,18 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
     if library is None:
         if wanted:
             raise _error(wanted, f"no {LIBRARY} is installed that this system can preload")
-        return {}
+        return _tuned(environment.get("GLIBC_TUNABLES"))
     ours = {"LD_PRELOAD": ":".join([*preloaded, library])}
     return ours if "MALLOC_CONF" in environment else ours | {"MALLOC_CONF": SETTINGS}
+
+
+def _tuned(tunables: str | None) -> dict[str, str]:
+    """Return the variable that tunes glibc, with those tunables of the user that do not."""
+    version = tuple(int(digits) for digits in glibc_version().split(".") if digits.isdigit())
+    is_theirs = tunables is not None and (not tunables or "glibc.malloc." in tunables)
+    if is_theirs or version < FIRST_TUNED:
+        return {}
+    return {"GLIBC_TUNABLES": f"{tunables}:{TUNABLES}" if tunables else TUNABLES}
 
 
 def find_library() -> str | None:
@@ -173,7 +196,7 @@ def describe() -> dict[str, Any]:
     if preloaded and preloaded != "jemalloc":
         return {"name": preloaded, "version": None, "settings": ""}
     if version := glibc_version():
-        tunables = os.environ.get("GLIBC_TUNABLES", "")
+        tunables = (os.environ | loaded_with).get("GLIBC_TUNABLES", "")
         return {"name": "glibc", "version": version, "settings": tunables}
     return {"name": "system", "version": None, "settings": ""}
 

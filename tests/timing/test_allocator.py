@@ -1,4 +1,4 @@
-"""jemalloc or none, and the process that starts itself again."""
+"""jemalloc, a tuned glibc or neither, and the process that starts itself again."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ LINUX = sys.platform == "linux" and bool(allocator.glibc_version())
 INSTALLED = allocator.find_library()
 linux = pytest.mark.skipif(not LINUX, reason="an allocator is chosen on Linux with glibc")
 OURS = "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always,narenas:2"
+TUNED = (
+    "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0"
+    ":glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
+)
 CHILD = """
 import json, os, sys
 from ncfbench.timing import allocator
 allocator.restart()
-seen = {name: os.environ.get(name) for name in ("LD_PRELOAD", "MALLOC_CONF")}
+seen = {name: os.environ.get(name) for name in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")}
 print(json.dumps([os.getpid(), sys.argv[1:], seen, allocator.describe(), allocator.loaded_with]))
 """
 
@@ -40,12 +44,34 @@ def test_jemalloc_is_loaded_if_it_is_installed(monkeypatch: pytest.MonkeyPatch) 
         ours = chosen(monkeypatch, "/l/libj.so", NCFBENCH_ALLOCATOR=word)
         assert ours == {"LD_PRELOAD": "/l/libj.so", "MALLOC_CONF": OURS}
     assert chosen(monkeypatch, "/l/libj.so", NCFBENCH_ALLOCATOR="none") == {}
-    assert chosen(monkeypatch, None) == {}
     assert chosen(monkeypatch, "j", MALLOC_CONF="narenas:7") == {"LD_PRELOAD": "j"}
     others = chosen(monkeypatch, "j", LD_PRELOAD="/a/libx.so libm.so")
     assert others["LD_PRELOAD"] == "/a/libx.so:libm.so:j"
     for library in ("/a/libtcmalloc.so.4", "libx.so libmimalloc.so.2", "libx.so:libhoard.so"):
         assert chosen(monkeypatch, "j", LD_PRELOAD=library) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "tunables", "wanted"),
+    [
+        ("2.36", None, TUNED),
+        ("2.36", "glibc.rtld.nns=4", f"glibc.rtld.nns=4:{TUNED}"),
+        ("2.36", "", None),
+        ("2.36", "glibc.malloc.perturb=1", None),
+        ("2.34", None, None),
+        ("", None, None),
+    ],
+)
+def test_glibc_is_tuned_where_jemalloc_is_missing(
+    monkeypatch: pytest.MonkeyPatch, version: str, tunables: str | None, wanted: str | None
+) -> None:
+    """Unless the user has tuned it, or it is too old."""
+    monkeypatch.setattr(allocator, "glibc_version", lambda: version)
+    set_ = {} if tunables is None else {"GLIBC_TUNABLES": tunables}
+    assert chosen(monkeypatch, None, **set_) == (
+        {} if wanted is None else {"GLIBC_TUNABLES": wanted}
+    )
+    assert chosen(monkeypatch, None, NCFBENCH_ALLOCATOR="none", **set_) == {}
 
 
 @pytest.mark.parametrize(
@@ -96,15 +122,21 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert done.stderr == "Error: NCFBENCH_ALLOCATOR=x: use jemalloc or none.\n"
 
 
-@pytest.mark.skipif(INSTALLED is None, reason="jemalloc is not installed")
-def test_jemalloc_is_loaded_by_one_restart(tmp_path: Path) -> None:
+@linux
+@pytest.mark.parametrize("hides_jemalloc", [False, True])
+def test_an_allocator_is_loaded_by_one_restart(tmp_path: Path, hides_jemalloc: bool) -> None:
     """Same id and arguments, no message, and the user's variables are back."""
+    if not hides_jemalloc and INSTALLED is None:
+        pytest.skip("jemalloc is not installed")
     script = tmp_path / "child.py"
-    script.write_text(CHILD, encoding="utf-8")
-    names = ("LD_PRELOAD", "MALLOC_CONF", "NCFBENCH_ALLOCATOR")
+    hidden = "allocator.find_library = lambda: None\nallocator.restart()"
+    script.write_text(
+        CHILD.replace("allocator.restart()", hidden) if hides_jemalloc else CHILD, encoding="utf-8"
+    )
+    names = ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES", "NCFBENCH_ALLOCATOR")
     variables = {name: value for name, value in os.environ.items() if name not in names}
     variables |= {"PYTHONPATH": str(Path(allocator.__file__).parents[2])}
-    variables |= {"LD_PRELOAD": "libm.so.6", "NCFBENCH_ALLOCATOR": "jemalloc"}
+    variables |= {"LD_PRELOAD": "libm.so.6"}
     words = ["run", "--loss", "a b", "ä"]
     process = subprocess.Popen(
         [sys.executable, "-X", "utf8", str(script), *words],
@@ -117,7 +149,11 @@ def test_jemalloc_is_loaded_by_one_restart(tmp_path: Path) -> None:
     assert (process.returncode, errors) == (0, ""), errors
     number, arguments, seen, described, loaded_with = json.loads(output)
     assert (number, arguments) == (process.pid, words)
-    assert seen == {"LD_PRELOAD": "libm.so.6", "MALLOC_CONF": None}
+    assert seen == {"LD_PRELOAD": "libm.so.6", "MALLOC_CONF": None, "GLIBC_TUNABLES": None}
+    if hides_jemalloc:
+        assert (described["name"], described["settings"]) == ("glibc", TUNED)
+        assert loaded_with == {"GLIBC_TUNABLES": TUNED}
+        return
     assert (described["name"], described["settings"]) == ("jemalloc", OURS)
     assert described["version"].startswith("5.")
     assert loaded_with == {"LD_PRELOAD": f"libm.so.6:{INSTALLED}", "MALLOC_CONF": OURS}
