@@ -145,7 +145,8 @@ def accelerators() -> list[str]:
 
 def _variables() -> dict[str, str]:
     """Return the variables that change times, without those that ``allocator`` tells better."""
-    found = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    set_at_start = os.environ | allocator.loaded_with
+    found = {name: set_at_start[name] for name in VARIABLES if name in set_at_start}
     libraries = allocator.preloaded_by(found)
     others = [library for library in libraries if not allocator.kind_of(library)]
     if others != libraries:

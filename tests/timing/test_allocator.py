@@ -29,7 +29,10 @@ import json, os, sys
 from ncfbench.timing import allocator
 allocator.restart()
 seen = {name: os.environ.get(name) for name in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")}
-print(json.dumps([os.getpid(), sys.argv[1:], seen, allocator.describe(), allocator.loaded_with]))
+from ncfbench.timing import environment
+recorded = environment._variables()
+state = [allocator.describe(), allocator.loaded_with, recorded]
+print(json.dumps([os.getpid(), sys.argv[1:], seen, *state]))
 """
 
 
@@ -147,15 +150,17 @@ def test_an_allocator_is_loaded_by_one_restart(tmp_path: Path, hides_jemalloc: b
     )
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, ""), errors
-    number, arguments, seen, described, loaded_with = json.loads(output)
+    number, arguments, seen, described, loaded_with, recorded = json.loads(output)
     assert (number, arguments) == (process.pid, words)
     assert seen == {"LD_PRELOAD": "libm.so.6", "MALLOC_CONF": None, "GLIBC_TUNABLES": None}
     if hides_jemalloc:
         assert (described["name"], described["settings"]) == ("glibc", TUNED)
         assert loaded_with == {"GLIBC_TUNABLES": TUNED}
+        assert recorded["GLIBC_TUNABLES"] == TUNED, "environments are compared by it"
         return
     assert (described["name"], described["settings"]) == ("jemalloc", OURS)
     assert described["version"].startswith("5.")
+    assert recorded["LD_PRELOAD"] == "libm.so.6", "the allocator stands by itself"
     assert loaded_with == {"LD_PRELOAD": f"libm.so.6:{INSTALLED}", "MALLOC_CONF": OURS}
 
 
