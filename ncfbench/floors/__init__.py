@@ -1,0 +1,1 @@
+"""Floors: recommenders that need no training by gradients, and the recall they reach."""
