@@ -135,7 +135,8 @@ def _content(task: Task) -> Features:
 
 
 def _dense(matrix: Features) -> Float32:
-    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+    dense = matrix.toarray() if isinstance(matrix, sparse.sparray) else matrix
+    return np.asarray(dense)
 
 
 def _solve(gram: Float32, penalty: float, right: Float32) -> Float32:

@@ -45,4 +45,4 @@ def _ranks(scores: NDArray[np.float32], index: NDArray[np.integer]) -> NDArray[n
     equal = len(scores) - above - np.searchsorted(ordered, own, "left")
     for link in np.flatnonzero(equal > 1):
         above[link] += np.count_nonzero(scores[: index[link]] == own[link])
-    return above
+    return np.asarray(above, np.int64)

@@ -1,24 +1,28 @@
-"""Ranking quality of held-out items: recall@M, NDCG@M and MRR, with errors and chance levels.
+"""Ranking quality of held-out links: recall@M, NDCG@M, hit rate at M and MRR, with errors and
+chance levels; and what the lists of all users expose.
 
-All held-out items of a split are ranked for each user who has one: *cold* items, which training
-never saw. A user's relevant items are those of his held-out links, all equally relevant; with n of
-them, at ranks r = 1, 2, ... of N items,
+For each user who has a held-out link of the split, N items are ranked: the held-out items of the
+split, or all items but those of his training links, as the data set was split. A user's relevant
+items are those of his held-out links, all equally relevant; with n of them, at ranks r = 1, 2, ...,
 
 - recall@M = (relevant items with r <= M) / n, also where n > M;
 - NDCG@M = DCG / IDCG, where DCG is the sum of 1 / log2(r + 1) over the relevant items with r <= M,
   and IDCG its largest possible value, the sum over the first min(n, M) ranks (Järvelin and
   Kekäläinen 2002, with binary gains);
-- MRR = 1 / r of the user's best relevant item, with no cutoff (Voorhees 1999).
+- MRR = 1 / r of the user's best relevant item, with no cutoff (Voorhees 1999);
+- the hit rate at M is 1 where the best r <= M, else 0.
 
-Each figure is the mean over users, of equal weight.
+Each figure is the mean over users, of equal weight. Recall of new items, which have no training
+link, and of known ones is the mean over the users who have such a link, each of the share of his
+links of that kind that stand within M of the one ranking of all items.
 
 *Standard error.* That of the mean over U users, s / sqrt(U) with s the sample standard deviation.
 The mean of a bootstrap resample of the users has a variance of exactly (U - 1) / U times its
 square, so the closed form needs no resamples. Users share items: the error of recall@50 over items
 stands beside it, since few items make all users err alike.
 
-*Chance* is the exact expectation under a random order of the items, from N and the numbers n alone.
-Recall@M with M >= N has a chance of 1: it is 1 by construction, and no result.
+*Chance* is the exact expectation under a random order of the items, from the numbers N and n of
+each user alone. Recall@M with M >= N has a chance of 1: it is 1 by construction, and no result.
 """
 
 from __future__ import annotations
@@ -65,10 +69,14 @@ class Ranking:
 
     Args:
         users: the user of each link, ascending.
-        items: index of the link's item among the split's items.
-        n_items: number of items that are ranked.
+        items: index of the link's item among the ranked ones.
+        n_items: number of items that are ranked, the same ones for all users but for those left
+            out.
         has_links: bool[all users], which users have training links; the others are cold. All have
             some where it is None.
+        n_excluded: int64[all users], number of the ranked items that are left out for each user,
+            such as those of his training links; none where it is None.
+        is_new: bool[n_items], which ranked items have no training link, where some may have one.
     """
 
     def __init__(
@@ -77,12 +85,20 @@ class Ranking:
         items: NDArray[np.integer],
         n_items: int,
         has_links: NDArray[np.bool_] | None = None,
+        *,
+        n_excluded: NDArray[np.integer] | None = None,
+        is_new: NDArray[np.bool_] | None = None,
     ) -> None:
         ranked, self._first, self._counts = np.unique(users, return_index=True, return_counts=True)
         self._cold = np.flatnonzero([] if has_links is None else ~has_links[ranked])
         self._items, self._n_items = items, n_items
         self._weights = np.repeat(1 / (len(self._counts) * self._counts), self._counts)
         self._item_weights = np.bincount(items, self._weights, n_items)
+        left = np.full(len(ranked), n_items)
+        self._n_ranked = left if n_excluded is None else left - n_excluded[ranked]
+        of_new = np.zeros(len(items), bool) if is_new is None else is_new[items]
+        self._is_of_kind = {"new_items": of_new, "known_items": ~of_new}
+        self._has_kinds = bool(of_new.any() and not of_new.all())
         self._chances = {f"{name}_chance": value for name, value in self._chance_levels()}
 
     def __call__(self, ranks: NDArray[np.integer]) -> Evaluation:
@@ -95,11 +111,12 @@ class Ranking:
         shares = np.bincount(self._items, hits, self._n_items).astype(np.float64)
         recall = f"recall_at_{COMPARED}"
         figures[f"{recall}_item_error"] = self._item_error(shares, float(np.sum(shares)))
-        of_cold = by_measure[recall][self._cold]
-        figures |= {f"{recall}_cold_users": None, f"{recall}_cold_users_error": None}
-        if len(of_cold):
-            figures[f"{recall}_cold_users"] = float(np.mean(of_cold))
-            figures[f"{recall}_cold_users_error"] = standard_error(of_cold)
+        parts = {"cold_users": by_measure[recall][self._cold]}
+        for kind, is_of_kind in self._is_of_kind.items():
+            parts[kind] = self._recalls(ranks, is_of_kind) if self._has_kinds else np.empty(0)
+        for part, values in parts.items():
+            figures[f"{recall}_{part}"] = float(np.mean(values)) if len(values) else None
+            figures[f"{recall}_{part}_error"] = standard_error(values)
         return Evaluation(
             figures | self._chances,
             by_measure[recall].astype(np.float32),
@@ -114,10 +131,21 @@ class Ranking:
         for m in CUTOFFS:
             hits = np.add.reduceat(ranks < m, self._first, dtype=np.int64)
             found[f"recall_at_{m}"] = hits / self._counts
+            found[f"hit_rate_at_{m}"] = (hits > 0).astype(np.float64)
             dcg = np.add.reduceat(np.where(ranks < m, gains, 0.0), self._first)
             found[f"ndcg_at_{m}"] = dcg / best[np.minimum(self._counts, m)]
         found["mrr"] = 1 / (1.0 + np.minimum.reduceat(ranks, self._first))
         return found
+
+    def _recalls(
+        self, ranks: NDArray[np.integer], is_of_kind: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return recall@50 over links of a kind, of each user who has one."""
+        hits, counts = (
+            np.add.reduceat(chosen, self._first, dtype=np.int64)
+            for chosen in (is_of_kind & (ranks < COMPARED), is_of_kind)
+        )
+        return np.asarray(hits[counts > 0] / counts[counts > 0], np.float64)
 
     def _item_error(self, shares: NDArray[np.float64], recall: float) -> float | None:
         """Return the standard error of a mean over links, with items as the independent units."""
@@ -128,18 +156,43 @@ class Ranking:
         return float(np.sqrt(linked / (linked - 1) * np.sum(np.square(apart))))
 
     def _chance_levels(self) -> Iterable[tuple[str, float]]:
+        sizes, users = np.unique(self._n_ranked, return_counts=True)
+        pairs = np.stack([self._counts, self._n_ranked])
+        (relevant, ranked), often = np.unique(pairs, axis=1, return_counts=True)
+        # The share of orders in which none of the first 1, 2, ... items is relevant.
+        drawn = np.arange(max(CUTOFFS))
+        others, left = (ranked - relevant)[:, None] - drawn, ranked[:, None] - drawn
+        misses = np.cumprod(np.maximum(others, 0) / np.maximum(left, 1), axis=1)
         for m in CUTOFFS:
-            within = min(m, self._n_items)
-            yield f"recall_at_{m}", within / self._n_items
+            # Weights, so that users who rank equally many have exactly their common value.
+            yield f"recall_at_{m}", float((users / users.sum()) @ (np.minimum(m, sizes) / sizes))
             sums = np.cumsum(_discounts(m))
             ideal = sums[np.minimum(self._counts, m) - 1]
-            yield (
-                f"ndcg_at_{m}",
-                float(np.mean(self._counts / self._n_items * sums[within - 1] / ideal)),
-            )
-        sizes, often = np.unique(self._counts, return_counts=True)
-        means = [reciprocal_rank_by_chance(int(n), self._n_items) for n in sizes]
+            within = sums[np.minimum(m, self._n_ranked) - 1]
+            yield f"ndcg_at_{m}", float(np.mean(self._counts / self._n_ranked * within / ideal))
+            yield f"hit_rate_at_{m}", float(np.average(1 - misses[:, m - 1], weights=often))
+        means = [
+            reciprocal_rank_by_chance(*map(int, pair))
+            for pair in zip(relevant, ranked, strict=True)
+        ]
         yield "mrr", float(np.average(means, weights=often))
+
+
+def exposure(
+    lists: NDArray[np.integer], popularity: NDArray[np.integer], n_candidates: int
+) -> tuple[float, float]:
+    """Return what lists of recommendations expose: the share of all candidates that stand in any of
+    them, and the training links of a recommended item, on average over the places of the lists.
+
+    Args:
+        lists: int[users, M], ids of the recommended items; -1 where a user has fewer.
+        popularity: int[all items], training links of each item.
+        n_candidates: number of items that can be recommended.
+    """
+    items = lists[lists >= 0]
+    if not len(items):
+        return 0.0, 0.0
+    return len(np.unique(items)) / n_candidates, float(np.mean(popularity[items]))
 
 
 def reciprocal_rank_by_chance(relevant: int, items: int) -> float:

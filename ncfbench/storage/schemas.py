@@ -1,7 +1,8 @@
 """Schemas of all tables that are written: columns, types, and the version that stands in them.
 
-A table is read if it has all columns of its schema; one that lacks a column is refused. A column
-that is added, or whose meaning changes, raises :data:`SCHEMA_VERSION`.
+A table is read if it has all columns of its schema; one that lacks a column is refused, unless it
+is older than :data:`ADDED_IN_11`. A column that is added, or whose meaning changes, raises
+:data:`SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -38,23 +39,30 @@ def _schema(table: str, *columns: str | Iterable[str]) -> pa.Schema:
 
 
 CUTOFFS = (10, 20, 50, 100)
-"""Values of M in recall@M and NDCG@M."""
+"""Values of M in recall@M, NDCG@M and the hit rate at M."""
 EVALUATED: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 """Splits whose items are ranked."""
 _RECALLS = tuple(f"recall_at_{m}" for m in CUTOFFS)
-MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr")
+_HIT_RATES = tuple(f"hit_rate_at_{m}" for m in CUTOFFS)
+MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr", *_HIT_RATES)
 """Measures of ranking quality (:mod:`ncfbench.runs.quality`)."""
+PARTS = ("cold_users", "new_items", "known_items")
+"""Users and items of which recall@50 is measured apart."""
 QUALITY = (
     *MEASURES,
     *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
     "recall_at_50_item_error",
-    "recall_at_50_cold_users",
-    "recall_at_50_cold_users_error",
+    *(f"recall_at_50_{part}{end}" for part in PARTS for end in ("", "_error")),
 )
 """The measures of an evaluation of a split, each with its standard error over users and its chance
-level; the error of recall@50 over items; recall@50 of users without training links, with its error.
+level; the error of recall@50 over items; recall@50 of users without training links, and of links
+to items without and with training links, each with its error.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
+ADDED_IN_11 = frozenset(
+    name for name in QUALITY_COLUMNS if "hit_rate" in name or "new_item" in name or "known" in name
+)
+"""Columns that are null where a table is of an earlier schema version."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
 STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")

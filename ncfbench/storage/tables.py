@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import SCHEMA_VERSION
+from ncfbench.storage.schemas import ADDED_IN_11, SCHEMA_VERSION
 
 COMPACT = {
     "compression": "zstd",
@@ -136,6 +136,8 @@ def copy_table(path: Path, target: Path) -> None:
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
+    Columns that were added after it was written are null.
+
     Raises:
         DataError: the file is missing or damaged, comes from a newer version of this program, or
             lacks a column.
@@ -150,12 +152,14 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     # Arrow makes its names and types anew each time that it is asked for them.
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     for name, dtype in zip(schema.names, schema.types, strict=True):
-        if name not in types:
+        if name not in types and int(version) < 11 and name in ADDED_IN_11:
+            table = table.append_column(name, pa.nulls(len(table), dtype))
+        elif name not in types:
             raise DataError(
                 f"{path} lacks the column {name!r}: another version of ncfbench wrote it. Make it"
                 " again, or use that version."
             )
-        if types[name] != dtype:
+        elif types[name] != dtype:
             raise DataError(f"{path}: column {name!r} is {types[name]}, not {dtype}.")
     return table
 

@@ -14,12 +14,14 @@ from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncfbench.floors.ranking import link_ranks
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import copy_records, read
 from ncfbench.runs.quality import (
     Evaluation,
     Ranking,
     difference,
+    exposure,
     reciprocal_rank_by_chance,
 )
 from ncfbench.storage.schemas import CUTOFFS, QUALITY
@@ -30,7 +32,7 @@ Links = list[tuple[int, int]]
 
 def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list[float]]:
     """Each user's measures from his ranking of item ids, the best first."""
-    found: dict[str, list[float]] = {"recall": [], "ndcg": [], "mrr": []}
+    found: dict[str, list[float]] = {"recall": [], "ndcg": [], "hit_rate": [], "mrr": []}
     for user, ranking in order.items():
         own = {item for u, item in links if u == user}
         ranks = sorted(ranking.index(item) + 1 for item in own)
@@ -38,6 +40,7 @@ def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list
         gains = sum(1 / math.log2(rank + 1) for rank in ranks if rank <= m)
         best = sum(1 / math.log2(rank + 1) for rank in range(1, min(m, len(own)) + 1))
         found["ndcg"].append(gains / best)
+        found["hit_rate"].append(float(ranks[0] <= m))
         found["mrr"].append(1 / ranks[0])
     return found
 
@@ -46,9 +49,9 @@ def ranks_of(order: dict[int, list[int]], links: Links) -> np.ndarray:
     return np.array([order[user].index(item) for user, item in links])
 
 
-def ranking_of(links: Links, n_items: int) -> Ranking:
+def ranking_of(links: Links, n_items: int, **more: np.ndarray | None) -> Ranking:
     users, items = (np.array(column, np.int32) for column in zip(*links, strict=True))
-    return Ranking(users, items, n_items)
+    return Ranking(users, items, n_items, **more)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([3, 12, 130]))
@@ -65,7 +68,7 @@ def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
     assert set(found.figures) == set(QUALITY)
     for m in CUTOFFS:
         expected = by_hand(order, links, m)
-        for name in ("recall", "ndcg"):
+        for name in ("recall", "ndcg", "hit_rate"):
             values = expected[name]
             assert found.figures[f"{name}_at_{m}"] == pytest.approx(statistics.fmean(values))
             error = statistics.stdev(values) / math.sqrt(len(values))
@@ -104,13 +107,81 @@ def test_chance_is_the_mean_over_all_orders(
         orders = {user: list(order) for user in range(len(sizes))}
         for m in (1, 2, 3, 10):
             own = by_hand(orders, links, m)
-            for name in ("recall", "ndcg"):
+            for name in ("recall", "ndcg", "hit_rate"):
                 totals.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(own[name]))
         totals.setdefault("mrr", []).append(statistics.fmean(own["mrr"]))
     found = ranking(np.zeros(len(links), int)).figures
     for name, values in totals.items():
         assert found[f"{name}_chance"] == pytest.approx(statistics.fmean(values)), name
     assert found["recall_at_10_chance"] == 1
+
+
+def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
+    """Of two users with as many ranked items each is measured alone; both together are the mean."""
+    left_out = np.array([0, 30, 100, 0])
+    links = [(1, 0), (1, 5), (1, 9), (2, 3)]
+    both = ranking_of(links, 160, n_excluded=left_out)(np.zeros(4, int)).figures
+    alone = [
+        ranking_of(own, 160 - left_out[user])(np.zeros(len(own), int)).figures
+        for user, own in ((1, links[:3]), (2, links[3:]))
+    ]
+    for name in (name for name in QUALITY if name.endswith("_chance")):
+        assert both[name] == pytest.approx(statistics.fmean(one[name] for one in alone)), name
+    assert both["recall_at_100_chance"] == pytest.approx((100 / 130 + 1) / 2)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([7, 60, 130]), st.integers(1, 9))
+@settings(max_examples=20, deadline=None)
+def test_measures_are_those_of_trec_eval(seed: int, n_items: int, n_scores: int) -> None:
+    """Scores with ties, users without held-out items, and lists shorter than M."""
+    ir_measures = pytest.importorskip("ir_measures")
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, n_scores, (8, n_items)).astype(np.float32)
+    is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))
+    is_held_out[5], is_held_out[2, 1] = False, True
+    users, items = np.nonzero(is_held_out)
+    ranks = link_ranks(lambda rows: scores[rows], users, items, n_items)
+    found = Ranking(users, items, n_items)(ranks).figures
+
+    # Of equal scores trec_eval puts the larger name first, and this program the smaller number.
+    names = [f"{n_items - item:04d}" for item in range(n_items)]
+    links = [
+        ir_measures.Qrel(str(user), names[item], 1) for user, item in zip(users, items, strict=True)
+    ]
+    run = [
+        ir_measures.ScoredDoc(str(user), names[item], float(scores[user, item]))
+        for user in range(8)
+        for item in range(n_items)
+    ]
+    theirs = {"mrr": ir_measures.RR}
+    for m in CUTOFFS:
+        theirs[f"recall_at_{m}"] = ir_measures.R @ m
+        theirs[f"ndcg_at_{m}"] = ir_measures.nDCG @ m
+        theirs[f"hit_rate_at_{m}"] = ir_measures.Success @ m
+    expected = ir_measures.pytrec_eval.calc_aggregate(theirs.values(), links, run)
+    for name, measure in theirs.items():
+        assert found[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
+
+
+def test_new_and_known_items_are_measured_apart() -> None:
+    """In one ranking of all; a user counts where he has a link of the kind."""
+    links = [(0, 1), (0, 2), (0, 4), (1, 1), (2, 4), (2, 5)]
+    ranks = np.array([49, 50, 3, 60, 7, 90])
+    is_new = np.array([False, False, False, False, True, True])
+    found = ranking_of(links, 200, is_new=is_new)(ranks).figures
+    assert found["recall_at_50_new_items"] == pytest.approx((1 / 1 + 1 / 2) / 2)
+    assert found["recall_at_50_known_items"] == pytest.approx((1 / 2 + 0 / 1) / 2)
+    assert found["recall_at_50_new_items_error"] == pytest.approx(0.25)
+    assert found["recall_at_50"] == pytest.approx((2 / 3 + 0 + 1 / 2) / 3)
+    for all_of_a_kind in (None, np.zeros(6, bool), np.ones(6, bool)):
+        unmixed = ranking_of(links, 200, is_new=all_of_a_kind)(ranks).figures
+        assert unmixed["recall_at_50_new_items"] is unmixed["recall_at_50_known_items"] is None
+
+
+def test_exposure_counts_items_and_their_links() -> None:
+    lists = np.array([[0, 2], [2, -1], [-1, -1]])
+    assert exposure(lists, np.array([9, 100, 3]), 3) == (2 / 3, (9 + 3 + 3) / 3)
+    assert exposure(lists[2:], np.array([9, 100, 3]), 3) == (0, 0)
 
 
 def test_chance_of_the_best_rank_among_many_items() -> None:
