@@ -78,7 +78,7 @@ def _custom(links: str, items: str, ratings: bytes, movies: bytes, **more: Any) 
 
 FOLDER = {"from_": Path(), "allow_unverified": True}
 CASES: dict[str, Source] = {
-    "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, rating_threshold=2, split="time"),
+    "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, rating_threshold=2, hold_out="newest-items"),
     "tsv": _custom(
         "r.tsv",
         "m.tsv",
@@ -86,7 +86,9 @@ CASES: dict[str, Source] = {
         b"id\ttext\n" + b"".join(b"%d\tx y%d\n" % (n, n) for n in range(12)),
     ),
     "jsonl": _custom("r.jsonl", "m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), rating_threshold=2),
-    "parquet": _custom("r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), split="time"),
+    "parquet": _custom(
+        "r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), hold_out="newest-items"
+    ),
     "gzip": _custom(
         "r.csv.gz",
         "m.jsonl.gz",

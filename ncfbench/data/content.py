@@ -13,10 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
-from ncfbench.data.options import SplitOptions
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.data.words import is_unspaced
-from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 
 Split = Literal["train", "validation", "test"]
@@ -34,11 +32,15 @@ class Content:
         users, items: int32[links], the ends of each link.
         texts: the token ids (from 1) of each item.
         vocabulary: the words the ids stand for.
-        split: uint8[n_items], an index into :data:`SPLITS`.
+        split: uint8[n_items], an index into :data:`SPLITS`. Where links are held out one by one, an
+            item with a training link, or without a held-out one, is of train, and another of
+            validation if a link of it is, else of test.
+        held_out: uint8[links], the split of each link; None where it is that of the link's item.
         user_ids, item_ids: the source's names of users and items; None where these are numbers.
         removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
         user_features, item_features: float32[n_users, F] and float32[n_items, F'], standardised;
             None where there are none.
+        facts: more counts for the statistics.
     """
 
     n_users: int
@@ -52,6 +54,13 @@ class Content:
     removed: Mapping[str, int] = field(default_factory=dict)
     user_features: Float32 | None = None
     item_features: Float32 | None = None
+    held_out: NDArray[np.uint8] | None = None
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def split_of_link(self) -> NDArray[np.uint8]:
+        """uint8[links]: the split of each link, an index into :data:`SPLITS`."""
+        return self.split[self.items] if self.held_out is None else self.held_out
 
     def digest(self, options: Mapping[str, Any]) -> str:
         """Return the SHA-256 (hexadecimal) of everything a run can see of this content, and of the
@@ -72,27 +81,24 @@ class Content:
             if features is not None:
                 digest.update(f"\nfeatures of {kind} {features.shape[1]}\n".encode())
                 digest.update(np.ascontiguousarray(features).data)
+        if self.held_out is not None:
+            digest.update(b"\nheld-out links\n" + np.ascontiguousarray(self.held_out).tobytes())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
         """Return the counts of the data set, with the words per item as the paper counts them."""
         lengths = self.texts.lengths
-        split_of_link = self.split[self.items]
-        is_training = split_of_link == SPLITS.index("train")
+        is_training, _, is_test = (self.split_of_link == number for number in range(len(SPLITS)))
         trained_users, trained_items = (
             np.unique(ids[is_training]) for ids in (self.users, self.items)
         )
-        tested_users = np.unique(self.users[split_of_link == SPLITS.index("test")])
-        training_items, validation_items, test_items = np.bincount(self.split, minlength=3).tolist()
+        tested_users = np.unique(self.users[is_test])
         counts = {
             "users": self.n_users,
             "items": len(self.texts),
             "links": len(self.users),
             "training_links": int(is_training.sum()),
-            "training_items": training_items,
-            "validation_items": validation_items,
-            "test_items": test_items,
-            "users_with_test_items": len(tested_users),
+            **self._held_out_counts(is_training, is_test),
             "vocabulary": len(self.vocabulary.words),
             "words_max": int(lengths.max()),
             "words_min": int(lengths.min()),
@@ -112,8 +118,42 @@ class Content:
                 counts[f"{kind}_features"] = features.shape[1]
         if self.user_features is not None:
             cold_users = np.setdiff1d(tested_users, trained_users, assume_unique=True)
-            counts["cold_users_with_test_items"] = len(cold_users)
+            counts[f"cold_users_with_test_{self._held_out_kind}"] = len(cold_users)
         return counts
+
+    @property
+    def _held_out_kind(self) -> str:
+        return "items" if self.held_out is None else "links"
+
+    def _held_out_counts(
+        self, is_training: NDArray[np.bool_], is_test: NDArray[np.bool_]
+    ) -> dict[str, float]:
+        """Count what is held out: items, or links.
+
+        Args:
+            is_training, is_test: bool[links].
+        """
+        training_items, validation_items, test_items = np.bincount(self.split, minlength=3).tolist()
+        users = {f"users_with_test_{self._held_out_kind}": len(np.unique(self.users[is_test]))}
+        if self.held_out is None:
+            return {
+                "training_items": training_items,
+                "validation_items": validation_items,
+                "test_items": test_items,
+                **users,
+            }
+        to_new = np.bincount(self.items[is_training], minlength=len(self.split))[self.items] == 0
+        held_out = self.users[~is_training]
+        return {
+            "validation_links": int(np.sum(~is_training & ~is_test)),
+            "test_links": int(is_test.sum()),
+            "test_links_to_new_items": int(np.sum(is_test & to_new)),
+            "training_items": len(np.unique(self.items[is_training])),
+            "new_items": validation_items + test_items,
+            **users,
+            "users_without_held_out_links": len(np.setdiff1d(self.users, held_out)),
+            **self.facts,
+        }
 
 
 def cautions(manifest: Mapping[str, Any]) -> list[str]:
@@ -134,12 +174,42 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
         said.append(
             "Every user is linked with every training item, so there is no negative to train on."
         )
-    if not counts["test_items"]:
-        said.append("There are no test items, so there is no test recall.")
-    elif counts["test_items"] <= FEW_TEST_ITEMS:
+    return said + _cautions_about_what_is_held_out(manifest)
+
+
+def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
+    counts = manifest["statistics"]
+    is_of_links = "test_links" in counts
+    what = "links" if is_of_links else "items"
+    n_test, n_ranked = counts[f"test_{what}"], counts["items" if is_of_links else "test_items"]
+    said = []
+    if not n_test:
+        said.append(f"There are no test {what}, so there is no test recall.")
+    elif n_ranked <= FEW_TEST_ITEMS:
         said.append(
-            f"Test items: {counts['test_items']:,}, at most {FEW_TEST_ITEMS}, so recall@"
-            f"{FEW_TEST_ITEMS} is 1 for every model."
+            f"{'Items' if is_of_links else 'Test items'}: {n_ranked:,}, at most {FEW_TEST_ITEMS},"
+            f" so recall@{FEW_TEST_ITEMS} is 1 for every model."
+        )
+    if to_new := counts.get("test_links_to_new_items"):
+        said.append(
+            f"{to_new:,} of {n_test:,} test links ({to_new / n_test:.1%}) are to new items, which"
+            " have no training link: recall of these stands by itself too."
+        )
+    removed = manifest.get("removed", {})
+    if new := sum(removed.get(f"{split}_links_of_new_users", 0) for split in SPLITS):
+        said.append(
+            f"{new:,} held-out links are left out: their users have no training link, and no"
+            " features that could tell about them."
+        )
+    if whole := counts.get("users_without_held_out_links"):
+        said.append(
+            f"{whole:,} of {counts['users']:,} users have too few links to hold one out: all theirs"
+            " are trained on."
+        )
+    if tied := counts.get("users_with_tied_times"):
+        said.append(
+            f"The newest links of {tied:,} users have equal times: the later row of the file counts"
+            " as newer."
         )
     return said
 
@@ -157,51 +227,3 @@ def distinct_links(
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
     """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
-
-
-def stays_with_cold_users(
-    users: NDArray[np.integer],
-    is_training: NDArray[np.bool_],
-    n_users: int,
-    fraction: float,
-    seed: int,
-) -> NDArray[np.bool_]:
-    """Return which links stay if a share of the users, at least one, lose their training links.
-
-    ``users`` and ``is_training`` are of each link. A UsageError if no training link stays.
-    """
-    is_cold = np.zeros(n_users, bool)
-    is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
-    stays: NDArray[np.bool_] = ~(is_training & is_cold[users])
-    if not (is_training & stays).any():
-        raise UsageError(
-            f"--cold-user-fraction {fraction:g} leaves no training link: {is_cold.sum():,} of"
-            f" {n_users:,} users would be cold. Use a smaller share, or more users."
-        )
-    return stays
-
-
-def split_items(
-    n_items: int, options: SplitOptions, order: NDArray[np.int64] | None = None
-) -> NDArray[np.uint8]:
-    """Hold the first items of an order out, by default a random one: a share for the test, then a
-    share of the *remaining* items for validation.
-
-    Returns:
-        uint8[n_items], indices into :data:`SPLITS`.
-
-    Raises:
-        UsageError: nothing is left to train on.
-    """
-    if order is None:
-        order = Streams(options.split_seed).generator("split").permutation(n_items)
-    n_test = round(n_items * options.test_fraction)
-    n_validation = round((n_items - n_test) * options.validation_fraction)
-    if n_test + n_validation >= n_items:
-        raise UsageError(
-            f"With {n_items} items, these fractions hold every item out. Use smaller ones."
-        )
-    split = np.zeros(n_items, dtype=np.uint8)
-    split[order[:n_test]] = SPLITS.index("test")
-    split[order[n_test : n_test + n_validation]] = SPLITS.index("validation")
-    return split

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
+
+HOLD_OUTS = ("items", "newest-items", "links", "last", "time")
+NEED_TIMES = ("newest-items", "last", "time")
 
 
 def option(
@@ -61,18 +64,65 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(SourceOptions):
-    """Options of the split into training, validation and test items."""
+    """Options of the split into training, validation and test."""
 
-    test_fraction: float = option(
-        0.2, "Share of the items held out for the test, with all their links.", at_least=0, below=1
+    has_times: ClassVar[bool] = False
+
+    hold_out: str | None = option(
+        None,
+        "What is held out: items, at random, with all their links; newest-items, those whose first"
+        " link is newest; links, a share of each user's; last, each user's newest link, and the one"
+        " before it for validation; time, all links from a time on.",
+        shown="items",
+        choices=HOLD_OUTS,
+        omits_default=True,
     )
-    validation_fraction: float = option(
-        0.1,
-        "Share of the remaining items held out for validation; 0 for none.",
+    test_fraction: float = option(
+        0.2,
+        "Share held out for the test: of the items, with all their links; of each user's links; or"
+        " of all links, the newest. Not for --hold-out last.",
         at_least=0,
         below=1,
     )
-    split_seed: int = option(0, "Seed of the choice of held-out items.", at_least=0)
+    validation_fraction: float = option(
+        0.1, "Share of the rest held out for validation; 0 for none.", at_least=0, below=1
+    )
+    split_seed: int = option(0, "Seed of the choice of what is held out.", at_least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hold_out in NEED_TIMES and not self.has_times:
+            raise UsageError(
+                f"--hold-out {self.hold_out} needs the times of links, and there are none here: use"
+                " --hold-out items or --hold-out links."
+            )
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options that decide the content; items, the usual ones, need no word."""
+        stored = super().stored()
+        if self.hold_out == "items":
+            del stored["hold_out"]
+        return stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOptions(SplitOptions):
+    """Options of sources whose links have times."""
+
+    has_times: ClassVar[bool] = True
+
+    cut: str | None = option(
+        None,
+        "For --hold-out time: links from this time on are held out, written as the links' times"
+        " are.",
+        shown="leaves about --test-fraction of the links after it",
+        omits_default=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cut is not None and self.hold_out != "time":
+            raise UsageError(f"--cut {self.cut} needs --hold-out time.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +164,15 @@ class TextOptions(SplitOptions):
             return {"tokenizer": None}
         digest = tokenizer_digest(self.tokenizer)
         return {"tokenizer": {"name": self.tokenizer.name, "sha256": digest}}
+
+
+def flags_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored options by the names of today's flags: ``split`` was one of ``custom``."""
+    held_out = {"random": "items", "time": "newest-items", "column": None}
+    return {
+        "hold_out" if name == "split" else name: held_out[value] if name == "split" else value
+        for name, value in stored.items()
+    }
 
 
 def as_flags(values: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         links.npy                         int32[2, links]: the user and the item of every link
         words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
         split.npy                         uint8[items]: 0 train, 1 validation, 2 test
+        held_out.npy                      uint8[links]: the same of links, where these are held out
         vocabulary.parquet                word, count: row i is token i + 1
         user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
         user_features.npy, item_features.npy   float32[n, F]: where there are any
@@ -35,7 +36,7 @@ from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.options import SourceOptions
+from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
@@ -48,6 +49,7 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "words": (np.int32, 1),
     "lengths": (np.int32, 1),
     "split": (np.uint8, 1),
+    "held_out": (np.uint8, 1),
     "user_features": (np.float32, 2),
     "item_features": (np.float32, 2),
 }
@@ -56,7 +58,7 @@ VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
 IDS = pa.schema([("id", pa.string())])
 TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
 """Schema of each ``.parquet`` file."""
-OPTIONAL = ("user_features", "item_features", "user_ids", "item_ids")
+OPTIONAL = ("held_out", "user_features", "item_features", "user_ids", "item_ids")
 """Files that a data set may lack, named as the fields of its content."""
 
 
@@ -113,9 +115,22 @@ class Dataset(Content):
         return np.flatnonzero(self.split == SPLITS.index(split)).astype(np.int32)
 
     def links(self, split: Split) -> tuple[Int32, Int32]:
-        """Return users and items of the links whose item is in a split."""
-        chosen = self.split[self.items] == SPLITS.index(split)
+        """Return users and items of the links in a split."""
+        chosen = self.split_of_link == SPLITS.index(split)
         return self.users[chosen], self.items[chosen]
+
+    @property
+    def ranks_known_items(self) -> bool:
+        """Whether links are held out, not items: items of training links are candidates too, but
+        not for the users of these links.
+        """
+        return self.held_out is not None
+
+    def candidates(self, split: Split) -> Int32:
+        """Return the ids of the items that are ranked for the links of a split, ascending."""
+        if self.ranks_known_items:
+            return np.arange(self.n_items, dtype=np.int32)
+        return self.items_of(split)
 
 
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
@@ -233,6 +248,7 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
 
 
 def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
+    before, now = flags_of(before), flags_of(now)
     unset = dict.fromkeys({**before, **now}, "unset")
     before, now = {**unset, **before}, {**unset, **now}
     differing = [

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ncfbench.data.table import Column
+from ncfbench.errors import DataError
 
 Float64: TypeAlias = NDArray[np.float64]
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
@@ -80,6 +81,23 @@ def times(column: Column) -> Float64:
     if is_time.sum() >= 0.9 * (found > 0).sum():
         _require_one_form(column, np.where(is_time, place // 2, -1), list(TIMES))
     return found
+
+
+def moment(column: Column, text: str) -> float:
+    """Return a time that a user names, on the scale of a column's :func:`times`; a DataError where
+    it has another form than the column.
+    """
+    values, locate = column.values.slice(0, 1), column.table.locate
+    if pa.types.is_temporal(values.type):
+        seconds = _seconds(text)
+        if math.isnan(seconds):
+            raise DataError(f"--cut: {text[:40]!r} {_NO_TIME}")
+        named = pa.array([datetime.fromtimestamp(seconds, UTC)]).cast(values.type, safe=False)
+    else:
+        values, named = values.cast(pa.string()), pa.array([text])
+    table = replace(column.table, locate=lambda row: "--cut" if row else locate(0))
+    both = pa.chunked_array([*values.chunks, named])
+    return float(times(replace(column, table=table, values=both))[1])
 
 
 def _seconds(text: str) -> float:

@@ -19,8 +19,8 @@ from tiny_bert import PIECES
 
 from ncfbench import data
 from ncfbench.data import store
-from ncfbench.data.content import split_items
 from ncfbench.data.files import read_lines
+from ncfbench.data.hold_out import split_items
 from ncfbench.data.options import SplitOptions
 from ncfbench.data.sources import citeulike, prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists

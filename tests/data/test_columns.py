@@ -28,12 +28,12 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
         pa.array([3, 2, 1]).cast(pa.decimal128(30, 2)),
     ):
         pq.write_table(pa.table({**ids, "timestamp": moments}), tmp_path / "r.parquet")
-        dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, split="time")
+        dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, hold_out="newest-items")
         newest.append(dataset.split.tolist())
     assert newest == [[2, 0, 0]] * 3
     pq.write_table(pa.table({**ids, "timestamp": pa.array([1, None, 3])}), tmp_path / "r.parquet")
     with pytest.raises(DataError, match=r"row 2: timestamp is missing\."):
-        prepare(tmp_path, tmp_path / "r.parquet", items, split="time")
+        prepare(tmp_path, tmp_path / "r.parquet", items, hold_out="newest-items")
     for name in ("timestamp", "rating", "title"):
         table = {**ids, "timestamp": [1, 2, 3], "rating": [1, 2, 3]} | {name: [{"a": 1}] * 3}
         pq.write_table(pa.table(table), tmp_path / "r.parquet")
@@ -46,7 +46,7 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
                 tmp_path,
                 tmp_path / "r.parquet",
                 tmp_path / "m.parquet",
-                split="time",
+                hold_out="newest-items",
                 rating_threshold=1,
             )
 
@@ -54,7 +54,9 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
 def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
     links = as_csv(tmp_path / "r.csv", [{"user": n, "item": n, "time": n} for n in range(6)])
     items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in range(10)])
-    dataset, _ = prepare(tmp_path, links, items, split="time", min_item_links=0, test_fraction=0.2)
+    dataset, _ = prepare(
+        tmp_path, links, items, hold_out="newest-items", min_item_links=0, test_fraction=0.2
+    )
     assert dataset.split.tolist() == [0, 0, 0, 0, 2, 2, 0, 0, 0, 0]
 
 
@@ -185,7 +187,7 @@ def test_times_of_two_forms_name_both_rows(
 
 def test_equal_times_are_told(tmp_path: Path) -> None:
     links = as_csv(tmp_path / "r.csv", [row | {"timestamp": 5} for row in LINKS])
-    _, said = prepare(tmp_path, links, as_csv(tmp_path / "m.csv", ITEMS), split="time")
+    _, said = prepare(tmp_path, links, as_csv(tmp_path / "m.csv", ITEMS), hold_out="newest-items")
     assert any("all times timestamp of r.csv are equal" in line for line in said)
 
 

@@ -125,7 +125,7 @@ def test_the_newest_items_are_held_out(tmp_path: Path, times: list[Any], form: s
         tmp_path,
         FORMATS[form](tmp_path / f"r.{form}", rows),
         as_csv(tmp_path / "m.csv", ITEMS),
-        split="time",
+        hold_out="newest-items",
         validation_fraction=0.5,
     )
     assert dataset.item_ids is not None
@@ -143,8 +143,8 @@ def test_a_given_split_is_used(tmp_path: Path) -> None:
     assert dataset.item_ids is not None
     found = dict(zip(dataset.item_ids.to_pylist(), dataset.split.tolist(), strict=True))
     assert found == {"100": 0, "5": 1, "30": 2}
-    assert "Split: column split" in said[1]
-    random, _ = prepare(tmp_path, links, items, split="random")
+    assert "Held out: as column split says" in said[1]
+    random, _ = prepare(tmp_path, links, items, hold_out="items")
     assert random.manifest["options"]["split_column"] is None
     as_csv(items, [row | {"split": "tset"} for row in ITEMS])
     with pytest.raises(
@@ -205,8 +205,9 @@ def test_any_ids_and_texts_come_back(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"split": "tme"}, UsageError, "did you mean 'time'"),
-        ({"split": "time", "split_column": "s"}, UsageError, "exclude each other"),
+        ({"hold_out": "tme"}, UsageError, "did you mean 'time'"),
+        ({"hold_out": "items", "split_column": "s"}, UsageError, "exclude each other"),
+        ({"hold_out": "last", "cut": "9"}, UsageError, "^--cut 9 needs --hold-out time"),
         ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
         ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
         ({"min_user_links": -1}, UsageError, "min_user_links = -1"),
@@ -214,7 +215,6 @@ def test_any_ids_and_texts_come_back(
         ({"max_length": 0}, UsageError, "max_length = 0"),
         ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
         ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
-        ({"split": "column"}, UsageError, "--split column needs a column of splits"),
         ({"rating_column": "stars"}, UsageError, "no such column"),
         ({"delimiter": "::"}, UsageError, "one character"),
         ({"encoding": "utf-99"}, UsageError, "not an encoding"),

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncfbench.data.content import Content, split_items
+from ncfbench.data.content import Content
+from ncfbench.data.hold_out import split_items
 from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Corpus

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ncfbench.data.options import as_flags
+from ncfbench.data.options import as_flags, flags_of
 from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     """Return the command that prepares a data set again; FOLDER stands for that of the files."""
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
-    words += as_flags(manifest["options"])
+    words += as_flags(flags_of(manifest["options"]))
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]])
     if manifest.get("tokenizer"):

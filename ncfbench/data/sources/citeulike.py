@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from ncfbench.config import cache_dir
-from ncfbench.data.content import Content, distinct_links, split_items
+from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.files import git_blob_id, read_lines
+from ncfbench.data.hold_out import hold_out
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -101,14 +102,10 @@ class Options(TextOptions):
                 " library."
             )
         texts, vocabulary = corpus.finish()
+        held_out = hold_out(self, users, items, (len(libraries), len(corpus)))
+        held_out.removed["duplicate_links"] = repeated
         return Content(
-            n_users=len(libraries),
-            users=users,
-            items=items,
-            texts=texts,
-            vocabulary=vocabulary,
-            split=split_items(len(corpus), self),
-            removed={"duplicate_links": repeated},
+            n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict()
         )
 
 

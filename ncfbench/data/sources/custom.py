@@ -19,11 +19,10 @@ from ncfbench.data.content import (
     Content,
     distinct_links,
     draw_users,
-    split_items,
-    stays_with_cold_users,
 )
 from ncfbench.data.features import Features
 from ncfbench.data.files import sha256
+from ncfbench.data.hold_out import Moments, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -38,7 +37,7 @@ from ncfbench.data.sources.custom_columns import (
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
-from ncfbench.data.values import at_least, texts, times
+from ncfbench.data.values import at_least, moment, texts, times
 from ncfbench.errors import DataError, UsageError
 
 STATISTICS: Statistics | None = None
@@ -108,6 +107,8 @@ LEFT_OUT = {
     "rare_users": "Warning: left out, users {few_users}",
     "rare_items": "Warning: left out, items {few_items}",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
+    "validation_links_of_new_users": "Left out, validation links of users without a training link",
+    "test_links_of_new_users": "Left out, test links of users without a training link",
     "links_of_cold_users": "Links of cold users that are not trained on",
 }
 """Messages about things that are left out, by the reason."""
@@ -129,15 +130,15 @@ class Removed:
 
 
 class Links(NamedTuple):
-    """The numbers of users and items at the ends of links, and the links' times."""
+    """The numbers of users and items at the ends of links, and the links' times and rows."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
-    times: NDArray[np.float64]
+    moments: Moments
 
     def where(self, kept: NDArray[np.bool_]) -> Links:
         """Return some of the links."""
-        return Links(self.users[kept], self.items[kept], self.times[kept])
+        return Links(self.users[kept], self.items[kept], self.moments.where(kept))
 
 
 def _read_content(
@@ -165,7 +166,7 @@ def _read_content(
         raise DataError(f"{options.items} holds no item{with_id}.")
     removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
     removed.add("duplicate_items", n_present - len(items.names))
-    links, n_users = _read_links(users, ends, items, columns, options.rating_threshold, removed)
+    links, n_users = _read_links(users, ends, items, columns, options, removed)
     links = _keep(links, n_users, len(items.names), least, removed)
     if not len(links.users):
         raise DataError(
@@ -180,30 +181,25 @@ def _read_content(
     user_ids = users.names.filter(pa.array(has_user))
     item_ids = items.names.filter(pa.array(has_item))
     of_user, of_item = (np.cumsum(flags, dtype=np.int32) - 1 for flags in (has_user, has_item))
-    links = Links(of_user[links.users], of_item[links.items], links.times)
-    link_users, link_items, repeated = distinct_links(links.users, links.items)
+    ends_of_links = of_user[links.users], of_item[links.items]
+    link_users, link_items, repeated = distinct_links(*ends_of_links)
     removed.add("duplicate_links", repeated)
     rows = items.first_rows()[has_item]
-    if options.split == "column":
-        split = _split_numbers(columns["split"])[rows]
-    elif options.split == "time":
-        first = np.full(len(rows), np.inf)
-        np.minimum.at(first, links.items, links.times)
-        first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
-        # Newest first; among equals the later item counts as newer.
-        split = split_items(len(rows), options, np.argsort(first, kind="stable")[::-1])
-    else:
-        split = split_items(len(rows), options)
-    is_trained = split == 0
-    if not is_trained[link_items].any():
-        raise DataError("There is nothing to train on: every link belongs to a held-out item.")
-    if options.cold_user_fraction:
-        stays = stays_with_cold_users(
-            link_users, is_trained[link_items], len(user_ids), options.cold_user_fraction, seed
-        )
-        removed.add("links_of_cold_users", np.sum(~stays))
-        link_users, link_items = link_users[stays], link_items[stays]
-    has_links = np.bincount(link_users[is_trained[link_items]], minlength=len(user_ids)) > 0
+    held_out = hold_out(
+        options,
+        link_users,
+        link_items,
+        (len(user_ids), len(item_ids)),
+        links.moments.of_distinct(*ends_of_links) if options.time_column else None,
+        split=_split_numbers(columns["split"])[rows] if options.split_column else None,
+        cold_user_fraction=options.cold_user_fraction,
+        keeps_new_users="user" in features,
+    )
+    for reason, count in held_out.removed.items():
+        removed.add(reason, count)
+    is_trained = held_out.split == 0
+    of_training = held_out.users[held_out.split_of_link == 0]
+    has_links = np.bincount(of_training, minlength=len(user_ids)) > 0
     standardised = {}
     for what, ids, at, fitted in (
         ("user", user_ids, user_feature_ids, has_links),
@@ -211,19 +207,17 @@ def _read_content(
     ):
         if dense := features.get(what):
             own = at[0] if at else rows
-            standardised[f"{what}_features"] = dense.standardised(own, ids, fitted, say)
+            standardised[what] = dense.standardised(own, ids, fitted, say)
     texts_, vocabulary = _read_texts(options, table, rows, say)
     return Content(
         n_users=len(user_ids),
-        users=link_users,
-        items=link_items,
         texts=texts_,
         vocabulary=vocabulary,
-        split=split,
         user_ids=user_ids,
         item_ids=item_ids,
-        removed=removed.counts,
-        **standardised,
+        user_features=standardised.get("user"),
+        item_features=standardised.get("item"),
+        **held_out._replace(removed=removed.counts)._asdict(),
     )
 
 
@@ -238,7 +232,7 @@ def _read_links(
     ends: Ids,
     items: Ids,
     columns: Mapping[str, Column],
-    threshold: float | None,
+    options: Options,
     removed: Removed,
 ) -> tuple[Links, int]:
     """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
@@ -248,14 +242,14 @@ def _read_links(
     present = (users.codes >= 0) & (ends.codes >= 0)
     removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
     kept = present
-    if threshold is not None:
-        kept = present & at_least(columns["rating"], threshold)
+    if options.rating_threshold is not None:
+        kept = present & at_least(columns["rating"], options.rating_threshold)
     n_below = int(np.sum(present & ~kept))
     removed.add("links_below_threshold", n_below)
-    moments = times(columns["time"]) if "time" in columns else np.zeros(len(kept))
+    moments = _read_moments(columns.get("time"), options.cut, len(kept))
     if not kept.any():
         raise DataError(f"{path} holds no link{' of such a rating' if n_below else ''}.")
-    if "time" in columns and np.ptp(moments[kept]) == 0:
+    if options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
         removed.say(
             f"Warning: all times {columns['time'].name} of {path.name} are equal, so the last items"
             f" of {file.name} count as the newest."
@@ -271,8 +265,16 @@ def _read_links(
     unknown = kept & ~known
     removed.add("links_to_unknown_items", np.sum(unknown))
     removed.add("unknown_items", _count(ends.codes[unknown]))
-    links = Links(users.codes[known], numbers[known], moments[known])
+    links = Links(users.codes[known], numbers[known], moments.where(known))
     return links, _count(users.codes[kept])
+
+
+def _read_moments(column: Column | None, cut: str | None, n_rows: int) -> Moments:
+    """Return the time of each row; zeros where no times are needed."""
+    if column is None:
+        return Moments(np.zeros(n_rows), np.arange(n_rows), str)
+    values, from_ = column.values, None if cut is None else moment(column, cut)
+    return Moments(times(column), np.arange(n_rows), lambda row: str(values[row]), from_)
 
 
 def _keep(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ncfbench.data.features import Features
 from ncfbench.data.ids import Ids, encode, positions, unify
+from ncfbench.data.options import NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Table
 from ncfbench.data.values import numbers
@@ -48,28 +49,37 @@ TEXTS = (
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
+HELD_OUT = {
+    "items": "items at random",
+    "newest-items": "the newest items",
+    "links": "some links of each user, at random",
+    "last": "each user's newest link",
+    "time": "all links from a time on",
+}
 IDS = ("id", "key", "index")
 """Usual names of a column of ids in a file about one kind of things."""
 
 
 def with_columns(options: Options, links: Table, items: Table) -> Options:
-    """Return the options with the columns that are used, and the split; a DataError or UsageError
-    where a column that is needed is missing, or several might be meant.
+    """Return the options with the columns that are used, and what is held out.
+
+    A DataError or UsageError where a column that is needed is missing, or several might be meant.
     """
     user = choose_id("user", links, options.user_column)
     item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
-    split = options.split or ("column" if _choose("split", options, items) else "random")
-    used: dict[str, Any] = {}
-    for role, table, is_used, flag in (
-        ("rating", links, options.rating_threshold is not None, "--rating-threshold"),
-        ("time", links, split == "time", "--split time"),
-        ("split", items, split == "column", "--split column"),
+    used: dict[str, Any] = {"hold_out": options.hold_out, "split_column": None}
+    if options.hold_out is None:
+        used["split_column"] = _choose("split", options, items)
+        used["hold_out"] = None if used["split_column"] else "items"
+    for role, is_used, flag in (
+        ("rating", options.rating_threshold is not None, "--rating-threshold"),
+        ("time", options.hold_out in NEED_TIMES, f"--hold-out {options.hold_out}"),
     ):
-        column = _choose(role, options, table)
+        column = _choose(role, options, links)
         if is_used and column is None:
             raise UsageError(
-                f"{flag} needs a column of {role}s, and {table.path.name} has none called so. Name"
-                f" it: --{role}-column NAME."
+                f"{flag} needs a column of {role}s, and {links.path.name} has none called so. Name"
+                f" it: --{role}-column NAME. Its columns: {_listed(links.names)}."
             )
         used[f"{role}_column"] = column if is_used else None
     texts, tokens = _choose_texts(options, items)
@@ -86,7 +96,6 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
         id_column=id_,
         text_columns=texts,
         tokens_column=tokens,
-        split=split,
         min_user_links=max(options.min_user_links, 1),
         **used,
     )
@@ -234,14 +243,14 @@ def describe(
     moments = f", times {chosen.time_column}" if chosen.time_column else ""
     text = f"text {', '.join(chosen.text_columns) or 'none'}"
     text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
-    splits = {"time": "the newest items are held out", "column": f"column {chosen.split_column}"}
+    held_out = HELD_OUT.get(chosen.hold_out or "", f"as column {chosen.split_column} says")
     yield (
         f"Links: {links.path.name} ({links.summary}): user {chosen.user_column}, item"
         f" {chosen.item_column}{moments}{ratings}."
     )
     yield (
         f"Items: {items.path.name} ({items.summary}): id {chosen.id_column}, {text}."
-        f" Split: {splits.get(chosen.split or '', chosen.split)}."
+        f" Held out: {held_out}."
     )
     yield from (f"Features of {what}s: {dense.summary}." for what, dense in features.items())
     of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}

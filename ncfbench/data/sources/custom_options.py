@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import TextOptions, as_flags, option
+from ncfbench.data.options import TextOptions, TimedOptions, as_flags, option
 from ncfbench.errors import UsageError
 
+SPLITS = {None: "random", "items": "random", "newest-items": "time"}
+"""The stored option ``split`` of each hold-out that has one; else ``hold_out`` is stored."""
 _of_links = partial(option, panel="Columns of the links")
 _of_items = partial(option, panel="Columns of the items")
 _of_split = partial(option, panel="Links and items to keep")
@@ -19,7 +21,7 @@ _reading = partial(option, is_stored=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions):
+class Options(TextOptions, TimedOptions):
     """Options of the source; a column that is None is found by its usual names."""
 
     links: Path = option(
@@ -38,7 +40,9 @@ class Options(TextOptions):
         None, "Ratings, for --rating-threshold.", shown="rating, score, ..."
     )
     time_column: str | None = _of_links(
-        None, "Numbers or dates, for --split time.", shown="timestamp, time, date, ..."
+        None,
+        "Numbers or dates, for --hold-out newest-items, last and time.",
+        shown="timestamp, time, date, ...",
     )
     id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
     text_columns: tuple[str, ...] = _of_items(
@@ -55,7 +59,9 @@ class Options(TextOptions):
         False, "Remove HTML's tags and entities and LaTeX from the texts.", omits_default=True
     )
     split_column: str | None = _of_items(
-        None, "Each item's split: train, validation or test.", shown="split, fold, ..."
+        None,
+        "Each item's split: train, validation or test. It decides what is held out.",
+        shown="split, fold, ... without --hold-out",
     )
     item_features: Path | None = option(
         None,
@@ -87,12 +93,6 @@ class Options(TextOptions):
         "A row is a link if its rating is this or more (implicit feedback).",
         shown="every row is a link",
     )
-    split: str | None = _of_split(
-        None,
-        "Which items are held out: random; time, those whose first link is newest; column.",
-        shown="column where there is one, else random",
-        choices=("random", "time", "column"),
-    )
     min_user_links: int = _of_split(
         1, "Leave out users of fewer links, again and again until none is left.", at_least=0
     )
@@ -114,7 +114,7 @@ class Options(TextOptions):
     quotes: bool = _reading(True, "Whether quotation marks enclose fields of CSV files.")
     encoding: str = _reading("utf-8", "Encoding of text files, such as latin-1.")
     split_seed: int = option(
-        0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
+        0, "Seed of the choice of what is held out, and of --sample-users.", at_least=0
     )
 
     def __post_init__(self) -> None:
@@ -123,9 +123,8 @@ class Options(TextOptions):
             ("tokens_column", "text_columns"): "a text is made of one or the other",
             ("tokens_column", "tokenizer"): "it makes the tokens itself",
             ("item_features", "feature_columns"): "put all features into one file",
+            ("hold_out", "split_column"): "the column says what is held out",
         }
-        if self.split != "column":
-            excluded["split", "split_column"] = "the column gives the split"
         for (one, two), why in excluded.items():
             if getattr(self, one) and getattr(self, two):
                 flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
@@ -135,6 +134,17 @@ class Options(TextOptions):
                 "--cold-user-fraction needs --user-features: of a user without links nothing else"
                 " is known."
             )
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options that decide the content; what is held out by the names that the oldest
+        data sets have for it.
+        """
+        stored = super().stored()
+        split = "column" if self.split_column else SPLITS.get(self.hold_out)
+        if split is not None:
+            stored.pop("hold_out", None)
+            stored["split"] = split
+        return stored
 
     def files(self) -> dict[str, Path]:
         """Return the user's files by the names of their options."""

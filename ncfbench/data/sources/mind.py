@@ -8,8 +8,9 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -17,11 +18,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, distinct_links, draw_users, split_items
+from ncfbench.data.content import Content, distinct_links, draw_users
 from ncfbench.data.files import File, find_members, read_lines, sha256
+from ncfbench.data.hold_out import Moments, hold_out
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import TextOptions, option
+from ncfbench.data.options import NEED_TIMES, TextOptions, TimedOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError, shown
@@ -38,6 +41,7 @@ HOW_TO_GET = (
 )
 NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
 FIELDS = {NEWS: 8, BEHAVIORS: 5}
+TIME_FORMAT = "%m/%d/%Y %I:%M:%S %p"
 TEXT_PARTS = ("title", "abstract", "category", "subcategory")
 _FIELD_OF = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
 PARTS = ("train", "dev")
@@ -46,7 +50,7 @@ _PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions):
+class Options(TextOptions, TimedOptions):
     """Options of the source."""
 
     from_: Path | None = option(
@@ -68,7 +72,15 @@ class Options(TextOptions):
         None, "Draw this many of the users that have a link.", shown="all", at_least=1
     )
     max_length: int = option(200, "Words kept of a text.", at_least=1)
-    split_seed: int = option(0, "Seed of the choice of held-out items, and of users.", at_least=0)
+    split_seed: int = option(0, "Seed of the choice of what is held out, and of users.", at_least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.history and self.hold_out in NEED_TIMES:
+            raise UsageError(
+                f"--history and --hold-out {self.hold_out} exclude each other: the history's clicks"
+                " have no times."
+            )
 
 
 def plan(
@@ -100,7 +112,12 @@ def _read_content(
     removed: Counter[str] = Counter()
     news = _read_news([part[NEWS] for part in parts], options.text, removed, say)
     behaviors = [part[BEHAVIORS] for part in parts]
-    users, user_ids, items, item_ids = _read_links(behaviors, news, history=options.history)
+    users, user_ids, items, item_ids, times = _read_links(behaviors, news, options)
+    moments = None
+    if options.hold_out in NEED_TIMES:
+        cut = None if options.cut is None else _seconds(options.cut, "--cut")
+        moments = Moments(times, np.arange(len(times)), lambda row: _shown(times[row]), cut)
+        moments = moments.of_distinct(users, items)
     users, items, removed["duplicate_links"] = distinct_links(users, items)
     is_known = pc.is_in(item_ids, pa.array(news)).to_numpy(False)
     removed["links_to_unknown_news"] = unknown = int(np.sum(~is_known[items]))
@@ -109,7 +126,7 @@ def _read_content(
             f"Warning: {unknown:,} links are dropped: they are to {np.sum(~is_known):,} news that"
             f" {NEWS} does not have."
         )
-    users, items = users[is_known[items]], items[is_known[items]]
+    users, items, moments = _where(is_known[items], users, items, moments)
     if not len(users):
         raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
     kept_users = np.unique(users)
@@ -121,7 +138,7 @@ def _read_content(
         kept_users = kept_users[draw_users(len(kept_users), size, options.split_seed)]
         is_drawn = np.isin(users, kept_users)
         removed["links_of_users_not_drawn"] = int(np.sum(~is_drawn))
-        users, items = users[is_drawn], items[is_drawn]
+        users, items, moments = _where(is_drawn, users, items, moments)
     kept_items = np.unique(items)
     removed["items_without_links"] = unclicked = len(news) - len(kept_items)
     if unclicked:
@@ -134,17 +151,27 @@ def _read_content(
     for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
     texts, vocabulary = corpus.finish()
+    held_out = hold_out(
+        options,
+        np.searchsorted(kept_users, users).astype(np.int32),
+        np.searchsorted(kept_items, items).astype(np.int32),
+        (len(kept_users), len(kept_items)),
+        moments,
+    )
     return Content(
         n_users=len(kept_users),
-        users=np.searchsorted(kept_users, users).astype(np.int32),
-        items=np.searchsorted(kept_items, items).astype(np.int32),
         texts=texts,
         vocabulary=vocabulary,
-        split=split_items(len(item_ids), options),
         user_ids=user_ids.take(pa.array(kept_users)),
         item_ids=item_ids,
-        removed=removed,
+        **held_out._replace(removed={**removed, **held_out.removed})._asdict(),
     )
+
+
+def _where(
+    kept: NDArray[np.bool_], users: Int32, items: Int32, moments: Moments | None
+) -> tuple[Int32, Int32, Moments | None]:
+    return users[kept], items[kept], None if moments is None else moments.where(kept)
 
 
 def _read_news(
@@ -170,17 +197,20 @@ def _read_news(
 
 
 def _read_links(
-    files: Sequence[File], news: Iterable[str], *, history: bool
-) -> tuple[Int32, pa.StringArray, Int32, pa.StringArray]:
-    """Return the user of each click and all users' ids, then the same of the news."""
+    files: Sequence[File], news: Iterable[str], options: Options
+) -> tuple[Int32, pa.StringArray, Int32, pa.StringArray, NDArray[np.float64]]:
+    """Return the user of each click and all users' ids, then the same of the news; and the time of
+    each, in seconds since 1970, where what is held out depends on it.
+    """
     numbers_of_users: defaultdict[str, int] = defaultdict(count().__next__)
     numbers_of_news: defaultdict[str, int] = defaultdict(count().__next__)
     for id_ in news:
         numbers_of_news[id_]
-    users, items = array("i"), array("i")
+    users, items, times = array("i"), array("i"), array("d")
+    has_times = options.hold_out in NEED_TIMES
     for file in files:
-        for where, (_, user_id, _, before, impressions) in _rows(file, BEHAVIORS):
-            clicked = before.split() if history else []
+        for where, (_, user_id, time, before, impressions) in _rows(file, BEHAVIORS):
+            clicked = before.split() if options.history else []
             if not impressions.strip():
                 raise DataError(f"{where}: no impression.")
             for impression in impressions.split():
@@ -194,7 +224,22 @@ def _read_links(
                     clicked.append(id_)
             items.extend(map(numbers_of_news.__getitem__, clicked))
             users.extend([numbers_of_users[_id(user_id, where, "user")]] * len(clicked))
-    return *_ranked(numbers_of_users, users), *_ranked(numbers_of_news, items)
+            times.extend([_seconds(time, where) if has_times else 0.0] * len(clicked))
+    ends = *_ranked(numbers_of_users, users), *_ranked(numbers_of_news, items)
+    return *ends, np.asarray(times, np.float64)
+
+
+def _seconds(text: str, where: str) -> float:
+    """Return a time of MIND's files, or an ISO date, as seconds since 1970 in its own zone."""
+    with suppress(ValueError):
+        return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=UTC).timestamp()
+    with suppress(ValueError):
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    raise DataError(f"{where}: {text[:40]!r} is not a time such as 11/13/2019 8:36:57 AM.")
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(TIME_FORMAT)
 
 
 def _ranked(numbers: Mapping[str, int], values: array[int]) -> tuple[Int32, pa.StringArray]:

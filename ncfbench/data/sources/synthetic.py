@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, split_items, stays_with_cold_users
+from ncfbench.data.content import Content
 from ncfbench.data.features import MAX_FEATURES, Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
+from ncfbench.data.hold_out import hold_out
 from ncfbench.data.options import SplitOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Int32, Texts, Vocabulary
@@ -62,7 +63,7 @@ class Options(SplitOptions):
         below=1,
         omits_default=True,
     )
-    seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
+    seed: int = option(0, "Seed of everything but the choice of what is held out.", at_least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,23 +115,22 @@ def make(options: Options) -> Content:
     users, items, topics_of_user = _links(options, streams, topic_of_item, popularity, rename)
     topic_of_item = topic_of_item[np.argsort(rename)]
     texts, vocabulary = _texts(options, streams, topic_of_item)
-    split = split_items(options.items, options)
-    if options.cold_user_fraction:
-        is_training = split[items] == 0
-        stays = stays_with_cold_users(
-            users, is_training, options.users, options.cold_user_fraction, options.split_seed
-        )
-        users, items = users[stays], items[stays]
+    held_out = hold_out(
+        options,
+        users,
+        items,
+        (options.users, options.items),
+        cold_user_fraction=options.cold_user_fraction,
+        keeps_new_users=bool(options.user_features),
+    )
     rng = streams.generator("features")
     return Content(
         n_users=options.users,
-        users=users,
-        items=items,
         texts=texts,
         vocabulary=vocabulary,
-        split=split,
         user_features=_features(options, rng, options.user_features, topics_of_user),
         item_features=_features(options, rng, options.item_features, topic_of_item[:, None]),
+        **held_out._asdict(),
     )
 
 

@@ -1,0 +1,299 @@
+"""Held-out items and links: what is kept from training, as a source's options say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.data.content import SPLITS, draw_users
+from ncfbench.data.options import SplitOptions
+from ncfbench.data.text import Int32
+from ncfbench.errors import DataError, UsageError
+from ncfbench.rng import Streams
+
+UInt8 = NDArray[np.uint8]
+TRAIN, VALIDATION, TEST = range(len(SPLITS))
+
+
+class Moments(NamedTuple):
+    """The time of each link, and its row in the file, the smaller the earlier among equal times.
+
+    Args:
+        times: number[links], growing with time.
+        rows: int[links].
+        show: returns the time of a row as the file has it.
+        cut: the time asked for, from which links are held out; None for none.
+    """
+
+    times: NDArray[np.number]
+    rows: NDArray[np.integer]
+    show: Callable[[int], str]
+    cut: float | None = None
+
+    def of_distinct(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> Moments:
+        """Return the first of each distinct link, in the order of ``distinct_links``.
+
+        Args:
+            users, items: int[links], the ends of the links, which may be given several times.
+        """
+        pairs = (users.astype(np.int64) << 32) | items.astype(np.int64)
+        order = np.lexsort((self.rows, self.times, pairs))
+        order = order[np.diff(pairs[order], prepend=-1) > 0]
+        return self._replace(times=self.times[order], rows=self.rows[order])
+
+    def where(self, kept: NDArray[np.bool_]) -> Moments:
+        """Return those of some of the links."""
+        return self._replace(times=self.times[kept], rows=self.rows[kept])
+
+    def shown(self, link: np.integer) -> str:
+        """Return the time of a link as the file has it."""
+        return self.show(int(self.rows[link]))
+
+
+class HeldOut(NamedTuple):
+    """The links that are left, and what of them is held out.
+
+    Args:
+        users, items: int32[links].
+        split: uint8[n_items], an index into :data:`SPLITS`.
+        held_out: uint8[links], the same of each link; None where it is that of the link's item.
+        removed: counts of links that were left out, by reason.
+        facts: more counts, for the statistics.
+    """
+
+    users: Int32
+    items: Int32
+    split: UInt8
+    held_out: UInt8 | None
+    removed: dict[str, int]
+    facts: dict[str, float]
+
+    @property
+    def split_of_link(self) -> UInt8:
+        """uint8[links]: the split of each link."""
+        return self.split[self.items] if self.held_out is None else self.held_out
+
+
+def hold_out(
+    options: SplitOptions,
+    users: Int32,
+    items: Int32,
+    size: tuple[int, int],
+    moments: Moments | None = None,
+    *,
+    split: UInt8 | None = None,
+    cold_user_fraction: float = 0.0,
+    keeps_new_users: bool = False,
+) -> HeldOut:
+    """Hold items or links out.
+
+    Args:
+        users, items: int32[links], the ends of each link, each once.
+        size: numbers of users and items.
+        moments: of each link, for hold-outs that need times.
+        split: uint8[n_items], where the source itself says which items are held out.
+        cold_user_fraction: share of the users that lose their training links.
+        keeps_new_users: keep the held-out links of users without training links. Where items are
+            held out these are kept in any case.
+
+    Raises:
+        DataError: nothing is left to train on.
+        UsageError: these options hold out everything, or the cut leaves nothing on one side.
+    """
+    kind = options.hold_out or "items"
+    facts: dict[str, float] = {}
+    removed: dict[str, int] = {}
+    of_link: UInt8 | None = None
+    if split is None and kind == "items":
+        split = split_items(size[1], options)
+    elif split is None and kind == "links":
+        of_link = split_links(users, options)
+    elif split is None:
+        assert moments is not None
+        if kind == "newest-items":
+            split = split_items(size[1], options, newest_first(items, size[1], moments.times))
+        elif kind == "last":
+            of_link, facts["users_with_tied_times"] = split_last(users, moments, options)
+        else:
+            of_link = split_at(moments, options)
+    held_out = split[items] if split is not None else of_link
+    assert held_out is not None
+    if not (held_out == TRAIN).any():
+        raise DataError("There is nothing to train on: every link belongs to a held-out item.")
+    stays = np.ones(len(users), bool)
+    if cold_user_fraction:
+        stays = stays_with_cold_users(
+            users, held_out == TRAIN, size[0], cold_user_fraction, options.split_seed
+        )
+        removed["links_of_cold_users"] = int(np.sum(~stays))
+    if split is None and not keeps_new_users:
+        is_new = np.bincount(users[stays & (held_out == TRAIN)], minlength=size[0])[users] == 0
+        for number in (VALIDATION, TEST):
+            reason = f"{SPLITS[number]}_links_of_new_users"
+            removed[reason] = int(np.sum(is_new & (held_out == number)))
+        stays &= ~is_new
+    users, items, held_out = users[stays], items[stays], held_out[stays]
+    if split is not None:
+        return HeldOut(users, items, split, None, removed, facts)
+    first = np.full(size[1], len(SPLITS), np.uint8)
+    np.minimum.at(first, items, held_out)
+    split = np.where(first == len(SPLITS), TRAIN, first).astype(np.uint8)
+    return HeldOut(users, items, split, held_out, removed, facts)
+
+
+def split_items(
+    n_items: int, options: SplitOptions, order: NDArray[np.int64] | None = None
+) -> UInt8:
+    """Hold the first items of an order out, by default a random one: a share for the test, then a
+    share of the *remaining* items for validation.
+
+    Returns:
+        uint8[n_items], indices into :data:`SPLITS`.
+
+    Raises:
+        UsageError: nothing is left to train on.
+    """
+    if order is None:
+        order = Streams(options.split_seed).generator("split").permutation(n_items)
+    n_test = round(n_items * options.test_fraction)
+    n_validation = round((n_items - n_test) * options.validation_fraction)
+    if n_test + n_validation >= n_items:
+        raise UsageError(
+            f"With {n_items} items, these fractions hold every item out. Use smaller ones."
+        )
+    split = np.zeros(n_items, dtype=np.uint8)
+    split[order[:n_test]] = TEST
+    split[order[n_test : n_test + n_validation]] = VALIDATION
+    return split
+
+
+def newest_first(items: Int32, n_items: int, times: NDArray[np.number]) -> NDArray[np.int64]:
+    """Return the items by the time of their first link, the newest first, those without a link
+    last; among equals the later item counts as newer.
+    """
+    first = np.full(n_items, np.inf)
+    np.minimum.at(first, items, times)
+    first[np.isinf(first)] = -np.inf
+    return np.argsort(first, kind="stable")[::-1]
+
+
+def split_links(users: Int32, options: SplitOptions) -> UInt8:
+    """Hold out links of each user at random: a share for the test, then a share of the *remaining*
+    ones for validation, both rounded; at least one link of each user stays in training.
+
+    Returns:
+        uint8[links], indices into :data:`SPLITS`.
+    """
+    # The order of a user's links is that of random numbers.
+    keys = Streams(options.split_seed).generator("split").random(len(users))
+    place, n_links = _places(users, np.lexsort((keys, users)))
+    n_test = np.minimum(np.rint(n_links * options.test_fraction), n_links - 1)
+    n_left = n_links - n_test
+    n_validation = np.minimum(np.rint(n_left * options.validation_fraction), n_left - 1)
+    is_held_out = [place < n_test, place < n_test + n_validation]
+    return np.select(is_held_out, [TEST, VALIDATION], TRAIN).astype(np.uint8)
+
+
+def split_last(users: Int32, moments: Moments, options: SplitOptions) -> tuple[UInt8, int]:
+    """Hold out each user's newest link for the test, and the one before it for validation, unless
+    the validation fraction is 0. Users who would have no training link keep all their links.
+
+    Returns:
+        uint8[links], indices into :data:`SPLITS`; and the users for whom the order of rows decided,
+        since links have equal times.
+    """
+    n_held_out = 2 if options.validation_fraction else 1
+    order = np.lexsort((moments.rows, moments.times, users))[::-1]  # each user's newest first
+    place, n_links = _places(users, order)
+    place = np.where(n_links > n_held_out, place, n_held_out)
+    of_link = np.select([place == 0, place < n_held_out], [TEST, VALIDATION], TRAIN)
+    # A link that is held out, and the next one of the same user.
+    one, next_ = order[:-1], order[1:]
+    is_tied = (place[one] < n_held_out) & (users[one] == users[next_])
+    is_tied &= moments.times[one] == moments.times[next_]
+    return of_link.astype(np.uint8), len(np.unique(users[one[is_tied]]))
+
+
+def split_at(moments: Moments, options: SplitOptions) -> UInt8:
+    """Hold out all links from a time on for the test, and the newest of the others for validation.
+
+    The cut is the one asked for, or that which leaves nearest to the test fraction of the links
+    after it. Links of one time are never parted.
+
+    Returns:
+        uint8[links], indices into :data:`SPLITS`.
+
+    Raises:
+        UsageError: a cut leaves nothing on one side.
+    """
+    times, cut = moments.times, moments.cut
+    if cut is None:
+        cut = _cut(times, options.test_fraction, "--test-fraction")
+    is_test = times >= cut
+    if moments.cut is not None and is_test.all() == is_test.any():
+        side, other = ("before", "a later") if is_test.all() else ("after", "an earlier")
+        raise UsageError(
+            f"--cut: no link is {side} it, since their times run from"
+            f" {moments.shown(np.argmin(times))} to {moments.shown(np.argmax(times))}. Use {other}"
+            " one."
+        )
+    of_link = np.where(is_test, TEST, TRAIN).astype(np.uint8)
+    if options.validation_fraction:
+        before = times[~is_test]
+        from_ = _cut(before, options.validation_fraction, "--validation-fraction")
+        of_link[~is_test & (times >= from_)] = VALIDATION
+    return of_link
+
+
+def stays_with_cold_users(
+    users: NDArray[np.integer],
+    is_training: NDArray[np.bool_],
+    n_users: int,
+    fraction: float,
+    seed: int,
+) -> NDArray[np.bool_]:
+    """Return which links stay if a share of the users, at least one, lose their training links.
+
+    ``users`` and ``is_training`` are of each link. A UsageError if no training link stays.
+    """
+    is_cold = np.zeros(n_users, bool)
+    is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
+    stays: NDArray[np.bool_] = ~(is_training & is_cold[users])
+    if not (is_training & stays).any():
+        raise UsageError(
+            f"--cold-user-fraction {fraction:g} leaves no training link: {is_cold.sum():,} of"
+            f" {n_users:,} users would be cold. Use a smaller share, or more users."
+        )
+    return stays
+
+
+def _places(users: Int32, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return the place of each link among its user's in an order of links by user, from 0; and the
+    number of its user's links.
+    """
+    counts = np.bincount(users)
+    ordered = users[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    place = np.empty(len(users), np.intp)
+    place[order] = np.arange(len(users)) - np.repeat(begins, counts[ordered[begins]])
+    return place, counts[users]
+
+
+def _cut(times: NDArray[np.number], fraction: float, flag: str) -> float:
+    """Return the time which leaves nearest to a share of the links at or after it, and some before;
+    infinity for a share of 0.
+    """
+    if not fraction:
+        return np.inf
+    moments, first = np.unique(np.sort(times), return_index=True)
+    if len(moments) < 2:
+        raise UsageError(
+            f"--hold-out time: all links that {flag} would divide have one time, and links of one"
+            f" time are not parted. Use {flag} 0, or --hold-out links."
+        )
+    distance = np.abs(len(times) - first[1:] - fraction * len(times))
+    # The later of two that are as near.
+    return float(moments[1:][::-1][np.argmin(distance[::-1])])

@@ -1,0 +1,332 @@
+"""What is held out, against rules written again in plain Python, for every source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import mind_files
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tables_of import ITEMS, LINKS, as_csv, named_links, prepare
+
+from ncfbench.data.content import SPLITS, cautions, distinct_links
+from ncfbench.data.hold_out import HeldOut, Moments, hold_out
+from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
+from ncfbench.data.store import Dataset, prepare_dataset
+from ncfbench.errors import DataError, NcfbenchError, UsageError
+
+Row = tuple[int, int, int]
+"""User, item and time."""
+ROWS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=40
+)
+FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])
+
+
+def held_out_of(rows: list[Row], cut: float | None = None, **options: Any) -> HeldOut:
+    users, items, times = np.array(rows, np.int32).T
+    moments = Moments(times.astype(float), np.arange(len(rows)), lambda row: str(rows[row][2]), cut)
+    chosen = TimedOptions(**options)
+    ends = distinct_links(users, items)[:2]
+    return hold_out(chosen, *ends, (6, 7), moments.of_distinct(users, items))
+
+
+def by_split(found: HeldOut) -> dict[str, set[tuple[int, int]]]:
+    assert found.held_out is not None
+    pairs = list(zip(found.users.tolist(), found.items.tolist(), strict=True))
+    return {
+        name: {pair for pair, of in zip(pairs, found.held_out, strict=True) if of == number}
+        for number, name in enumerate(SPLITS)
+    }
+
+
+def first_times(rows: list[Row]) -> dict[tuple[int, int], tuple[int, int]]:
+    """The first time of each link, and its row."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for row, (user, item, time) in enumerate(rows):
+        found[user, item] = min(found.get((user, item), (time, row)), (time, row))
+    return found
+
+
+@given(ROWS, FRACTIONS, FRACTIONS, st.integers(0, 3))
+def test_a_share_of_each_users_links(
+    rows: list[Row], test: float, validation: float, seed: int
+) -> None:
+    options = {"hold_out": "links", "test_fraction": test, "validation_fraction": validation}
+    found = by_split(held_out_of(rows, **options, split_seed=seed))
+    again = by_split(held_out_of(rows[::-1], **options, split_seed=seed))
+    assert found == again, "the order of rows does not matter"
+    sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for number, name in enumerate(SPLITS):
+        for user, _ in found[name]:
+            sizes[user][number] += 1
+    assert set.union(*found.values()) == set(first_times(rows))
+    for n_train, n_validation, n_test in sizes.values():
+        n = n_train + n_validation + n_test
+        assert n_test == min(round(n * test), n - 1)
+        assert n_validation == min(round((n - n_test) * validation), n - n_test - 1)
+
+
+def test_seeds_draw_other_links() -> None:
+    rows = [(user, item, 0) for user in range(6) for item in range(7)]
+    found = [by_split(held_out_of(rows, hold_out="links", split_seed=seed)) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+
+
+@given(ROWS, st.booleans())
+def test_the_newest_link_of_each_user(rows: list[Row], has_validation: bool) -> None:
+    """The order of a user's links is that of time, then of rows."""
+    options = {"hold_out": "last", "validation_fraction": 0.1 * has_validation}
+    times = first_times(rows)
+    links: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for pair in sorted(times, key=times.__getitem__):
+        links[pair[0]].append(pair)
+    expected: dict[str, set[tuple[int, int]]] = {name: set() for name in SPLITS}
+    tied = 0
+    for pairs in links.values():
+        n_held_out = 1 + has_validation
+        if len(pairs) <= n_held_out:
+            expected["train"] |= set(pairs)
+            continue
+        expected["test"].add(pairs[-1])
+        expected["validation"] |= set(pairs[-n_held_out:-1])
+        expected["train"] |= set(pairs[:-n_held_out])
+        newest = [times[pair][0] for pair in pairs[-n_held_out - 1 :]]
+        tied += len(set(newest)) < len(newest)
+    found = held_out_of(rows, **options)
+    assert by_split(found) == expected
+    assert found.facts == {"users_with_tied_times": tied}
+    if not tied and len({time for *_, time in rows}) == len(rows):
+        assert by_split(held_out_of(rows[::-1], **options)) == expected
+
+
+@given(ROWS, FRACTIONS, FRACTIONS)
+def test_all_links_from_a_time_on(rows: list[Row], test: float, validation: float) -> None:
+    times = {pair: time for pair, (time, _) in first_times(rows).items()}
+    options = {"hold_out": "time", "test_fraction": test, "validation_fraction": validation}
+    try:
+        found = held_out_of(rows, **options)
+    except UsageError as error:
+        assert "have one time" in str(error)
+        return
+    assert by_split(found) == by_split(held_out_of(rows[::-1], **options))
+    splits = by_split(found)
+    moments = {name: [times[pair] for pair in pairs] for name, pairs in splits.items()}
+    oldest = [min(moments[name], default=99) for name in SPLITS]
+    newest = [max(moments[name], default=-1) for name in SPLITS]
+    assert newest[0] < min(oldest[1:])
+    assert newest[1] < oldest[2]
+    assert {user for user, _ in splits["validation"] | splits["test"]} <= {
+        user for user, _ in splits["train"]
+    }
+    n_removed = sum(found.removed.values())
+    assert len(times) == n_removed + sum(map(len, splits.values()))
+    if test and not n_removed:
+        # No other time leaves nearer to the share after it.
+        sizes = [sum(time >= cut for time in times.values()) for cut in set(times.values())]
+        off = min(abs(size - test * len(times)) for size in sizes if size < len(times))
+        assert abs(len(splits["test"]) - test * len(times)) == off
+
+
+@given(ROWS, st.sampled_from(["links", "last", "time"]))
+def test_new_items_have_no_training_link(rows: list[Row], kind: str) -> None:
+    try:
+        found = held_out_of(rows, hold_out=kind)
+    except UsageError:
+        return
+    splits = by_split(found)
+    trained, validated, tested = ({item for _, item in splits[name]} for name in SPLITS)
+    for item in range(7):
+        is_new = item in (validated | tested) - trained
+        expected = 0 if not is_new else 1 if item in validated else 2
+        assert found.split[item] == expected
+
+
+def test_links_that_are_given_twice_count_the_first_time() -> None:
+    rows = [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 0, 9)]
+    found = by_split(held_out_of(rows, hold_out="last", validation_fraction=0.0))
+    assert found["test"] == {(0, 2)}
+
+
+def test_a_cut() -> None:
+    rows = [(0, 0, 1), (0, 1, 2), (1, 0, 3), (1, 2, 4), (0, 2, 5), (2, 3, 5)]
+    options = {"hold_out": "time", "validation_fraction": 0.0}
+    found = held_out_of(rows, 4.0, **options)
+    assert by_split(found)["test"] == {(1, 2), (0, 2)}
+    assert found.removed == {"validation_links_of_new_users": 0, "test_links_of_new_users": 1}
+    assert found.split.tolist() == [0, 0, 2, 0, 0, 0, 0], "the link of item 3 is left out"
+    with pytest.raises(UsageError, match=r"no link is before it, .* from 1 to 5\. Use a later"):
+        held_out_of(rows, 1.0, **options)
+
+
+def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
+    rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
+    items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
+    return prepare(
+        folder, as_csv(folder / "r.csv", rows), as_csv(folder / "m.csv", items), **options
+    )
+
+
+def named(dataset: Dataset, split: Any) -> list[tuple[str, str]]:
+    users, items = dataset.links(split)
+    return named_links(dataclasses.replace(dataset, users=users, items=items))
+
+
+TIMES: dict[str, tuple[list[Any], str]] = {
+    "seconds": ([1e9 + 50, 1e9 + 10, 1e9 + 20, 1e9 + 30, 1e9 + 45, 1e9 + 99], "1000000045"),
+    "milliseconds": ([10**12 + n for n in (50, 10, 20, 30, 45, 99)], "1000000000045"),
+    "days": ([f"2019-11-{n}" for n in (25, "01", "02", 10, 24, 30)], "2019-11-24"),
+    "dates": ([f"2019-11-24 05:{n}Z" for n in (50, 10, 20, 30, 45, 59)], "2019-11-24T05:45:00"),
+}
+
+
+@pytest.mark.parametrize("form", TIMES)
+def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
+    times, cut = TIMES[form]
+    dataset, said = custom(tmp_path, times, hold_out="time", cut=cut)
+    assert named(dataset, "test") == [("10", "77"), ("7", "30"), ("9", "30")]
+    assert named(dataset, "train") == [("10", "5"), ("7", "5"), ("9", "100")]
+    assert dataset.manifest["options"]["cut"] == cut
+    assert "split" not in dataset.manifest["options"]
+    assert dataset.ranks_known_items
+    assert dataset.candidates("test").tolist() == [0, 1, 2, 3]
+    assert "Held out: all links from a time on." in said[1]
+    counts = dataset.manifest["statistics"]
+    assert [counts[name] for name in ("test_links", "test_links_to_new_items", "new_items")] == [
+        *(3, 3, 2)
+    ]
+    assert "3 of 3 test links (100.0%) are to new items" in cautions(dataset.manifest)[-1]
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "message"),
+    [
+        ([1, 2, 3, 4, 5, 6], {"cut": "7"}, "no link is after it, since .* run from 1 to 6"),
+        ([1, 2, 3, 4, 5, 6], {"cut": "1"}, "no link is before it"),
+        ([3] * 6, {}, "all links that --test-fraction would divide have one time"),
+        (
+            [1e9] * 6,
+            {"cut": "2019-11-24"},
+            "--cut: timestamp '2019-11-24' is a date, and '10000000",
+        ),
+        ([1e9 + n for n in range(6)], {"cut": "1000000000003"}, "is milliseconds, and .* seconds"),
+        ([1, 2, 3, 4, 5, 6], {"cut": "noon"}, "--cut: timestamp 'noon' is not a time"),
+        ([1, 2, 3, 4, 5, "2019-11-24"], {}, "line 7: timestamp '2019-11-24' is a date"),
+        ([1, 2, 3, 4, 5, ""], {}, "line 7: timestamp '' is not a time"),
+    ],
+)
+def test_times_that_part_nothing_are_refused(
+    tmp_path: Path, times: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(NcfbenchError, match=message):
+        custom(tmp_path, times, hold_out="time", **options)
+    assert not list(tmp_path.glob("data/*/*.json"))
+
+
+@pytest.mark.parametrize("kind", ["newest-items", "last", "time"])
+def test_hold_outs_by_time_need_times(tmp_path: Path, kind: str) -> None:
+    rows = [{name: row[name] for name in ("userId", "movieId")} for row in LINKS]
+    files = as_csv(tmp_path / "r.csv", rows), as_csv(tmp_path / "m.csv", ITEMS)
+    message = f"--hold-out {kind} needs a column of times, .* Its columns: userId, movieId"
+    with pytest.raises(UsageError, match=message):
+        prepare(tmp_path, *files, hold_out=kind)
+    with pytest.raises(UsageError, match=f"--hold-out {kind} needs the times of links"):
+        SplitOptions(hold_out=kind)
+
+
+def test_few_and_tied_links_are_told(tmp_path: Path) -> None:
+    dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last", validation_fraction=0.1)
+    said = " ".join(cautions(dataset.manifest))
+    assert "3 of 3 users have too few links to hold one out: all theirs are trained on" in said
+    assert "There are no test links, so there is no test recall." in said
+    dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last")
+    assert named(dataset, "test") == [("10", "77"), ("7", "5"), ("9", "30")]
+    assert "The newest links of 1 users have equal times" in cautions(dataset.manifest)[-1]
+
+
+@pytest.mark.parametrize("kind", HOLD_OUTS)
+def test_mind_has_times(tmp_path: Path, kind: str) -> None:
+    lines = [
+        line.replace("11/12/2019 2:14:46 PM", f"11/{day}/2019 {day}:14:46 AM")
+        for line, day in zip(mind_files.BEHAVIORS, (12, 9, 11, 1, 2), strict=True)
+    ]
+    manifest, _ = mind_files.prepare(
+        mind_files.write(tmp_path / "m", behaviors=lines),
+        tmp_path / "d",
+        hold_out=kind,
+        test_fraction=0.4,
+    )
+    assert manifest["options"].get("hold_out", "items") == kind
+    if kind == "last":
+        assert manifest["statistics"]["test_links"] == 1
+    if kind == "time":
+        assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
+        with pytest.raises(UsageError, match="--history and --hold-out time exclude"):
+            mind_files.prepare(tmp_path / "m", tmp_path / "d", hold_out="time", history=True)
+
+
+def test_cold_users_lose_their_training_links(tmp_path: Path) -> None:
+    dataset = prepare_dataset(
+        "synthetic",
+        data_dir=tmp_path,
+        users=60,
+        items=90,
+        links=900,
+        user_features=4,
+        cold_user_fraction=0.2,
+        hold_out="links",
+        say=lambda text: None,
+    )
+    tested = np.unique(dataset.links("test")[0])
+    assert (~dataset.has_links[tested]).sum() == 12
+    assert dataset.manifest["statistics"]["cold_users_with_test_links"] == 12
+
+
+FROZEN = {
+    "items": "737b89616ca24130dbffb7452fa853ab01a09251451cc3d1b42d305d08ce25b9",
+    "newest-items": "749391355fec19a113605210e4c1997f499abbab96a2bfdf0eca4167de28d73c",
+    None: "eeb6f787d480b3b07d35b33b8c57379fd15f5ab7d2959db667386aac14eed1d7",
+}
+"""Fingerprints of 2026 by what was held out; None is a column of splits."""
+
+
+@pytest.mark.parametrize("kind", FROZEN)
+def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str | None) -> None:
+    marks = ["Train", "dev", "test", "train"]
+    items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
+    files = (
+        as_csv(tmp_path / "r.csv", LINKS),
+        as_csv(tmp_path / "m.csv", items if not kind else ITEMS),
+    )
+    dataset, _ = prepare(tmp_path, *files, hold_out=kind, validation_fraction=0.1)
+    assert dataset.fingerprint == FROZEN[kind]
+    stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")
+    assert dataset.manifest["options"]["split"] == stored
+    assert "hold_out" not in json.dumps(dataset.manifest)
+    assert dataset.held_out is None
+    assert not list(tmp_path.rglob("held_out.npy"))
+
+
+def test_synthetic_data_keep_their_fingerprint(tmp_path: Path) -> None:
+    sizes = {"users": 50, "items": 80, "links": 500, "user_features": 4, "item_features": 3}
+    dataset = prepare_dataset(
+        "synthetic", data_dir=tmp_path, **sizes, cold_user_fraction=0.1, say=lambda text: None
+    )
+    assert dataset.fingerprint.startswith("1a9436227f9696531d428b06f27a785d")
+
+
+def test_nothing_to_train_on_is_refused() -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        hold_out(
+            SplitOptions(),
+            np.zeros(1, np.int32),
+            np.zeros(1, np.int32),
+            (1, 2),
+            split=np.array([2, 0], np.uint8),
+        )
