@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ncfbench.config import Locations, complete
-from ncfbench.data import prepare, store
+from ncfbench.data import prepare, prepare_dataset, store
+from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.sources import citeulike
 from ncfbench.reporting.contents import xray
 from ncfbench.training import run as training
@@ -59,3 +60,55 @@ def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> N
 def test_recall_on_cold_articles(data: Path, tmp_path: Path, loss: str, least: float) -> None:
     record = training.run(complete({"loss": loss, "epochs": 10}), Locations(data, tmp_path))
     assert record.summary["test_recall_at_50"] >= least
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", HOLD_OUTS)
+def test_hold_outs_of_movielens(shared_data: Path, tmp_path: Path, kind: str) -> None:
+    """Ratings with times: 943 users, 1,682 films."""
+    folder = shared_data / "movielens-100k"
+    dataset = prepare_dataset(
+        "custom",
+        name="ml",
+        data_dir=tmp_path,
+        links=folder / "ratings.csv.gz",
+        items=folder / "movies.csv",
+        hold_out=kind,
+    )
+    counts = dataset.manifest["statistics"]
+    names = ("training_links", "test_links", "test_links_to_new_items")
+    expected = {
+        "items": [69_109, None, None],
+        "newest-items": [93_745, None, None],
+        "links": [71_981, 20_000, 29],
+        "last": [98_114, 943, 3],
+        "time": [72_001, 2_571, 114],
+    }
+    assert [counts.get(name) for name in names] == expected[kind]
+    encoder = "mf" if dataset.ranks_known_items else "bow"
+    config = complete({"dataset": "ml", "encoder": encoder, "loss": "softmax", "epochs": 5})
+    summary = training.run(config, Locations(tmp_path, tmp_path / "runs")).summary
+    recall, chance = (summary[f"test_recall_at_50{end}"] for end in ("", "_chance"))
+    assert recall > (5 if encoder == "mf" else 1) * chance
+
+
+@pytest.mark.real
+def test_links_of_citeulike(data: Path, shared_data: Path, tmp_path: Path) -> None:
+    dataset = prepare_dataset(
+        "citeulike",
+        name="links",
+        data_dir=tmp_path,
+        from_=shared_data / "citeulike-a",
+        allow_unverified=True,
+        text=("title", "tags"),
+        max_length=40,
+        min_count=3,
+        hold_out="links",
+    )
+    counts = dataset.manifest["statistics"]
+    assert counts["users_with_test_links"] == 5551
+    assert counts["training_links"] + counts["validation_links"] + counts["test_links"] == 204_986
+    config = complete({"dataset": "links", "encoder": "bow", "loss": "softmax", "epochs": 3})
+    summary = training.run(config, Locations(tmp_path, tmp_path / "runs")).summary
+    assert summary["test_recall_at_50"] > 0.2
+    assert summary["test_recall_at_50_new_items"] is not None

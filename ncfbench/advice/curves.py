@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ncfbench.advice.question import Target
 from ncfbench.advice.rule import Curve
 from ncfbench.data import Dataset
@@ -19,8 +21,13 @@ and by this share of chance, or of what is missing to 1 where that is less.
 
 
 def chance(dataset: Dataset, split: Split) -> float:
-    """Return the expected recall@50 of a random order of a split's items."""
-    return min(CUTOFF / max(len(dataset.items_of(split)), 1), 1.0)
+    """Return the expected recall@50 of a random order of the items that are ranked for a split's
+    links, on average over users.
+    """
+    n_ranked = np.full(1, len(dataset.candidates(split)))
+    if dataset.ranks_known_items:
+        n_ranked = n_ranked - dataset.graph.user_degrees[np.unique(dataset.links(split)[0])]
+    return float(np.mean(np.minimum(CUTOFF / np.maximum(n_ranked, 1), 1.0)))
 
 
 def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
@@ -46,7 +53,7 @@ def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
     """Return the training clock at which a run was first seen to be better than chance; None where
     it never was, 0 where recall cannot tell: there is none, or all items are among the first 50.
     """
-    split: Split = "validation" if len(dataset.items_of("validation")) else "test"
+    split: Split = "validation" if dataset.holds_out("validation") else "test"
     by_chance = chance(dataset, split)
     column = f"{split}_recall_at_{CUTOFF}"
     if by_chance >= 1 or record.summary["recall_reason"] is not None:

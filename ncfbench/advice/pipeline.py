@@ -37,6 +37,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.drawing import save
+from ncfbench.runs.quality import can_rank
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
@@ -147,11 +148,8 @@ def answer_question(
     clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
-    if question.target == "recall" and not len(dataset.items_of("validation")):
-        raise DataError(
-            f"--target recall chooses by recall on validation items, and {dataset.name} has none."
-            " Prepare it again with --validation-fraction 0.1."
-        )
+    if question.target == "recall":
+        require_recall(question.base.encoder, dataset)
     folder = locations.runs_dir / FOLDER / question.name
     others.warn(say)
     with locks.held(folder, "racing in"), deferred_signals(say, STOPPING) as interrupted:
@@ -187,6 +185,21 @@ def answer_question(
         answer = make_answer(question, state, records, dataset, budget_seconds)
         figure = _write(answer, folder, locations, say)
         return Advice(folder, state, answer, figure, is_complete)
+
+
+def require_recall(encoder: str, dataset: Dataset) -> None:
+    """Refuse an encoder by a UsageError, or data by a DataError, without recall on validation."""
+    if not can_rank(encoder, dataset):
+        raise UsageError(
+            f"--target recall needs vectors of held-out items, and {encoder} has none. Use --target"
+            " loss."
+        )
+    if not dataset.holds_out("validation"):
+        kind = "links" if dataset.ranks_known_items else "items"
+        raise DataError(
+            f"--target recall chooses by recall on validation {kind}, and {dataset.name} has none."
+            " Prepare it again with --validation-fraction 0.1."
+        )
 
 
 def _write(

@@ -95,11 +95,6 @@ class Question:
                 f"{changed[0]} gives samplers that have it another objective, and its value does"
                 " not compare with others'. Leave it out, or use --target recall."
             )
-        if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:
-            raise UsageError(
-                f"--target recall needs vectors of held-out items, and {base.encoder} has none. Use"
-                " --target loss."
-            )
 
     @property
     def usual_losses(self) -> tuple[str, ...]:

@@ -63,8 +63,9 @@ def run(
         option(
             metavar="M",
             help=(
-                "Write the M best test items of every user to recommendations.parquet in the run's"
-                " folder, by the parameters of the epoch that is reported; also for a finished run."
+                "Write the M best items of every user, of those that the test ranks for her, to"
+                " recommendations.parquet in the run's folder, by the parameters of the epoch that"
+                " is reported; also for a finished run."
             ),
             panel="Output",
         ),

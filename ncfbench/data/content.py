@@ -201,10 +201,12 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
             f"{new:,} held-out links are left out: their users have no training link, and no"
             " features that could tell about them."
         )
-    if whole := counts.get("users_without_held_out_links"):
+    kind = manifest["options"].get("hold_out")
+    whole = counts.get("users_without_held_out_links")
+    if whole and (n_test or kind == "last"):
+        few = "no held-out link" if kind == "time" else "too few links to hold one out"
         said.append(
-            f"{whole:,} of {counts['users']:,} users have too few links to hold one out: all theirs"
-            " are trained on."
+            f"{whole:,} of {counts['users']:,} users have {few}: all theirs are trained on."
         )
     if tied := counts.get("users_with_tied_times"):
         said.append(

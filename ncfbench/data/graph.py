@@ -73,8 +73,7 @@ class BipartiteGraph:
             )
         if len(users) == 0:
             raise DataError(
-                "There are no training links: every link belongs to a held-out item, or the data is"
-                " empty."
+                "There are no training links: every link is held out, or the data is empty."
             )
         for kind, size in (("links", len(users)), ("users", n_users), ("items", n_items)):
             if size > MAX_LINKS:
@@ -207,6 +206,10 @@ class BipartiteGraph:
     def users_of(self, items: Int32) -> tuple[Int32, Int64]:
         """Return the users of some items, item after item, and each one's position in ``items``."""
         return _neighbours(items, self.item_offsets, self.item_users)
+
+    def items_of(self, users: Int32) -> tuple[Int32, Int64]:
+        """Return the items of some users, user after user, and each one's position in ``users``."""
+        return _neighbours(users, self.user_offsets, self.link_item)
 
     def linked_block(
         self, users: Int32, items: Int32, tables: LookupTables | None = None

@@ -71,11 +71,6 @@ class HeldOut(NamedTuple):
     removed: dict[str, int]
     facts: dict[str, float]
 
-    @property
-    def split_of_link(self) -> UInt8:
-        """uint8[links]: the split of each link."""
-        return self.split[self.items] if self.held_out is None else self.held_out
-
 
 def hold_out(
     options: SplitOptions,
@@ -106,21 +101,21 @@ def hold_out(
     kind = options.hold_out or "items"
     facts: dict[str, float] = {}
     removed: dict[str, int] = {}
-    of_link: UInt8 | None = None
     if split is None and kind == "items":
         split = split_items(size[1], options)
-    elif split is None and kind == "links":
-        of_link = split_links(users, options)
-    elif split is None:
+    elif split is None and kind == "newest-items":
         assert moments is not None
-        if kind == "newest-items":
-            split = split_items(size[1], options, newest_first(items, size[1], moments.times))
-        elif kind == "last":
-            of_link, facts["users_with_tied_times"] = split_last(users, moments, options)
+        split = split_items(size[1], options, newest_first(items, size[1], moments.times))
+    if split is not None:
+        held_out = split[items]
+    elif kind == "links":
+        held_out = split_links(users, options)
+    else:
+        assert moments is not None
+        if kind == "last":
+            held_out, facts["users_with_tied_times"] = split_last(users, moments, options)
         else:
-            of_link = split_at(moments, options)
-    held_out = split[items] if split is not None else of_link
-    assert held_out is not None
+            held_out = split_at(moments, options)
     if not (held_out == TRAIN).any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
     stays = np.ones(len(users), bool)

@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
 
-HOLD_OUTS = ("items", "newest-items", "links", "last", "time")
+HOLD_OUTS = {
+    "items": "items at random",
+    "newest-items": "the newest items",
+    "links": "some links of each user, at random",
+    "last": "each user's newest link",
+    "time": "all links from a time on",
+}
+"""What is held out, in words."""
 NEED_TIMES = ("newest-items", "last", "time")
 
 
@@ -74,7 +81,7 @@ class SplitOptions(SourceOptions):
         " link is newest; links, a share of each user's; last, each user's newest link, and the one"
         " before it for validation; time, all links from a time on.",
         shown="items",
-        choices=HOLD_OUTS,
+        choices=tuple(HOLD_OUTS),
         omits_default=True,
     )
     test_fraction: float = option(

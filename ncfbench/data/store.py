@@ -126,6 +126,11 @@ class Dataset(Content):
         """
         return self.held_out is not None
 
+    def holds_out(self, split: Split) -> bool:
+        """Return whether an item or a link is of a split."""
+        number = SPLITS.index(split)
+        return bool(((self.split if self.held_out is None else self.held_out) == number).any())
+
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""
         if self.ranks_known_items:

@@ -194,6 +194,8 @@ def data_differences(fingerprint: str, manifest: Mapping[str, Any] | None) -> li
     files = manifest.get("files", {}).items()
     if unpublished := [name for name, file in files if not file.get("verified")]:
         found.append(f"other data (not as published: {', '.join(sorted(unpublished))})")
+    if held_out := options.get("hold_out"):
+        found.append(f"other items or links held out ({held_out})")
     if options.get("test_fraction") != 0.2:
         found.append("other share of test items")
     return found

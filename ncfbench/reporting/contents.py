@@ -15,6 +15,7 @@ from ncfbench.catalog import SAMPLERS, baseline_sampler
 from ncfbench.config import RunConfig, complete, identity_of
 from ncfbench.data import Dataset
 from ncfbench.data.content import cautions
+from ncfbench.data.options import HOLD_OUTS, flags_of
 from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
@@ -83,6 +84,7 @@ def describe(
         "files": {name: dict(file) for name, file in files.items() if isinstance(file, dict)},
         "fingerprint": dataset.fingerprint,
         "statistics": dict(manifest["statistics"]),
+        "held_out": _held_out(manifest),
         "cautions": cautions(manifest),
         "removed": dict(manifest.get("removed", {})),
         "missing": {
@@ -105,6 +107,18 @@ def describe(
         "measured_batches": batches,
         "batches": _batch_rows(dataset, configs, batches),
     }
+
+
+def _held_out(manifest: Mapping[str, Any]) -> str:
+    """Return what is held out, and for how many users, in words."""
+    options, counts = flags_of(manifest["options"]), manifest["statistics"]
+    kind = options.get("hold_out", "items")
+    what = HOLD_OUTS.get(kind or "", f"as column {options.get('split_column')} says")
+    if "test_links" not in counts:
+        return f"{what}: {counts['test_items']:,}, of {counts['users_with_test_items']:,} users"
+    to_new, n_test = counts["test_links_to_new_items"], counts["test_links"]
+    share = f", {to_new / n_test:.1%} of them to new items" if n_test else ""
+    return f"{what}: {n_test:,} of {counts['users_with_test_links']:,} users{share}"
 
 
 def distribution(counts: NDArray[np.integer]) -> dict[str, Any] | None:

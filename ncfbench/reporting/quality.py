@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ncfbench.reporting.frames import Run
-from ncfbench.storage.schemas import MEASURES, QUALITY
+from ncfbench.storage.schemas import MEASURES, PARTS, QUALITY
 
 Moment = Literal["reported", "end", "target"]
 MOMENTS: tuple[Moment, ...] = ("reported", "end", "target")
 Row = Mapping[str, Any]
 RECALL = "recall_at_50"
-COLD_USERS = f"{RECALL}_cold_users"
-MEASURED = (*MEASURES, COLD_USERS)
+COLD_USERS, NEW_ITEMS, KNOWN_ITEMS = (f"{RECALL}_{part}" for part in PARTS)
+MEASURED = (*MEASURES, COLD_USERS, NEW_ITEMS, KNOWN_ITEMS)
 ERROR = "±: standard error over users and items, and over seeds where there are several"
 """Meaning of ± in every table and sentence (:func:`standard_error`)."""
 

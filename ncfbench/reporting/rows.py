@@ -84,6 +84,8 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             row |= interval_columns(name, None if None in values else intervals.mean(values))
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
+        if (known := summaries[-1].get(f"{RECALL}_known_items")) is not None:
+            row[f"{RECALL}_known_items"] = known
         rows.append(row)
     return rows
 

@@ -33,14 +33,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_encoder
+from ncfbench.data.store import Dataset
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing.intervals import Difference, crossed, standard_error
 
 COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
 CERTAIN = (
-    f"recall@{COMPARED} is 1 by construction: there are at most {COMPARED} test items. Prepare the"
-    " data with a larger test fraction."
+    f"recall@{COMPARED} is 1 by construction: there are at most {COMPARED} items to rank. Prepare"
+    " data with more, such as by a larger test fraction."
 )
 """Note beside a recall whose chance is 1."""
 NEGLIGIBLE = 40.0
@@ -98,7 +100,7 @@ class Ranking:
         self._n_ranked = left if n_excluded is None else left - n_excluded[ranked]
         of_new = np.zeros(len(items), bool) if is_new is None else is_new[items]
         self._is_of_kind = {"new_items": of_new, "known_items": ~of_new}
-        self._has_kinds = bool(of_new.any() and not of_new.all())
+        self._has_kinds = is_new is not None and not of_new.all()
         self._chances = {f"{name}_chance": value for name, value in self._chance_levels()}
 
     def __call__(self, ranks: NDArray[np.integer]) -> Evaluation:
@@ -193,6 +195,13 @@ def exposure(
     if not len(items):
         return 0.0, 0.0
     return len(np.unique(items)) / n_candidates, float(np.mean(popularity[items]))
+
+
+def can_rank(encoder: str, dataset: Dataset) -> bool:
+    """Return whether an encoder has vectors of a data set's candidates: one that learns a vector of
+    each item has none of held-out items.
+    """
+    return dataset.ranks_known_items or find_encoder(encoder).scores_cold_items
 
 
 def reciprocal_rank_by_chance(relevant: int, items: int) -> float:

@@ -73,7 +73,7 @@ def run_sweep(
     simulate(max(cell.config.devices for cell in run.cells))
     keep_compiled(tell)
     if sweep.tuning is not None:
-        run.notes = tuning.require_validation(run.datasets.values())
+        run.notes = tuning.require_validation(run.cells, run.datasets)
         run.trials = tuning.add_trials(run.cells, sweep.tuning)
     if dry_run or budget_seconds is not None:
         _predict(run, tell)

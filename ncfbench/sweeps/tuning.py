@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.catalog import find_encoder
 from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.quality import COMPARED
+from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.cells import Cell, label_cells
 
@@ -35,16 +34,10 @@ def add_trials(cells: Sequence[Cell], budget: Budget) -> list[Cell]:
     """Give each cell its trials, and return all; cells that differ only in their seed share theirs.
 
     Raises:
-        UsageError: the sweep has several values of a tuned setting, or an encoder without recall of
-            held-out items.
+        UsageError: the sweep has several values of a tuned setting.
     """
     arms: dict[str, list[Cell]] = {}
     for cell in cells:
-        if not find_encoder(cell.config.encoder).scores_cold_items:
-            raise UsageError(
-                f"--tune chooses by recall of held-out items, and {cell.config.encoder} has no"
-                " vector for them."
-            )
         arms.setdefault(_arm(cell.config, budget), []).append(cell)
     for arm in arms.values():
         for name in budget.settings:
@@ -92,23 +85,34 @@ def choose(cells: Sequence[Cell], budget: Budget) -> tuple[list[str], dict[Cell,
     return sentences, missing
 
 
-def require_validation(datasets: Iterable[Dataset]) -> list[str]:
-    """Refuse a data set without validation items; return warnings where they are too few.
+def require_validation(cells: Sequence[Cell], datasets: Mapping[str, Dataset]) -> list[str]:
+    """Refuse cells that have no recall on validation; return warnings where it says nothing.
+
+    Args:
+        datasets: by name.
 
     Raises:
-        DataError: it has none.
+        DataError: a data set holds nothing out for validation.
+        UsageError: an encoder has no vectors of held-out items.
     """
+    for cell in cells:
+        if not can_rank(cell.config.encoder, datasets[cell.config.dataset]):
+            raise UsageError(
+                f"--tune chooses by recall of held-out items, and {cell.config.encoder} has no"
+                " vector for them."
+            )
     warnings = []
-    for dataset in datasets:
-        count = dataset.manifest["statistics"]["validation_items"]
-        if not count:
+    for dataset in datasets.values():
+        if not dataset.holds_out("validation"):
+            kind = "links" if dataset.ranks_known_items else "items"
             raise DataError(
-                f"--tune chooses by recall on validation items, and {dataset.name} has none. "
+                f"--tune chooses by recall on validation {kind}, and {dataset.name} has none. "
                 "Prepare it again with --validation-fraction 0.1."
             )
-        if count <= COMPARED:
+        if (count := len(dataset.candidates("validation"))) <= COMPARED:
+            kind = "items" if dataset.ranks_known_items else "validation items"
             warnings.append(
-                f"{dataset.name} has {count:.0f} validation items: their recall@{COMPARED} is 1 by"
+                f"{dataset.name} has {count:.0f} {kind}: their recall@{COMPARED} is 1 by"
                 " construction, and the first trial is kept. Use a larger --validation-fraction."
             )
     return warnings

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
 from ncfbench.catalog import find_encoder
 from ncfbench.data.store import Dataset
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs.quality import COMPARED, Evaluation
+from ncfbench.runs.quality import COMPARED, Evaluation, can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage.schemas import EVALUATED
 from ncfbench.timing.clock import format_duration
@@ -31,12 +35,14 @@ class Evaluators:
         self.embedder = trainer.embedder(content)
         self.probe = Probe(dataset.graph, trainer.config, self.embedder)
         encoder = trainer.config.encoder
-        scores = find_encoder(encoder).scores_cold_items
+        self._learns_items = not find_encoder(encoder).scores_cold_items
+        scores = can_rank(encoder, dataset)
         self.splits = {
             split: RecallEvaluator(dataset, split, self.embedder)
             for split in EVALUATED
             if scores and len(dataset.links(split)[0])
         }
+        self._ranks_known_items = dataset.ranks_known_items
         self.recall_reason: str | None = None
         """The reason that there is no recall on test items; None where there is."""
         if not scores:
@@ -44,31 +50,53 @@ class Evaluators:
                 f"{encoder} learns a vector for each item, and held-out items have none"
             )
         elif "test" not in self.splits:
-            self.recall_reason = "no user has a held-out test item"
+            kind = "link" if dataset.ranks_known_items else "item"
+            self.recall_reason = f"no user has a held-out test {kind}"
 
     def evaluate(self, parameters: Parameters) -> dict[str, Evaluation]:
         """Return the quality of each split."""
-        return {split: evaluator(parameters) for split, evaluator in self.splits.items()}
+        items_VxD: jax.Array | None = None
+        evaluations: dict[str, Evaluation] = {}
+        for split, evaluator in self.splits.items():
+            if items_VxD is None or not self._ranks_known_items:
+                items_VxD = evaluator.embed(parameters)
+            evaluations[split] = evaluator(parameters, items_VxD)
+        return evaluations
 
     def forecast(self, parameters: Parameters) -> tuple[float, float]:
         """Return about how many seconds costly items of a probe and of an evaluation take."""
         seconds = [
             self.embedder.forecast(parameters, items)
-            for items in (self.probe.links.nodes, *(split.items for split in self.splits.values()))
+            for items in (self.probe.links.nodes, *self._embedded_items)
         ]
         return seconds[0], sum(seconds[1:])
 
+    @property
+    def _embedded_items(self) -> list[NDArray[np.int32]]:
+        """The items that an evaluation embeds, of all splits once where these have the same."""
+        items = [evaluator.items for evaluator in self.splits.values()]
+        return items[:1] if self._ranks_known_items else items
+
     def notes(self, parameters: Parameters, schedule: Schedule, epochs_done: float) -> list[str]:
-        """Return what a user should know in advance: few held-out items, and long waits."""
-        notes = [
-            f"There are {len(evaluator.items)} {split} items: their recall@{COMPARED} is 1 by"
-            " construction."
-            for split, evaluator in self.splits.items()
-            if len(evaluator.items) <= COMPARED
-        ]
+        """Return what a user should know in advance: few items to rank, items without a trained
+        vector, and long waits.
+        """
+        notes = []
+        for split, evaluator in self.splits.items():
+            if evaluator.most_ranked <= COMPARED:
+                what = f"{split} items" if not self._ranks_known_items else "items to rank"
+                whose = "their" if not self._ranks_known_items else f"the {split} links'"
+                notes.append(
+                    f"There are {evaluator.most_ranked} {what}: {whose} recall@{COMPARED} is 1 by"
+                    " construction."
+                )
+            if self._learns_items and (share := evaluator.share_of_new):
+                notes.append(
+                    f"{share:.1%} of the {split} links are to new items, for which the encoder has"
+                    " no trained vector: recall of these stands by itself too."
+                )
         if self.embedder.by_length and epochs_done < schedule.epochs:
-            held_out = sum(len(evaluator.items) for evaluator in self.splits.values())
-            items = len(self.probe.links.nodes), held_out
+            items = len(self.probe.links.nodes), sum(map(len, self._embedded_items))
             waits = describe_waits(self.forecast(parameters), items, schedule, epochs_done)
             notes += [] if waits is None else [waits]
         return notes
@@ -117,10 +145,10 @@ def describe_waits(
     probes = schedule.probes_an_epoch
     total = (epochs * probes + (epochs_done == 0)) * seconds[0] + epochs * seconds[1]
     often = "once an epoch" if probes == 1 else f"{probes:.3g} times an epoch"
-    held_out = f" An evaluation at the end of an epoch: {items[1]:,} held-out items, {evaluation}."
+    at_end = f" An evaluation at the end of an epoch: {items[1]:,} ranked items, {evaluation}."
     return (
         f"A probe embeds {items[0]:,} items, which takes about {probe}, {often} (--probe-every N:"
-        f" every N iterations).{held_out if items[1] else ''} In this run both take about"
+        f" every N iterations).{at_end if items[1] else ''} In this run both take about"
         f" {format_duration(total)}, off the training clock. The step is compiled before the first"
         " iteration, which can take a minute."
     )

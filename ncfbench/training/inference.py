@@ -85,6 +85,21 @@ class Embedder:
         """Return the vectors of items without training links, float32[len(ids), D]."""
         return self._in_blocks(self._embed_cold(parameters), parameters, ids)
 
+    def candidates(
+        self, parameters: Parameters, ids: NDArray[np.int32], is_new: NDArray[np.bool_]
+    ) -> jax.Array:
+        """Return the vectors that score items, float32[len(ids), D].
+
+        Args:
+            is_new: bool[len(ids)], which have no training link.
+        """
+        if is_new.all() or FREE_ITEMS not in parameters:
+            return self.cold_items(parameters, ids)
+        vectors = self.items(parameters, ids)
+        if not is_new.any():
+            return vectors
+        return vectors.at[np.flatnonzero(is_new)].set(self.cold_items(parameters, ids[is_new]))
+
     def forecast(self, parameters: Parameters, ids: NDArray[np.int32]) -> float:
         """Return about how many seconds costly items take; the first call times a block."""
         _, blocks = self._split(ids)

@@ -94,10 +94,11 @@ class RunPlan:
         _require_room_for_vectors(config, dataset, layout)
         if recommend is not None:
             require_items(config, dataset, recommend)
-            if recommend > (candidates := len(dataset.items_of("test"))):
+            if recommend > (candidates := len(dataset.candidates("test"))):
+                what = "items" if dataset.ranks_known_items else "test items"
                 say(
-                    f"--recommend {recommend}: there are only {candidates} test items, so that"
-                    " every user gets all of them."
+                    f"--recommend {recommend}: there are only {candidates} {what}, so that every"
+                    " user gets all of them."
                 )
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
         if trace is not None:

@@ -1,13 +1,16 @@
-"""Cold-start evaluation: the ranks of each user's held-out items among all held-out items.
+"""Evaluation: the ranks of each user's held-out items among the candidates.
 
-Exact, over every user who has a held-out item and every held-out item of the split. Ties are broken
-by item id, the smaller first, so that results repeat. :mod:`ncfbench.runs.quality` makes recall@M
-(KDD 2017, section 5.2), NDCG@M and MRR of the ranks.
+Where items are held out, the candidates are all items of the split, which training never saw. Where
+links are, they are all items but those that the user has a training link with. Ranks are exact;
+ties are broken by item id, the smaller first, so that results repeat. :mod:`ncfbench.runs.quality`
+makes recall@M (KDD 2017, section 5.2), NDCG@M and MRR of the ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.content import Split
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
@@ -22,33 +26,66 @@ from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
+Pairs: TypeAlias = NDArray[np.int32]
 BLOCK_ITEMS = 2**12
 BLOCK_LINKS = 512
 """Items and links of a block, whose 8 MB of scores fit the caches."""
 
 
 class RecallEvaluator:
-    """Evaluates one split of a data set, in which some user has an item."""
+    """Evaluates one split of a data set, in which some user has a link."""
 
     def __init__(self, dataset: Dataset, split: Split, embedder: Embedder) -> None:
         self.embedder = embedder
-        self.items = dataset.items_of(split)
+        self.items = dataset.candidates(split)
+        self.is_new = dataset.graph.item_degrees[self.items] == 0
         users, items = dataset.links(split)
         order = np.lexsort((items, users))
         self.users = users[order]
         self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
-        self._ranking = Ranking(self.users, self.index, len(self.items), dataset.has_links)
+        # All items are candidates, each at the index that is its id.
+        self._known = dataset.graph if dataset.ranks_known_items else None
+        self.ranking = Ranking(
+            self.users,
+            self.index,
+            len(self.items),
+            dataset.has_links,
+            n_excluded=None if self._known is None else self._known.user_degrees,
+            is_new=self.is_new,
+        )
 
-    def __call__(self, parameters: Parameters) -> Evaluation:
-        """Return the quality of the ranking by these parameters."""
-        return self._ranking(self.ranks(parameters))
+    @property
+    def most_ranked(self) -> int:
+        """The most items that are ranked for a user."""
+        few = 0 if self._known is None else int(self._known.user_degrees[self.users].min())
+        return len(self.items) - few
 
-    def ranks(self, parameters: Parameters) -> NDArray[np.int64]:
+    @property
+    def share_of_new(self) -> float:
+        """Share of the links whose item has no training link."""
+        return float(np.mean(self.is_new[self.index]))
+
+    def __call__(self, parameters: Parameters, items_VxD: jax.Array | None = None) -> Evaluation:
+        """Return the quality of the ranking by these parameters.
+
+        Args:
+            items_VxD: the candidates' vectors, where they are there already.
+        """
+        return self.ranking(self.ranks(parameters, items_VxD))
+
+    def embed(self, parameters: Parameters) -> jax.Array:
+        """Return the candidates' vectors, float32[V, D]."""
+        return self.embedder.candidates(parameters, self.items, self.is_new)
+
+    def ranks(
+        self, parameters: Parameters, items_VxD: jax.Array | None = None
+    ) -> NDArray[np.int64]:
         """Return the rank of each held-out link's item for its user, int64[links]; best is 0."""
         users_UxD = self.embedder.users(parameters).scored
-        items_VxD = self.embedder.cold_items(parameters, self.items)
+        if items_VxD is None:
+            items_VxD = self.embed(parameters)
         interaction = self.embedder.interaction(parameters)
-        return link_ranks(interaction, users_UxD, items_VxD, self.users, self.index)
+        return link_ranks(interaction, users_UxD, items_VxD, self.users, self.index, self._known)
 
 
 def link_ranks(
@@ -57,6 +94,7 @@ def link_ranks(
     items_VxD: jax.Array,
     users: NDArray[np.int32],
     index: NDArray[np.int32],
+    known: BipartiteGraph | None = None,
 ) -> NDArray[np.int64]:
     """Return the rank of each link's item for its user, int64[links].
 
@@ -71,6 +109,7 @@ def link_ranks(
     Args:
         users: the user of each link.
         index: the index of its item in ``items_VxD``.
+        known: links whose items are not ranked for their user; its items are the indices.
     """
     n_items = len(items_VxD)
     # Blocks of about one size, so that the last one is not mostly padding.
@@ -83,15 +122,38 @@ def link_ranks(
         links = order[block]
         user, item, score = users[links], index[links], np.zeros(rows, np.float32)
         within = partial(_ranks_in_block, interaction, users_UxD, items_VxD, user, item)
+        left_out = _left_out(known, user, starts, size)
         if len(starts) > 1:
-            for start in starts[item[0] // size : item[-1] // size + 1]:
-                score, _ = within(score, start, n_items, size)
+            for number in range(item[0] // size, item[-1] // size + 1):
+                score, _ = within(score, starts[number], n_items, left_out[number], size)
         count = np.zeros(rows, np.int64)
-        for start in starts:
+        for start, pairs in zip(starts, left_out, strict=True):
             # Waits for the block, so that only one is in memory.
-            count += np.asarray(within(score, start, n_items, size)[1])
+            count += np.asarray(within(score, start, n_items, pairs, size)[1])
         result[links] = count
     return result
+
+
+def _left_out(
+    known: BipartiteGraph | None, users: NDArray[np.int32], starts: NDArray[np.int32], size: int
+) -> Sequence[Pairs | None]:
+    """Return, for each block of items, the row and the column in the block of each item that is not
+    ranked: int32[2, n], padded with a row that there is not. None where all are ranked.
+    """
+    if known is None:
+        return [None] * len(starts)
+    items, rows = known.items_of(users)
+    order = np.argsort(items, kind="stable")
+    rows, items = rows[order], items[order]
+    bounds = np.searchsorted(items, [*starts, starts[-1] + size])
+    # Powers of two, so that few programs are compiled.
+    room = 2 ** max(int(np.max(np.diff(bounds))) - 1, 2**10).bit_length()
+    blocks = []
+    for start, first, last in zip(starts, bounds[:-1], bounds[1:], strict=True):
+        pairs = np.full((2, room), len(users), np.int32)
+        pairs[:, : last - first] = rows[first:last], items[first:last] - start
+        blocks.append(pairs)
+    return blocks
 
 
 @partial(jax.jit, static_argnames="size")
@@ -105,6 +167,7 @@ def _ranks_in_block(
     own: jax.Array,
     start: jax.Array,
     n_items: jax.Array,
+    left_out: jax.Array | None,
     size: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Return each link's own score, new if its item is in this block, and its rank in the block."""
@@ -115,4 +178,6 @@ def _ranks_in_block(
     own = jnp.where((column >= 0) & (column < size), here[:, 0], own)
     position = jnp.arange(size, dtype=jnp.int32)[None, :]
     before = ~(scores <= own[:, None]) | ((scores == own[:, None]) & (position < column[:, None]))
+    if left_out is not None:
+        before = before.at[left_out[0], left_out[1]].set(False, mode="drop")
     return own, jnp.sum(before & (position < n_items - start), axis=1, dtype=jnp.int32)

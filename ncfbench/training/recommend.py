@@ -1,7 +1,9 @@
-"""Each user's best held-out items, as a table: ``recommendations.parquet`` in a run's folder.
+"""Each user's best items, as a table: ``recommendations.parquet`` in a run's folder.
 
-All test items are ranked for every user who has a link of any split, ties by item id, the smaller
-first, as for recall. The parameters are those of the epoch that the run reports.
+The candidates of the test are ranked for every user who has a link of any split, as for recall: all
+test items; or, where links are held out, all items but those that the user has a training link
+with. Ties are broken by item id, the smaller first. The parameters are those of the epoch that the
+run reports.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
@@ -34,13 +37,13 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
     """Refuse, before training, what could not be written in the end, by a UsageError."""
     if count < 1:
         raise UsageError(f"recommend = {count}: it must be at least 1.")
-    if not find_encoder(config.encoder).scores_cold_items:
+    if not can_rank(config.encoder, dataset):
         others = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
         raise UsageError(
             f"--recommend ranks held-out items, and {config.encoder} learns a vector for each item,"
             f" so that they have none. Use --encoder {either(others)}."
         )
-    if len(dataset.items_of("test")) == 0:
+    if len(dataset.candidates("test")) == 0:
         raise UsageError(
             f"--recommend ranks test items, and {dataset.name} has none. Prepare it with a"
             " --test-fraction above 0."
@@ -55,24 +58,30 @@ def write(
     reported: Best,
     schedule: Schedule,
 ) -> None:
-    """Write :data:`FILE` into a folder: each user's ``count`` best test items, or all where there
+    """Write :data:`FILE` into a folder: each user's ``count`` best candidates, or all where there
     are fewer, a block of users at a time.
 
     Raises:
         DataError: the table cannot be written.
         DivergedError: a score is not finite.
     """
-    user_ids, item_ids, candidates = dataset.user_ids, dataset.item_ids, dataset.items_of("test")
+    user_ids, item_ids, candidates = dataset.user_ids, dataset.item_ids, dataset.candidates("test")
     users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
     test_user, test_item = dataset.links("test")
+    is_new = dataset.graph.item_degrees[candidates] == 0
+    offsets, excluded, n_left = None, None, np.full(len(users), len(candidates))
+    if dataset.ranks_known_items:
+        excluded, position = dataset.graph.items_of(users)
+        offsets = np.searchsorted(position, np.arange(len(users) + 1))
+        n_left -= np.diff(offsets)
     held_out = test_user.astype(np.int64) * dataset.n_items + test_item
     schema = recommendations(user_ids is not None, item_ids is not None)
-    count = min(count, len(candidates))
+    count = min(count, int(n_left.max()))
     about = {
         "parameters": "of the reported epoch",
         "epoch": f"{schedule.epoch_of(reported.iteration):g}",
         "iteration": str(reported.iteration),
-        "candidates": "all held-out test items",
+        "candidates": "all held-out test items" if excluded is None else "all items but the user's",
         "users": "all with a link of any split",
         "items_of_a_user": str(count),
     }
@@ -81,22 +90,25 @@ def write(
         blocks = best_items(
             embedder.interaction(reported.parameters),
             embedder.users(reported.parameters).scored[users],
-            embedder.cold_items(reported.parameters, candidates),
+            embedder.candidates(reported.parameters, candidates, is_new),
             count,
+            offsets,
+            excluded,
         )
         done = 0
-        for scores, index in blocks:
+        for scores_UxM, index in blocks:
+            row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])
+            scores = scores_UxM[row, place]
             if not np.isfinite(scores).all():
                 raise DivergedError(
                     "A score of a user and an item is not finite: there is nothing to recommend."
                 )
-            user = np.repeat(users[done : done + len(index)], count)
-            item = candidates[index].reshape(-1)
+            user, item = users[done + row], candidates[index[row, place]]
             columns = [
                 _named(user, user_ids),
                 _named(item, item_ids),
-                pa.array(np.tile(np.arange(1, count + 1, dtype=np.int32), len(index))),
-                pa.array(scores.reshape(-1)),
+                pa.array(place.astype(np.int32) + 1),
+                pa.array(scores),
                 pa.array(np.isin(user.astype(np.int64) * dataset.n_items + item, held_out)),
             ]
             yield pa.table(columns, schema=schema)

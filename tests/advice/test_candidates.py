@@ -88,7 +88,6 @@ def test_what_cannot_work_is_left_out() -> None:
         ({}, {"samplers": ("nss",)}, "did you mean 'ns'"),
         ({}, {"seeds": 0}, "--seeds 0"),
         ({"sampler": "ns"}, {}, "sampler is what advise tries"),
-        ({"encoder": "mf"}, {"target": "recall"}, "mf has none"),
     ],
 )
 def test_a_question_without_an_answer_is_refused(

@@ -24,7 +24,12 @@ from ncfbench.training import turns
 
 Law = Callable[[RunConfig, float], float]
 """The loss of a run after some seconds of training; infinite where it diverges."""
-DATASET: Any = SimpleNamespace(fingerprint="f" * 64, items_of=lambda split: range(1000))
+DATASET: Any = SimpleNamespace(
+    fingerprint="f" * 64,
+    candidates=lambda split: range(1000),
+    holds_out=lambda split: True,
+    ranks_known_items=False,
+)
 BEST, BASELINE = "strat-ns b=512 s=4 lr=0.01", "iid b=512 k=10 lr=0.01"
 RECALL = "validation_recall_at_50"
 

@@ -191,6 +191,10 @@ UNKNOWN = ["text not known: the data set is not prepared here"]
             ["other text (cut at 40 words)"],
         ),
         (
+            MANIFEST | {"options": OPTIONS | {"hold_out": "links"}},
+            ["other items or links held out (links)"],
+        ),
+        (
             MANIFEST | {"files": {"raw-data.csv": {"verified": False}}},
             ["other data (not as published: raw-data.csv)"],
         ),

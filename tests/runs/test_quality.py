@@ -173,9 +173,12 @@ def test_new_and_known_items_are_measured_apart() -> None:
     assert found["recall_at_50_known_items"] == pytest.approx((1 / 2 + 0 / 1) / 2)
     assert found["recall_at_50_new_items_error"] == pytest.approx(0.25)
     assert found["recall_at_50"] == pytest.approx((2 / 3 + 0 + 1 / 2) / 3)
-    for all_of_a_kind in (None, np.zeros(6, bool), np.ones(6, bool)):
-        unmixed = ranking_of(links, 200, is_new=all_of_a_kind)(ranks).figures
+    for all_new in (None, np.ones(6, bool)):
+        unmixed = ranking_of(links, 200, is_new=all_new)(ranks).figures
         assert unmixed["recall_at_50_new_items"] is unmixed["recall_at_50_known_items"] is None
+    known = ranking_of(links, 200, is_new=np.zeros(6, bool))(ranks).figures
+    assert known["recall_at_50_known_items"] == known["recall_at_50"]
+    assert known["recall_at_50_new_items"] is None
 
 
 def test_exposure_counts_items_and_their_links() -> None:

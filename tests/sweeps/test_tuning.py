@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ from ncfbench.sweeps import tuning
 from ncfbench.sweeps.cells import Cell, group_cells
 
 BUDGET = Budget(4, 2)
+
+
+DATASET: Any = SimpleNamespace(ranks_known_items=False)
 
 
 def cells(**more: Any) -> list[Cell]:
@@ -84,7 +88,10 @@ def test_a_setting_has_values_for_all_trials(name: str, rate: float) -> None:
             lambda: tuning.add_trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
             "several values of learning_rate",
         ),
-        (lambda: tuning.add_trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
+        (
+            lambda: tuning.require_validation(cells(encoder="mf"), {"citeulike": DATASET}),
+            "mf has no vector",
+        ),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:

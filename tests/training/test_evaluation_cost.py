@@ -57,7 +57,7 @@ def test_waits_are_announced_where_they_are_long() -> None:
     once = Schedule(1000, 10, epochs=3, probe_every=0, probes=1)
     message = describe_waits(seconds, items, once, 0.0)
     assert message is not None
-    for words in ("1,965 items", "about 30 s, once an epoch", "764 held-out items, 12 s", "3 min"):
+    for words in ("1,965 items", "about 30 s, once an epoch", "764 ranked items, 12 s", "3 min"):
         assert words in message
     assert "about 84 s" in (describe_waits(seconds, items, once, 1.0) or ""), "two epochs are left"
     often = Schedule(1000, 10, epochs=3, probe_every=20)

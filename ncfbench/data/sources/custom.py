@@ -107,8 +107,6 @@ LEFT_OUT = {
     "rare_users": "Warning: left out, users {few_users}",
     "rare_items": "Warning: left out, items {few_items}",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
-    "validation_links_of_new_users": "Left out, validation links of users without a training link",
-    "test_links_of_new_users": "Left out, test links of users without a training link",
     "links_of_cold_users": "Links of cold users that are not trained on",
 }
 """Messages about things that are left out, by the reason."""
@@ -198,8 +196,9 @@ def _read_content(
     for reason, count in held_out.removed.items():
         removed.add(reason, count)
     is_trained = held_out.split == 0
-    of_training = held_out.users[held_out.split_of_link == 0]
-    has_links = np.bincount(of_training, minlength=len(user_ids)) > 0
+    of_link = held_out.held_out
+    of_link = held_out.split[held_out.items] if of_link is None else of_link
+    has_links = np.bincount(held_out.users[of_link == 0], minlength=len(user_ids)) > 0
     standardised = {}
     for what, ids, at, fitted in (
         ("user", user_ids, user_feature_ids, has_links),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ncfbench.data.features import Features
 from ncfbench.data.ids import Ids, encode, positions, unify
-from ncfbench.data.options import NEED_TIMES
+from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Table
 from ncfbench.data.values import numbers
@@ -49,13 +49,6 @@ TEXTS = (
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
-HELD_OUT = {
-    "items": "items at random",
-    "newest-items": "the newest items",
-    "links": "some links of each user, at random",
-    "last": "each user's newest link",
-    "time": "all links from a time on",
-}
 IDS = ("id", "key", "index")
 """Usual names of a column of ids in a file about one kind of things."""
 
@@ -243,7 +236,7 @@ def describe(
     moments = f", times {chosen.time_column}" if chosen.time_column else ""
     text = f"text {', '.join(chosen.text_columns) or 'none'}"
     text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
-    held_out = HELD_OUT.get(chosen.hold_out or "", f"as column {chosen.split_column} says")
+    held_out = HOLD_OUTS.get(chosen.hold_out or "", f"as column {chosen.split_column} says")
     yield (
         f"Links: {links.path.name} ({links.summary}): user {chosen.user_column}, item"
         f" {chosen.item_column}{moments}{ratings}."

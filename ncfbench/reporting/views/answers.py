@@ -14,7 +14,15 @@ from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.formats import estimate, three_digits
 from ncfbench.reporting.frames import interval_columns
-from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, Quality, epochs_of
+from ncfbench.reporting.quality import (
+    COLD_USERS,
+    ERROR,
+    KNOWN_ITEMS,
+    NEW_ITEMS,
+    RECALL,
+    Quality,
+    epochs_of,
+)
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
     better_recall,
@@ -269,9 +277,9 @@ def _chance(answer: Answer) -> str:
 
 def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) -> Table:
     measures = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR"}
-    has_cold_users = any(quality.values[COLD_USERS] is not None for _, quality in rows)
-    if has_cold_users:
-        measures[COLD_USERS] = "cold users"
+    parts = {COLD_USERS: "cold users", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
+    measured = {part for part in parts if any(row.values[part] is not None for _, row in rows)}
+    measures |= {part: heading for part, heading in parts.items() if part in measured}
     chances = [
         f"{heading} {chance:.3f}"
         for measure, heading in measures.items()
@@ -287,15 +295,18 @@ def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) ->
     notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
     if answer.target is not None:
         notes.append("target: the first evaluation after the target loss was reached.")
-    if has_cold_users:
+    if COLD_USERS in measured:
         notes.append("Cold users: recall@50 of those without a training link.")
+    if KNOWN_ITEMS in measured:
+        notes.append("New items: recall@50 of links to items without a training link.")
     cols = [
         Col("arm", lambda row: row[0].name, wraps=True),
         Col("at", lambda row: ", ".join(row[1].moments), align="left"),
         Col("epoch", lambda row: row[1].epoch, ".3g"),
     ]
     cols += [Col(heading, partial(_measure, measure)) for measure, heading in measures.items()]
-    title = f"Quality on cold test items: {answer.subject}"
+    kind = "test links" if KNOWN_ITEMS in measured else "cold test items"
+    title = f"Quality on {kind}: {answer.subject}"
     return Table.of(title, cols, rows, notes, grouped=1, name=answer.named("quality"))
 
 
@@ -337,7 +348,9 @@ def _easier(answer: Answer, baseline: ArmResult) -> str:
 def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[str]:
     """Return the command of a race and its purpose; nothing where no measure can decide one."""
     config = answer.config
-    has_recall = find_encoder(config.encoder).scores_cold_items
+    has_recall = find_encoder(config.encoder).scores_cold_items or any(
+        arm.at_end is not None and arm.at_end.values[RECALL] is not None for arm in answer.arms
+    )
     if config.objective_settings and not has_recall:
         return []
     words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]

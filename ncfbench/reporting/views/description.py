@@ -18,7 +18,7 @@ MISSING = {
     "items_without_text": "items without text",
     "training_items_without_links": "training items without links",
     "users_without_training_links": "users without training links",
-    "users_without_test_items": "users without test items",
+    "users_without_test_items": "users without test {}",
 }
 FITTED = {"users": "users with training links", "items": "training items"}
 """Rows over which dense features are standardised."""
@@ -69,11 +69,17 @@ def _origin(found: Row) -> list[tuple[str, str]]:
     removed = [
         f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()
     ]
-    missing = [f"{count:,} {MISSING[name]}" for name, count in found["missing"].items() if count]
+    kind = "links" if "test_links" in found["statistics"] else "items"
+    missing = [
+        f"{count:,} {MISSING[name].format(kind)}"
+        for name, count in found["missing"].items()
+        if count
+    ]
     return [
         *facts,
+        ("held out for the test", found["held_out"]),
         ("left out of it", ", ".join(removed) or "nothing"),
-        ("missing", ", ".join(missing) or "nothing: items have text, users links and test items"),
+        ("missing", ", ".join(missing) or f"nothing: items have text, users links and test {kind}"),
         *(("caution", caution) for caution in found["cautions"]),
         ("fingerprint", found["fingerprint"][:12]),
     ]

@@ -119,7 +119,9 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         reasons = sorted({str(row["reason"]) for row in flat if row.get("reason")})
         notes += [sentence(f"No recall: {reason}") for reason in reasons]
         notes += [*_tuned_notes(members), _epochs_note(epochs)]
-        title = f"Recall@50 on cold test items: {label_of(members)}"
+        is_known = any(row.get(f"{RECALL}_known_items") is not None for row in flat)
+        kind = "test links" if is_known else "cold test items"
+        title = f"Recall@50 on {kind}: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables
 

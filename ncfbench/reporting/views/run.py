@@ -85,6 +85,9 @@ def run_table(summary: Row, curve: Sequence[Row]) -> Table:
     elif summary["test_recall_at_50"] is not None:
         recall = _number(summary["test_recall_at_50"], 4)
         facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
+        for part in ("new_items", "known_items"):
+            if (recall := summary[f"test_recall_at_50_{part}"]) is not None:
+                facts.append((f"of {part.replace('_', ' ')}", _number(recall, 4)))
         if (summary["test_recall_at_50_chance"] or 0) >= 1:
             facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)
