@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from invoked import check, invoke
@@ -26,6 +27,7 @@ from ncfbench.advice.state import read_state
 from ncfbench.config import Locations
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
 from ncfbench.timing import contention
 from ncfbench.training import pilot
 from ncfbench.training import run as training
@@ -53,13 +55,15 @@ def ask(
     encoder: str = "mf",
     **more: Any,
 ) -> tuple[Advice, list[str]]:
-    said: list[str] = []
     question = Question(
         FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
     )
     locations = Locations(data_dir, runs_dir)
-    found = pipeline.answer_question(question, locations, budget, dry_run=dry_run, say=said.append)
-    return found, said
+    progress = Mock(Progress)
+    found = pipeline.answer_question(
+        question, locations, budget, dry_run=dry_run, progress=progress
+    )
+    return found, [call.args[0] for call in progress.say.call_args_list]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -260,7 +264,6 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         dry_run=True,
         data_dir=data_dir,
         runs_dir=tmp_path,
-        say=lambda text: None,
         samplers=["neg", "ns"],
         batch_sizes=[64],
         learning_rates=[0.1],
