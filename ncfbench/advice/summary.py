@@ -16,9 +16,9 @@ from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
 from ncfbench.advice.question import Question
 from ncfbench.errors import DataError
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answers import answer_columns

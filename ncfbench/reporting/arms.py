@@ -9,8 +9,8 @@ from typing import Any
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.reporting.frames import Run
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import Quality
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.timing import speedups
@@ -115,7 +115,7 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
     arms: dict[tuple[Variant, tuple[tuple[str, Any], ...]], dict[int, Run]] = {}
     for run in runs:
         config = run.config
-        by_seed = arms.setdefault((Variant.of(config), tuple(_common(config).items())), {})
+        by_seed = arms.setdefault((run.variant, tuple(_common(config).items())), {})
         if config.seed not in by_seed or config.epochs > by_seed[config.seed].config.epochs:
             by_seed[config.seed] = run
     values: dict[str, set[Any]] = {}

@@ -12,15 +12,14 @@ from typing import Any
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import DataError, UsageError, nearest, shown
 from ncfbench.paper.cells import judge_cells
-from ncfbench.reporting.commands import run_command
-from ncfbench.reporting.comparison import Comparison, group
+from ncfbench.reporting.frames import Run, group
+from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.manifests import find_manifests
 from ncfbench.reporting.results import SWEEPS, Results, Rows
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Wanted, keeps_row, select, wanted_values
-from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, read_all
 from ncfbench.storage import schemas, tables
 
 
@@ -51,16 +50,18 @@ def collect(
             has the baseline's sampler; the folder of profiles has none.
     """
     folders, locations = Locations.of(data_dir, runs_dir), locations or {}
-    records, problems = runs.read_all(folders.runs_dir)
+    records, problems = read_all(folders.runs_dir)
     wanted = wanted_values(only or {}, records)
     records = select(records, wanted)
-    grouped = [replace(each, chosen_baseline=baseline) for each in group(records)]
+    grouped = group(records, baseline)
+    runs = [run for compared in grouped for run in compared]
     if baseline is not None:
-        _check_baseline(baseline, grouped)
-    manifests, unknown = find_manifests(grouped, folders.runs_dir, folders.data_dir)
+        _check_baseline(baseline, runs)
+    manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
     comparisons = [
-        replace(each, data_label=labels.get(each.data_fingerprint, "")) for each in grouped
+        [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
+        for compared in grouped
     ]
     beside, unreadable = _tables_beside(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
@@ -88,7 +89,7 @@ def collect(
         beside=beside,
         sweeps=sweeps,
         problems=[*problems, *unknown, *unreadable, *broken],
-        left_out=_left_out(records, comparisons, locations),
+        left_out=_left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
         is_filtered=bool(wanted) or baseline is not None,
@@ -115,8 +116,8 @@ def _tables_beside(
     return beside, problems
 
 
-def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:
-    present = dict.fromkeys(run.config.sampler for each in comparisons for run in each.runs)
+def _check_baseline(baseline: str, runs: Sequence[Run]) -> None:
+    present = dict.fromkeys(run.config.sampler for run in runs)
     if present and baseline not in present:
         raise UsageError(
             f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
@@ -125,10 +126,10 @@ def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:
 
 
 def _left_out(
-    records: Sequence[RunRecord], comparisons: Sequence[Comparison], locations: Mapping[str, str]
+    records: Sequence[RunRecord], runs: Sequence[Run], locations: Mapping[str, str]
 ) -> list[str]:
-    """Return a message about each run that is in no comparison, with the command to go on with."""
-    compared = {run.name for each in comparisons for run in each.runs}
+    """Return a message about each run that is not compared, with the command to go on with."""
+    compared = {run.name for run in runs}
     messages = []
     for record in records:
         status, config = record.summary["status"], record.config

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import tables
 
 FILE = "datasets.json"
@@ -20,7 +20,7 @@ Manifest: TypeAlias = Mapping[str, Any]
 
 
 def find_manifests(
-    comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path
+    runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
 ) -> tuple[dict[str, Manifest], list[str]]:
     """Return the known manifests by fingerprint, and messages about what cannot be read."""
     found: dict[str, Manifest] = {}
@@ -33,9 +33,10 @@ def find_manifests(
     except DataError as error:
         kept = {}
         problems.append(f"Skipped {FILE}: {error}")
-    for comparison in comparisons:
-        fingerprint = comparison.data_fingerprint
-        prepared = read_manifest(data_dir, comparison.config.dataset)
+    for fingerprint, name in dict.fromkeys(
+        (run.data_fingerprint, run.config.dataset) for run in runs
+    ):
+        prepared = read_manifest(data_dir, name)
         if prepared is not None and _is_manifest(fingerprint, prepared):
             found[fingerprint] = prepared
         elif fingerprint in kept:

@@ -17,7 +17,6 @@ from ncfbench.paper.cells import MISSING, CellVerdict
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.manifests import Manifest, write_manifests
@@ -52,6 +51,7 @@ class Results:
     """Runs of a folder, compared.
 
     Attributes:
+        comparisons: rows of the frame ``arms``, those together that compare.
         speedups, recalls: rows by comparison.
         manifests: of the data sets that are known, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
@@ -64,7 +64,7 @@ class Results:
     """
 
     runs_dir: Path
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Sequence[Run]]
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
     verdicts: Sequence[CellVerdict]
@@ -86,8 +86,8 @@ class Results:
             for arm in answer.arms
             for run in arm.runs.values()
         }
-        compared = [run for each in self.comparisons for run in each.runs]
-        return [in_answers.get(run.name, run) for run in compared]
+        compared = (run for runs in self.comparisons for run in runs)
+        return [in_answers.get(run.name) or run.without_target() for run in compared]
 
     @cached_property
     def arms(self) -> pa.Table:
@@ -130,7 +130,7 @@ class Results:
         return [each for each in self.with_profiles if each.has_totals]
 
     @cached_property
-    def retimed(self) -> list[Comparison]:
+    def retimed(self) -> list[Sequence[Run]]:
         """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
         return with_profile_times(self.comparisons, self.with_profiles)
 
@@ -170,7 +170,7 @@ class Results:
     @cached_property
     def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
-        if any(each.chosen_baseline for each in self.comparisons):
+        if any(runs[0].chosen_baseline for runs in self.comparisons):
             return []
         return judge_claims(
             find_evidence(self.comparisons, self.speedups, self.beside, self.profiled)
@@ -188,8 +188,8 @@ class Results:
         """Return speedups at every target, with the times that the figures have."""
         return [
             row
-            for each in self.retimed
-            for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)
+            for runs in self.retimed
+            for row in targets.sensitivity_rows(runs, allow_mixed=self.allow_mixed)
         ]
 
     @property
@@ -236,8 +236,8 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        compared = [run for each in self.comparisons for run in each.runs]
-        tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
+        compared = [run for runs in self.comparisons for run in runs]
+        tuned = {run.data_fingerprint for run in compared if run.config.tuned}
         trials = [
             trial
             for trial in run_folders.read_all(self.runs_dir / FOLDER)[0]

@@ -15,7 +15,7 @@ from invoked import invoke
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
 from ncfbench.config import RunConfig, complete, digest
-from ncfbench.reporting.commands import run_command
+from ncfbench.reporting.labels import run_command
 from ncfbench.runs.arms import Variant
 
 SETTINGS: list[dict[str, Any]] = [

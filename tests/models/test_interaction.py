@@ -26,7 +26,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models import interaction
 from ncfbench.models.interaction import Interaction, Network, make_interaction
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.comparison import unusual_settings
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import batches

@@ -23,7 +23,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.comparison import group
+from ncfbench.reporting.frames import group
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
 from ncfbench.sampling import batches
@@ -164,7 +165,8 @@ def test_runs_of_different_precision_are_not_compared(tmp_path: Path) -> None:
         read(write_run(tmp_path, sampler, (3.0, 2.0), 5.0, precision=name))
         for sampler, name in (("iid", "float32"), ("strat-ns", "bfloat16"))
     ]
-    assert sorted("precision=bfloat16" in each.title() for each in group(records)) == [False, True]
+    labels = [unusual_label(runs[0].config) for runs in group(records)]
+    assert sorted("precision=bfloat16" in label for label in labels) == [False, True]
     done = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)], env={"COLUMNS": "400"})
     assert done.exit_code == 0
     assert "--precision bfloat16" in done.stdout

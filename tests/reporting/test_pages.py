@@ -260,7 +260,8 @@ def test_the_page_on_tables_shows_times_of_profiles(
     found = [
         each
         for each in kept(name).profiled
-        if (each.comparison.config.encoder, each.comparison.config.loss) == (encoder, "sg")
+        for config in [each.runs[0].config]
+        if (config.encoder, config.loss) == (encoder, "sg")
         if each.rounds == 7
     ]
     assert [each.computation for each in found] == computations

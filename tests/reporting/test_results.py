@@ -95,5 +95,5 @@ def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
             " command of its sweep or race",
         ]
     )
-    assert found.comparisons[0].arms
+    assert found.comparisons[0]
     assert newer.name not in " ".join(found.left_out)

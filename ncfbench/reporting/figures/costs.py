@@ -46,7 +46,7 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
         rows: of the cost model, with the same links, loss, batch size and environment, and more
             than one encoder. Data sets may differ in their texts.
         iterations: makes totals of the ratios of times; None leaves the totals out.
-        data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
+        data_label: see :class:`ncfbench.reporting.frames.Run`.
     """
     base = rows[0]["baseline"]
     able = {}

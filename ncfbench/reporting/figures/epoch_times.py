@@ -28,7 +28,7 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
 
     Args:
         rows: of the cost model, with one data set, loss, batch size and environment.
-        data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
+        data_label: see :class:`ncfbench.reporting.frames.Run`.
     """
     times = {
         (row["encoder"], own_settings(row, rows), row["sampler"]): (

@@ -62,8 +62,7 @@ def page(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         figures: names of the wanted figures; all by default.
     """
-    comparisons = results.comparisons
-    runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
+    runs = [run for compared in results.comparisons for run in compared]
     answers, main, paper = (
         {table.name for table in own}
         for own in (results.answer_tables, results.main_tables, results.paper_tables)
@@ -75,10 +74,8 @@ def page(
         .get_template("page.html")
         .render(
             version=__version__,
-            names=sorted({each.config.dataset for each in comparisons}),
-            labels=sorted(
-                {(each.config.dataset, each.data_label) for each in comparisons if each.data_label}
-            ),
+            names=sorted({run.config.dataset for run in runs}),
+            labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
             runs=len(runs),
             verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
@@ -175,7 +172,7 @@ def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
 
 def _data(results: Results) -> list[tuple[str, str]]:
     """Return names and fingerprints of the data sets."""
-    return sorted({(each.config.dataset, each.data_fingerprint) for each in results.comparisons})
+    return sorted({(run.config.dataset, run.data_fingerprint) for run in results.runs})
 
 
 def _facts(entries: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -11,9 +11,9 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.commands import flags
 from ncfbench.reporting.formats import estimate, three_digits
 from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, Quality, epochs_of
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (

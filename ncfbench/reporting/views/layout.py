@@ -17,12 +17,13 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
-from ncfbench.reporting.comparison import Comparison, label
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 
 Row = Mapping[str, Any]
-Member = tuple[Comparison, Sequence[Row]]
-"""A comparison with its rows."""
+Member = tuple[Sequence[Run], Sequence[Row]]
+"""Runs that compare, and their rows of the speedup or the recall table."""
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
 Arm = tuple[str, str, str]
@@ -71,10 +72,11 @@ def arrange(
 ) -> Table:
     """Return a table with a row for each encoder, sampler and variant."""
     arms: dict[Arm, dict[Place, Row]] = {}
-    for comparison, rows in members:
+    for _, rows in members:
         for row in rows:
             arm = (row["encoder"], row["sampler"], row["variant"])
-            arms.setdefault(arm, {})[*data_of(comparison), comparison.config.loss] = row
+            place = (row["dataset"], row["data_fingerprint"], row["loss"])
+            arms.setdefault(arm, {})[place] = row
     data = data_names(members)
     cols = [
         Col("encoder", lambda arm: find_encoder(arm[0]).title),
@@ -85,7 +87,8 @@ def arrange(
         for place, data_set in data.items()
         for column in columns
     ]
-    labels = {data[data_of(each)]: each.data_label for each, _ in members if each.data_label}
+    first = [runs[0] for runs, _ in members]
+    labels = {data[data_of(run)]: run.data_label for run in first if run.data_label}
     is_invalid = any(
         (*place, column.loss) not in places and _absent(arm, column.loss) is INVALID
         for arm, places in arms.items()
@@ -121,45 +124,45 @@ def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place,
 
 
 def by_table(
-    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
+    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
 ) -> dict[tuple[str, str], list[Member]]:
-    """Return the comparisons that share a table, by loss and unusual settings."""
+    """Return the groups of runs that share a table, by loss and unusual settings."""
     tables: dict[tuple[str, str], list[Member]] = {}
-    for comparison, member in zip(comparisons, rows, strict=True):
-        key = (comparison.config.loss, comparison.title())
-        tables.setdefault(key, []).append((comparison, member))
+    for runs, own in zip(groups, rows, strict=True):
+        config = runs[0].config
+        tables.setdefault((config.loss, unusual_label(config)), []).append((runs, own))
     return tables
 
 
 def by_settings(
-    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
+    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
 ) -> dict[str, list[Member]]:
-    """Return the comparisons that share a table of all losses, by unusual settings."""
+    """Return the groups of runs that share a table of all losses, by unusual settings."""
     tables: dict[str, list[Member]] = {}
-    for (_, settings), members in by_table(comparisons, rows).items():
+    for (_, settings), members in by_table(groups, rows).items():
         tables.setdefault(settings, []).extend(members)
     return tables
 
 
 def label_of(members: Sequence[Member]) -> str:
-    """Return b, s, k, unusual settings and seeds of the comparisons of a table."""
-    return label([comparison for comparison, _ in members])
+    """Return b, s, k, unusual settings and seeds of the runs of a table."""
+    return label([run for runs, _ in members for run in runs])
 
 
 def losses(members: Sequence[Member]) -> list[str]:
-    """Return the losses of some comparisons in the catalog's order, plug-ins last."""
-    present = {comparison.config.loss for comparison, _ in members}
+    """Return the losses of a table in the catalog's order, plug-ins last."""
+    present = {runs[0].config.loss for runs, _ in members}
     return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
 
 
-def data_of(comparison: Comparison) -> tuple[str, str]:
-    """Return the name and the fingerprint of a comparison's data set."""
-    return comparison.config.dataset, comparison.data_fingerprint
+def data_of(run: Run) -> tuple[str, str]:
+    """Return the name and the fingerprint of a run's data set."""
+    return run.config.dataset, run.data_fingerprint
 
 
 def data_names(members: Sequence[Member]) -> dict[tuple[str, str], str]:
     """Return a heading for each data set, with digits of the fingerprint where names collide."""
-    data = dict.fromkeys(data_of(comparison) for comparison, _ in members)
+    data = dict.fromkeys(data_of(runs[0]) for runs, _ in members)
     names = [name for name, _ in data]
     return {
         (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"

@@ -11,7 +11,7 @@ from ncfbench.paper.cells import CellVerdict
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.paper.measures import NOT_REPRODUCED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.marks import Mark, marks, no_mark
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.views.layout import (
@@ -54,7 +54,7 @@ STYLES: dict[str, Style] = {
 
 
 def beside_tables(
-    comparisons: Sequence[Comparison],
+    groups: Sequence[Sequence[Run]],
     speedups: Sequence[Sequence[Row]],
     recalls: Sequence[Sequence[Row]],
     verdicts: Sequence[CellVerdict],
@@ -63,11 +63,11 @@ def beside_tables(
     by_cell = {verdict.key: verdict for verdict in verdicts}
     printed = {(one.dataset, one.data_fingerprint, one.encoder, one.loss) for one in verdicts}
     members = [
-        (comparison, [[row for row in rows if not row["variant"]] for rows in both])
-        for comparison, *both in zip(comparisons, speedups, recalls, strict=True)
-        if (*data_of(comparison), comparison.config.encoder, comparison.config.loss) in printed
+        (runs, [[row for row in rows if not row["variant"]] for rows in both])
+        for runs, *both in zip(groups, speedups, recalls, strict=True)
+        if (*data_of(runs[0]), runs[0].config.encoder, runs[0].config.loss) in printed
     ]
-    chosen = [comparison for comparison, _ in members]
+    chosen = [runs for runs, _ in members]
     tables = []
     for (loss, settings), own in by_table(chosen, [rows for _, (rows, _) in members]).items():
         if loss != SPEEDUP_LOSS:
