@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.comparison import Ratio, Runs, best_of, is_ahead, times_sooner
-from ncfbench.advice.curves import chance, curve_of, learned_at
+from ncfbench.advice.curves import (
+    Ratio,
+    Runs,
+    best_of,
+    chance,
+    curve_of,
+    is_ahead,
+    learned_at,
+    times_sooner,
+)
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import State
@@ -249,9 +257,6 @@ def _best_of(measured: Mapping[str, Runs], names: Sequence[str]) -> str | None:
 
 
 def _place(arm: RacedArm) -> tuple[int, float, float]:
-    """Return what orders the answer: how an entrant ended, how far behind it is expected to be, and
-    its level.
-    """
     return PLACES.get(arm.status, len(PLACES)), arm.expected, arm.level
 
 
@@ -265,7 +270,6 @@ def _left(entrant: Candidate, *, has_run: bool) -> str:
 
 
 def _to_level(arm: RacedArm, level: float) -> RacedArm:
-    """Return an arm with the iterations and seconds of its first seed to a level."""
     seconds = arm.curve.time_to(level) if arm.has_run else None
     if seconds is None:
         return arm

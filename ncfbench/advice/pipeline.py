@@ -36,7 +36,7 @@ from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.figures.answers import draw_answer
+from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks, schemas, tables
@@ -204,7 +204,6 @@ def answer_question(
 def _write(
     answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
 ) -> Path | None:
-    """Write an answer; return its figure, if Matplotlib is installed."""
     tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
     tables.write_json(folder / summary.ANSWER, summary.as_json(answer, folder, there))
@@ -224,7 +223,6 @@ def _begin(
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> State:
-    """Choose the field of a new race; return its state."""
     graph = dataset.graph
     candidates, refused = list_candidates(question, graph.n_links)
     configs = {each.shape: each.config for each in reversed(candidates)}

@@ -147,7 +147,6 @@ class Race:
             yield from filter(None, (self._read(candidate, seed) for seed in candidate.seeds))
 
     def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
-        """Train runs to a clock, or until time is up but for saving them."""
         saving = len(candidates) * self.clock.pace.saving
         keys = {(candidate.name, seed): candidate for candidate in candidates}
         for key, candidate in keys.items():
@@ -160,7 +159,6 @@ class Race:
             self._advance(behind)
 
     def _open(self, key: Key, candidate: Candidate) -> None:
-        """Open a run, unless it is finished or has diverged."""
         record, began = self._read(candidate, key[1]), time.perf_counter()
         if record is not None and record.summary["status"] in ("finished", "diverged"):
             return
@@ -240,7 +238,6 @@ class Race:
         )
 
     def _is_all_done(self) -> bool:
-        """Return whether every candidate in the race has trained all its epochs."""
         keys = [(each.name, 0) for each in self.state.racing]
         return all(key in self._folders and key not in self._turns.runs for key in keys)
 
@@ -293,7 +290,6 @@ class Race:
             state.pool.remove(candidate)
 
     def _train_seeds(self) -> None:
-        """Train more seeds of the finalists to the last clock, as many as there is time for."""
         state, arms = self.state, self._arms()
         if all(arm.learned_at is None for arm in arms.values()):
             return
@@ -328,7 +324,6 @@ class Race:
                 self._turns.save()
 
     def _read(self, candidate: Candidate, seed: int) -> RunRecord | None:
-        """Return a run of a candidate; None where it has no records."""
         key = candidate.name, seed
         if key not in self._folders:
             config = candidate.with_seed(seed)

@@ -261,7 +261,6 @@ def _rising(arms: Mapping[str, Arm]) -> list[str]:
 
 
 def _slower(arms: Mapping[str, Arm], order: Sequence[str], first: Sequence[str]) -> list[str]:
-    """Return the best arm of the first one's loss and sampler with a smaller learning rate."""
     return [
         name
         for name in order

@@ -285,7 +285,6 @@ def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
 
 
 def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
-    """Return how long the best one trained, and whether it has come to rest."""
     is_loss = answer.question.target == "loss"
     what, change = ("loss", "fell") if is_loss else ("recall", "rose")
     epochs = best.first.summary["epochs"]
@@ -300,7 +299,6 @@ def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
 
 
 def _edges(answer: RaceAnswer, best: RacedArm) -> list[Caveat]:
-    """Return the tried settings of which the best one has the largest or smallest value."""
     found, own = [], best.entrant.shape
     for name, value in (
         ("learning_rate", best.config.learning_rate),
@@ -373,7 +371,6 @@ def _speed(answer: RaceAnswer, arm: RacedArm) -> str:
 
 
 def _expected(answer: RaceAnswer, arm: RacedArm) -> str | None:
-    """Return how much slower an entrant that left is expected to be; None where nothing tells."""
     if answer.best is None or arm.status != "left":
         return None
     return three_digits(arm.expected) if math.isfinite(arm.expected) else "never"

@@ -370,7 +370,6 @@ def _times_sooner(arm: ArmResult, runs: Mapping[int, Run]) -> AtTarget:
 
 
 def _by_recall(arm: ArmResult) -> tuple[float, float]:
-    """Return what orders arms without a target: recall at the end, then the smallest loss."""
     recall = arm.at_end.values[RECALL] if arm.at_end else None
     losses = [min(run.probes.losses, default=math.inf) for run in arm.runs.values()]
     return -(recall or 0.0), mean(losses)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, common_rows
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import Quality
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
@@ -89,13 +89,9 @@ class ArmResult:
         length = self.iteration_seconds
         if length is None:
             return []
-        curves = [
-            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
-            for run in self.runs.values()
-        ]
-        common = sorted(set.intersection(*(set(curve) for curve in curves)))
         return [
-            (iteration * length, [curve[iteration] for curve in curves]) for iteration in common
+            (iteration * length, [row[column] for row in rows])
+            for iteration, rows in common_rows(self.runs.values(), column).items()
         ]
 
     def means(self, column: str) -> list[tuple[float, float]]:
@@ -141,6 +137,5 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
 
 
 def _common(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that the runs of an arm share, but for those of its variant."""
     left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
     return {name: value for name, value in config.to_dict().items() if name not in left_out}

@@ -150,7 +150,6 @@ def _left_out(
 
 
 def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
     texts, problems = {}, []
     for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
         try:

@@ -9,11 +9,10 @@ from ncfbench.paper.measures import STRATA, Evidence, Row
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.labels import unusual_label
-from ncfbench.reporting.marks import is_busy
 from ncfbench.reporting.profiles import ProfiledComparison, by_profile
 from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
 from ncfbench.runs.arms import shared_settings
-from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS
 
 
 def find_evidence(
@@ -53,7 +52,6 @@ def find_evidence(
 
 
 def _profile_row(row: Row) -> dict[str, Any]:
-    """Return a row of the cost model with the names of the speedup table."""
     return {
         **row,
         "variant": "",
@@ -92,7 +90,8 @@ def arm_rows(runs: Sequence[Run], speedups: Sequence[Row]) -> list[dict[str, Any
         row = dict(by_arm[arm.sampler, arm.note(config.encoder)]) | common
         for measure in RATIOS:
             row[f"{measure}_logs"] = log_ratios(own.values(), measure)
-        row["arm"], row["is_busy"] = arm, is_busy(row)
+        row["arm"] = arm
+        row["is_busy"] = (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
         row["curves"] = {seed: run.probes for seed, run in own.items()}
         row["slots"] = {seed: run.summary["item_slots"] or 0.0 for seed, run in own.items()}
         row["recalls"] = {seed: run.summary[RECALL] for seed, run in own.items()}

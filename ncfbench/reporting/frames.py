@@ -93,17 +93,7 @@ class Run(RunRecord):
     @cached_property
     def probes(self) -> speedups.Arm:
         """Its probes and times, as statistics read them."""
-        return self.falling("probe_loss")
-
-    def falling(self, measure: str) -> speedups.Arm:
-        """Return its evaluations in a measure that falls: recall has its sign changed."""
-        sign = 1 if measure == "probe_loss" else -1
-        evaluated = [row for row in self.curve if row.get(measure) is not None]
-        return speedups.Arm(
-            iterations=[row["iteration"] for row in evaluated],
-            losses=[sign * row[measure] for row in evaluated],
-            full_iteration_seconds=self.summary["full_iteration_seconds"],
-        )
+        return falling(self, "probe_loss")
 
     def without_target(self) -> Run:
         """Return the row without what :func:`with_targets` added."""
@@ -141,6 +131,17 @@ class Run(RunRecord):
         return speedups.iterations_to(level, self.probes.iterations, self.probes.losses)
 
 
+def falling(record: RunRecord, measure: str) -> speedups.Arm:
+    """Return a run's evaluations in a measure that falls: recall has its sign changed."""
+    sign = 1 if measure == "probe_loss" else -1
+    evaluated = [row for row in record.curve if row.get(measure) is not None]
+    return speedups.Arm(
+        iterations=[row["iteration"] for row in evaluated],
+        losses=[sign * row[measure] for row in evaluated],
+        full_iteration_seconds=record.summary["full_iteration_seconds"],
+    )
+
+
 def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[list[Run]]:
     """Return finished and diverged runs, those together that differ only in
     :data:`ncfbench.runs.arms.ARM_SETTINGS`, in a stable order, beside their baselines.
@@ -173,6 +174,15 @@ def by_variant(runs: Iterable[Run]) -> dict[Variant, dict[int, Run]]:
     for run in runs:
         arms.setdefault(run.variant, {})[run.config.seed] = run
     return arms
+
+
+def common_rows(runs: Iterable[Run], column: str) -> dict[int, list[Mapping[str, Any]]]:
+    """Return the rows of each run's curve at the iterations at which all have a value."""
+    curves = [
+        {row["iteration"]: row for row in run.curve if row[column] is not None} for run in runs
+    ]
+    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    return {iteration: [curve[iteration] for curve in curves] for iteration in common}
 
 
 def paired(runs: Iterable[Run]) -> list[Run]:

@@ -174,13 +174,11 @@ def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
 
 
 def _variant(row: Row) -> Variant:
-    """Return the variant of a profile's row."""
     strata = "user" if row["strata"] == "user" else None
     return Variant(row["sampler"], row["stratum_size"], row["negatives"], strata)
 
 
 def _arm(variant: Variant, encoder: str) -> tuple[str, str]:
-    """Return the sampler and the variant, as the speedup table names them."""
     return variant.sampler, variant.note(encoder)
 
 

@@ -186,7 +186,6 @@ def _compare(
 
 
 def _reason(row: Mapping[str, Any], measure: str) -> str:
-    """Return why a run lacks a measure."""
     if measure in SECONDS:
         return "no times"
     if measure in (LOSS, RECALL):

@@ -20,6 +20,7 @@ from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.manifests import Manifest, write_manifests
+from ncfbench.reporting.objectives import objective_tables
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import (
@@ -28,7 +29,6 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
-from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (

@@ -92,7 +92,6 @@ def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Ro
 def _filling_command(
     run: Run, variant: Variant, seed: int, locations: Mapping[str, str]
 ) -> str | None:
-    """Return the command that fills a cell; None for tuned arms, which only a sweep can train."""
     return None if run.config.tuned else run_command(run.config, variant, seed, locations)
 
 
@@ -124,7 +123,6 @@ def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Vari
 
 
 def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool) -> Row:
-    """Return the status and numbers of runs beside the baseline's."""
     bases = [run.base for run in runs if run.base is not None]
     row: Row = {
         "runs": [run.name for run in runs],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.reporting.frames import Run, by_variant, interval_columns, paired
+from ncfbench.reporting.frames import Run, by_variant, falling, interval_columns, paired
 from ncfbench.reporting.labels import unusual_label
 from ncfbench.runs.arms import Variant
 from ncfbench.timing import speedups
@@ -21,7 +21,6 @@ class Target:
     """A level of a measure, with the speedup of a variant in reaching it."""
 
     variant: Variant
-    measure: TargetMeasure
     level: float
     speedup: speedups.AtTarget
 
@@ -48,18 +47,13 @@ def sensitivity(
         is_baseline = variant == next(iter(own.values())).baseline
         if is_baseline or not is_timed or not (same or allow_mixed):
             continue
-        curves = [(run.falling(measure), base.falling(measure)) for run, base in both]
+        curves = [(falling(run, measure), falling(base, measure)) for run, base in both]
         if curves and all(arm.losses for pair in curves for arm in pair):
             pairs[variant] = curves
     sign = -1 if measure == "test_recall_at_50" else 1
     levels = speedups.levels([arm for curves in pairs.values() for pair in curves for arm in pair])
     return [
-        Target(
-            variant,
-            measure,
-            sign * level,
-            speedups.speedup_at([level] * len(curves), curves),
-        )
+        Target(variant, sign * level, speedups.speedup_at([level] * len(curves), curves))
         for variant, curves in pairs.items()
         for level in levels
     ]

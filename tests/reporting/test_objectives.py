@@ -9,9 +9,8 @@ from folders import write_run
 
 from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.objectives import compare_objectives
+from ncfbench.reporting.objectives import compare_objectives, objective_tables
 from ncfbench.reporting.rows import speedup_rows
-from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.runs.folder import read_all
 
 

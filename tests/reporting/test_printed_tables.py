@@ -12,10 +12,10 @@ from rich.console import Console
 from ncfbench.paper.cells import judge_cells
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import seeds_label
-from ncfbench.reporting.marks import marks
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.table import Cell, Table
+from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
     missing_tables,

@@ -10,12 +10,10 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
-from ncfbench.reporting.figures.costs import Iterations, draw_crossover
-from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
+from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
-from ncfbench.reporting.figures.epoch_times import draw_epoch_times
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
@@ -112,7 +110,6 @@ def _graph(rows: Sequence[Row]) -> tuple[Any, ...]:
 
 
 def _negatives(rows: Sequence[Row]) -> int | None:
-    """Return a profile's k; None where no sampler draws any."""
     return next((row["negatives"] for row in rows if row["negatives"] is not None), None)
 
 

@@ -100,7 +100,6 @@ def _by_value(
 def _plot_points(
     axis: Any, sampler: str, points: Mapping[int, Runs], seeds: Sequence[int], measure: str
 ) -> None:
-    """Plot one sampler's means over seeds by s or k."""
     color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
     means = {value: _mean(points[value], seeds, measure) for value in sorted(points)}
     known = {value: mean for value, mean in means.items() if mean is not None}
@@ -120,7 +119,6 @@ def _plot_points(
 
 
 def _plot_level(axis: Any, sampler: str, runs: Runs, seeds: Sequence[int], measure: str) -> None:
-    """Plot the mean of a sampler without the setting across the whole axis."""
     mean = _mean(runs, [seed for seed in seeds if seed in runs], measure)
     if mean is not None:
         color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)

@@ -1,12 +1,15 @@
-"""Figures of convergence, and of the speedup at every target."""
+"""Figures of curves: an answer, convergence, and the speedup at every target."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from ncfbench.catalog import find_loss, find_sampler
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -21,13 +24,45 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     variant_label,
 )
-from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.frames import Run, by_variant, common_rows
 from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 
+FADED = 0.3
+"""Opacity of arms that the answer's table leaves out."""
 BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
 """Arrows at what is only bounded; carets would look like the marks of some samplers."""
+
+
+def draw_answer(answer: Answer) -> Drawing | None:
+    """Draw probe loss, with the target, and recall@50 against seconds of training.
+
+    Means over seeds. Arms that are not among :attr:`ncfbench.reporting.answers.Answer.main` are
+    grey.
+
+    Returns:
+        None for a single arm.
+    """
+    if len(answer.arms) < 2:
+        return None
+    figure = new_figure(9.5, 4.0)
+    axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
+    main = {arm.name for arm in answer.main}
+    times = time_label(run for arm in answer.main for run in arm.runs.values())
+    for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
+        for arm in reversed(answer.arms):
+            _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)
+        axis.set(xlabel=times, ylabel=y_label)
+        axis.set_xscale("log")
+        label_few(axis.xaxis)
+        if measure == "probe_loss":
+            _finish_losses(axis, answer.arms, answer.target)
+        finish(axis)
+    handles, labels = axes[0].get_legend_handles_labels()
+    add_legend_below(figure, handles[::-1], labels[::-1])
+    title = f"Which sampler trains soonest: {answer.subject}"
+    return entitle(figure, title, answer.data_label)
 
 
 def draw_convergence(runs: Sequence[Run]) -> Drawing:
@@ -111,8 +146,32 @@ def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing |
     return entitle(figure, title, runs[0].data_label)
 
 
+def _finish_losses(axis: Any, arms: Sequence[ArmResult], target: float | None) -> None:
+    if target is not None:
+        axis.axhline(target, color=GREY, linewidth=0.8, linestyle="--")
+    runs = [run for arm in arms for run in arm.runs.values()]
+    if all(loss > 0 for run in runs for loss in run.probes.losses):
+        axis.set_yscale("log")
+        label_few(axis.yaxis)
+
+
+def _plot_arm(axis: Any, arm: ArmResult, measure: str, *, is_main: bool, is_best: bool) -> None:
+    # The start is no point of a logarithmic axis.
+    points = thin([point for point in arm.means(measure) if point[0] > 0 and _is_finite(point)])
+    if not points:
+        return
+    style: dict[str, Any] = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
+    if is_main:
+        style = line_style(Variant.of(arm.config))
+        style |= {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
+    axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
+
+
+def _is_finite(point: tuple[float, float]) -> bool:
+    return math.isfinite(point[1])
+
+
 def _add_legend(figure: Any, axes: Any) -> None:
-    """Add one legend of all axes, the samplers before the arrows."""
     handles = {
         label: handle
         for axis in axes.flat
@@ -130,16 +189,10 @@ def _plot_mean(axis: Any, variant: Variant, runs: Sequence[Run], x: str, y: str)
     shows its time.
     """
     style = line_style(variant)
-    curves = [
-        {row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0}
-        for run in runs
-    ]
-    common = thin(sorted(set.intersection(*(set(curve) for curve in curves))))
+    common = thin([rows for at, rows in common_rows(runs, y).items() if at > 0])
     if not common:  # an encoder without vectors of held-out items has no recall
         return
-    xs, ys = (
-        [[curve[iteration][name] for curve in curves] for iteration in common] for name in (x, y)
-    )
+    xs, ys = ([[row[name] for row in rows] for rows in common] for name in (x, y))
     label = variant_label(variant, runs[0].config.encoder)
     means = (list(map(fmean, values)) for values in (xs, ys))
     axis.plot(*means, markevery=max(1, len(common) // 8), label=label, **style)

@@ -249,7 +249,6 @@ def _target(answer: Answer) -> str:
 
 
 def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
-    """Return what recall@50 in a table is; nothing where none was measured."""
     ends = [arm.at_end for arm in arms]
     if not any(ends):
         return []
@@ -259,7 +258,6 @@ def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
 
 
 def _chance(answer: Answer) -> str:
-    """Return the chance level of recall, and what follows where it is 1."""
     levels = [arm.at_end.values.get(f"{RECALL}_chance") for arm in answer.main if arm.at_end]
     chance = next((level for level in levels if level is not None), None)
     if chance is None:

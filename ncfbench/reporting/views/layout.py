@@ -1,4 +1,6 @@
-"""The paper's layout of a table: rows by encoder and sampler, columns by data set."""
+"""The paper's layout of a table: rows by encoder and sampler, columns by data set; and the marks on
+ratios of times, of runs that were not interleaved or on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncfbench.catalog import (
     ENCODERS,
@@ -20,12 +22,15 @@ from ncfbench.catalog import (
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import Cell, Col, Table, sentence
+from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 Member = tuple[Sequence[Run], Sequence[Row]]
 """Runs that compare, and their rows of the speedup or the recall table."""
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
+Mark = Callable[[Row], str]
+"""Returns the signs after a row's ratios of times."""
 Arm = tuple[str, str, str]
 """Encoder, sampler and variant: a row of the table."""
 Place = tuple[str, str, str]
@@ -60,6 +65,32 @@ class Column:
     loss: str
     render: Render
     measure: str | None = None
+
+
+class TimeMark(NamedTuple):
+    """A sign on the ratios of some rows, and the note that explains it."""
+
+    sign: str
+    applies: Callable[[Row], bool]
+    note: str
+
+
+SEPARATE = TimeMark(
+    "†",
+    lambda row: not row["interleaved"],
+    "times of separate runs, not interleaved with the baseline's; all others are of interleaved"
+    " runs.",
+)
+BUSY = TimeMark(
+    "‡",
+    lambda row: (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD,
+    f"the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median"
+    " or more: the machine was busy with something else, and the ratio is not to be quoted.",
+)
+SIMULATED_NOTE = (
+    "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
+    " and their ratios are not, and say nothing of speed."
+)
 
 
 def arrange(
@@ -121,6 +152,33 @@ def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place,
     rivals = [rows[place] for other, rows in arms.items() if other[0] == arm[0] and place in rows]
     best = column.measure is not None and _is_best(row, rivals, column.measure)
     return column.render(row, best)
+
+
+def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
+    """Return notes on the times of a speedup table, and the function that marks its rows."""
+    divided = [
+        row
+        for row in rows
+        if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
+    ]
+    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
+    present = [each for each in (SEPARATE, BUSY) if any(map(each.applies, divided))]
+    if divided and SEPARATE not in present:
+        notes.append("Times are of interleaved runs.")
+    elif divided and all(map(SEPARATE.applies, divided)):
+        notes.append("Times are of separate runs, not interleaved.")
+        present.remove(SEPARATE)  # it would stand in every row
+
+    def mark(row: Row) -> str:
+        signs = [each.sign for each in present if each.applies(row)]
+        return f" {''.join(signs)}" if signs and row["status"] != "baseline" else ""
+
+    return [*notes, *(f"{each.sign}: {each.note}" for each in present)], mark
+
+
+def no_mark(row: Row) -> str:
+    """Mark nothing: for ratios that no time decides."""
+    return ""
 
 
 def by_table(

@@ -12,10 +12,10 @@ from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.paper.measures import NOT_REPRODUCED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.marks import Mark, marks, no_mark
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.views.layout import (
     Column,
+    Mark,
     Row,
     arrange,
     by_settings,
@@ -23,6 +23,8 @@ from ncfbench.reporting.views.layout import (
     data_of,
     label_of,
     losses,
+    marks,
+    no_mark,
     without_value,
 )
 from ncfbench.reporting.views.results import SPEEDUPS
@@ -93,7 +95,6 @@ def beside_tables(
 def _beside(
     by_cell: Mapping[tuple[str, ...], CellVerdict], measure: str, mark: Mark, row: Row, best: bool
 ) -> Cell:
-    """Return our value, the printed one and the verdict."""
     verdict = by_cell.get((*(row[name] for name in cells.KEY), measure))
     value, bound = row.get(measure), row.get(f"{measure}_at_most")
     digits = 4 if measure == RECALL else 2

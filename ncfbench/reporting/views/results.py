@@ -9,11 +9,12 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
-from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
+    BUSY,
     Column,
+    Mark,
     Member,
     Render,
     Row,
@@ -24,6 +25,8 @@ from ncfbench.reporting.views.layout import (
     data_of,
     label_of,
     losses,
+    marks,
+    no_mark,
     without_value,
 )
 from ncfbench.reporting.views.run import last_staleness
@@ -133,7 +136,6 @@ def missing_tables(rows: Sequence[Row]) -> list[Table]:
 
 
 def _reference_note(members: Sequence[Member]) -> str:
-    """Return the reference losses by data set, encoder, and k where baselines differ in it."""
     names = data_names(members)
     parts = []
     for runs, member in members:
@@ -148,7 +150,6 @@ def _reference_note(members: Sequence[Member]) -> str:
 
 
 def _untrained_notes(members: Sequence[Member]) -> list[str]:
-    """Return why baselines give no ratio, by data set and encoder."""
     names = data_names(members)
     reasons = [
         f"Not trained, {names[data_of(runs[0])]} {row['encoder']}: {row['reason']}"
@@ -169,7 +170,6 @@ def _epochs_note(epochs: set[str]) -> str:
 
 
 def _tuned_notes(members: Sequence[Member]) -> list[str]:
-    """Return what a sweep tuned for each arm, and the budget that each had."""
     notes = []
     for runs, _ in members:
         config = runs[0].config
@@ -188,7 +188,6 @@ def _tuned_notes(members: Sequence[Member]) -> list[str]:
 
 
 def _tuned(runs: Iterable[Run]) -> str:
-    """Return what a sweep chose for an arm, such as ``learning_rate=0.02``."""
     chosen = [
         " ".join(f"{name}={getattr(run.config, name):g}" for name in run.config.tuned_settings)
         for run in runs
@@ -197,7 +196,6 @@ def _tuned(runs: Iterable[Run]) -> str:
 
 
 def _staleness_notes(members: Sequence[Member]) -> list[str]:
-    """Return how stale the remembered item vectors were at the end of an arm's first run."""
     return [
         f"{find_encoder(runs[0].config.encoder).title}, {_titled(variant, runs[0].config)}:"
         f" at the end remembered item vectors were {stale}."
@@ -208,7 +206,6 @@ def _staleness_notes(members: Sequence[Member]) -> list[str]:
 
 
 def _titled(variant: Variant, config: RunConfig) -> str:
-    """Return an arm's title, with what distinguishes it in brackets."""
     note = variant.note(config.encoder)
     return find_sampler(variant.sampler).title + (f" ({note})" if note else "")
 
@@ -243,14 +240,11 @@ def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
 
 
 def _full_over_step(row: Row, best: bool) -> Cell:
-    """Return what the sampler and the loop add to an iteration, as a ratio."""
     full, step = row.get("full_iteration_seconds"), row.get("step_iteration_seconds")
     return Cell(f"{full / step:.2f}") if full and step else without_value(row)
 
 
 def _number(column: str, digits: int, scale: float = 1) -> Render:
-    """Return a function that shows a column of a row as a number."""
-
     def render(row: Row, best: bool) -> Cell:
         value = row.get(column)
         if value is not None:
