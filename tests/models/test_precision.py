@@ -62,6 +62,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
             assert set(operands.groups()) == {"f32"}, line
 
 
+@pytest.mark.long_cases(r"(?!.*-bfloat16$|cnn-)")
 @pytest.mark.parametrize("name", precision.JAX_NAMES)
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_every_product_of_the_step_is_asked_for(
@@ -97,7 +98,7 @@ def test_parameters_and_gradients_stay_float32() -> None:
     ]
     np.testing.assert_allclose(convolved, rounded[0] @ rounded[1], rtol=2**-7, atol=1e-6)
     assert not np.allclose(convolved, words @ kernel[0], rtol=1e-4), "the test could not fail"
-    gradient = precision.at("bfloat16", jax.grad(value, argnums=(0, 1)))
+    gradient = precision.at("bfloat16", jax.jit(jax.grad(value, argnums=(0, 1))))
     assert {convolved.dtype, *(leaf.dtype for leaf in gradient(words, kernel))} == {
         jnp.dtype(jnp.float32)
     }
@@ -107,7 +108,7 @@ def test_parameters_and_gradients_stay_float32() -> None:
 
 def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     """Whatever the run's precision, and whatever is set around them."""
-    config = complete(SMALL | {"encoder": "cnn", "loss": "hinge"})
+    config = complete(SMALL | {"encoder": "bow", "loss": "hinge"})
     trainer, state = Trainer.create(config, tiny)
     content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)

@@ -158,8 +158,3 @@ def test_an_epoch_is_nearly_unbiased(tiny: Dataset) -> None:
     )
     assert abs(own / exact - 1) < 0.002
     assert abs(without / exact - 1) > 5 * abs(own / exact - 1)
-
-
-def test_batches_that_a_node_does_not_fit_are_refused(five_nodes: BipartiteGraph) -> None:
-    with pytest.raises(UsageError, match="leaves 1 batches an epoch, and user 0 has 2 links.*or"):
-        make_sampler(five_nodes, configure(3), Streams(0))
