@@ -82,7 +82,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
     trainer, state = Trainer.create(config, featured)
     rng = np.random.default_rng(0)
     parameters = jax.tree.map(
-        lambda leaf: leaf + rng.normal(0, 0.1, leaf.shape).astype(np.float32),
+        lambda leaf: jnp.asarray(leaf + rng.normal(0, 0.1, leaf.shape).astype(np.float32)),
         jax.device_get(state.parameters),
     )
     content = DeviceContent.of(featured)
