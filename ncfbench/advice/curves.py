@@ -126,8 +126,11 @@ def is_ahead(one: Runs, other: Runs) -> bool:
     return bool(logs) and _interval(logs, one.time_noise, other.time_noise).lower > 1
 
 
-def best_of(entrants: Mapping[str, Runs]) -> str:
-    """Return the name of the entrant that is sooner than most others; of equal ones the lowest."""
+def best_of(entrants: Mapping[str, Runs]) -> str | None:
+    """Return the name of the entrant that is sooner than most others; of equal ones the lowest.
+
+    None where there is none.
+    """
 
     def ahead(name: str, other: str) -> float | None:
         ratio = times_sooner(entrants[name], entrants[other])
@@ -136,7 +139,7 @@ def best_of(entrants: Mapping[str, Runs]) -> str:
     def level(name: str) -> float:
         return min(curve.level for curve in entrants[name].curves.values())
 
-    return most_wins(list(entrants), ahead, level)
+    return most_wins(list(entrants), ahead, level) if entrants else None
 
 
 def _pairs(one: Runs, other: Runs) -> list[tuple[Curve, Curve]]:

@@ -16,7 +16,7 @@ from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
 from ncfbench.advice.question import Question
 from ncfbench.errors import DataError
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
@@ -69,7 +69,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
     found, best = [Caveat("note", note) for note in answer.state.notes], answer.best
     if best is not None:
         seeds = [len(arm.measured.curves) for arm in answer.main]
-        text = f"{_count(min(seeds), 'seed')} of each of {_count(len(seeds), 'finalist')}."
+        text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
         if answer.sooner is not None:
             text = "The interval assumes that times of two seeds differ by a tenth."
@@ -85,7 +85,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             found.append(Caveat("better_recall", text))
     if answer.undecided:
         text = (
-            f"{_count(answer.undecided, 'candidate')} left for want of time before they could be"
+            f"{counted(answer.undecided, 'candidate')} left for want of time before they could be"
             " told from it."
         )
         found.append(Caveat("undecided", text))
@@ -280,7 +280,7 @@ def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
         f"It reaches a {what} of {abs(level):.3g} in {three_digits(best.seconds)} s; the best"
         f" baseline, {baseline.name}, takes {three_digits(baseline.seconds)} s:"
         f" {three_digits(ratio.value)} times as long (95 %: {ratio.lower:.2g} to"
-        f" {ratio.upper:.2g}, {_count(ratio.seeds, 'seed')})."
+        f" {ratio.upper:.2g}, {counted(ratio.seeds, 'seed')})."
     )
 
 
@@ -374,7 +374,3 @@ def _expected(answer: RaceAnswer, arm: RacedArm) -> str | None:
     if answer.best is None or arm.status != "left":
         return None
     return three_digits(arm.expected) if math.isfinite(arm.expected) else "never"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -20,6 +20,7 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.arms import ArmResult, arms_of
 from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, latest_common_level, over_seeds, with_targets
 from ncfbench.reporting.labels import seeds_label, unusual_label, usual_shape
 from ncfbench.reporting.quality import RECALL, quality_of
@@ -232,11 +233,11 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
     timed = [run.without_target() for run in runs if not run.is_unprofiled]
     kept, reasons = _comparable(timed, allow_mixed=allow_mixed)
     if untimed := len(runs) - len(timed):
-        text = f"{_runs(untimed)} whose arms are not in the profile left out."
+        text = f"{counted(untimed, 'run')} whose arms are not in the profile left out."
         reasons.append(Caveat("not_profiled", text))
     arms, shorter = arms_of(kept, first.baseline_sampler)
     if shorter:
-        text = f"{_runs(shorter)} left out: a longer one has its arm and seed."
+        text = f"{counted(shorter, 'run')} left out: a longer one has its arm and seed."
         reasons.append(Caveat("shorter_runs", text))
     baseline: ArmResult | None = None
     if any(run.is_simulated for run in timed):
@@ -269,14 +270,10 @@ def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run
     if len(kept) == len(runs):
         return runs, []
     text = (
-        f"{_runs(len(runs) - len(kept))} of another machine or environment left out: the newest"
-        " run's counts (--allow-mixed compares all)."
+        f"{counted(len(runs) - len(kept), 'run')} of another machine or environment left out: the"
+        " newest run's counts (--allow-mixed compares all)."
     )
     return kept, [Caveat("other_environment", text)]
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count > 1)}"
 
 
 def _best_baseline(arms: Sequence[ArmResult], title: str) -> tuple[ArmResult | None, list[Caveat]]:

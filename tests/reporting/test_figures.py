@@ -12,12 +12,12 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
-from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.figures import arms, curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.frames import by_variant, group
+from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 

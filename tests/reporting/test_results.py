@@ -10,7 +10,7 @@ from folders import write_run
 from kept import FOLDERS, REPOSITORY, kept
 
 from ncfbench.paper.measures import DISTURBED
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views.answers import as_rows
 from ncfbench.storage import schemas, tables

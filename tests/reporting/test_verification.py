@@ -13,7 +13,7 @@ from folders import Rows, change, write_folder, write_run
 from invoked import check, invoke
 from test_profiles import profile
 
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views.answers import as_rows
 from ncfbench.storage import schemas, tables

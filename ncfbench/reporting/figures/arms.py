@@ -18,6 +18,7 @@ from ncfbench.reporting.figures.drawing import (
     new_figure,
     rank,
 )
+from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.timing import intervals
 
@@ -65,8 +66,8 @@ def draw_arms(runs: Sequence[Run], setting: str) -> Drawing | None:
             axis.yaxis.set_major_formatter("{x:g}")
         finish(axis)
     add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
-    counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
-    title = f"{TITLES[setting]}: {describe(runs)}, {counted} in common"
+    seeds_in_common = f"{counted(len(common), 'seed')} in common"
+    title = f"{TITLES[setting]}: {describe(runs)}, {seeds_in_common}"
     return entitle(figure, title, runs[0].data_label)
 
 

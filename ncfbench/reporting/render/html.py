@@ -20,7 +20,8 @@ from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
 from ncfbench.paper.cells import summary_lines
-from ncfbench.reporting.results import SWEEPS, Results
+from ncfbench.reporting.beside import SWEEPS
+from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.reporting.views.paper import verdict_table

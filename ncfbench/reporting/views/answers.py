@@ -11,7 +11,7 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.formats import estimate, three_digits
+from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, Quality, epochs_of
@@ -308,11 +308,10 @@ def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:
     interval = ""
     if total.lower is not None and total.upper is not None:
         interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
-    seeds = f"{total.seeds} seed{'s' * (total.seeds > 1)}"
     which = "at its best, " if sum(arm.is_baseline for arm in answer.arms) > 1 else ""
     return (
         f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
-        f" {three_digits(total.value)} times sooner ({interval}{seeds}): in"
+        f" {three_digits(total.value)} times sooner ({interval}{counted(total.seeds, 'seed')}): in"
         f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}."
     )
 
