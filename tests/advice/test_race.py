@@ -174,6 +174,7 @@ def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> Non
         hold(lambda config, seconds: math.inf)
 
 
+@pytest.mark.long_cases("25|280")
 @pytest.mark.parametrize("cut", [5.0, 25.0, 150.0, 280.0])
 def test_an_interrupted_race_continues(
     hold: Callable[..., Any], tmp_path: Path, cut: float

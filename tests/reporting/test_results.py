@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def test_there_are_results() -> None:
     assert [folder.name for folder in FOLDERS] == names
 
 
+@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?$")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
@@ -60,12 +62,11 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
     assert sum(path.stat().st_size for path in files) < 12e6
     assert not [path for path in files if "checkpoints" in path.parts]
     for path in folder.glob("*/environment.json"):
-        environment = json.loads(path.read_text())
-        assert environment["commit"]["id"]
-        assert not environment["commit"]["dirty"], "measured with code that no commit holds"
-        assert not [
-            text for text in ("/tmp", "/home", "/work", "/root") if text in path.read_text()
-        ]
+        text = path.read_text()
+        commit = json.loads(text)["commit"]
+        assert commit["id"]
+        assert not commit["dirty"], "measured with code that no commit holds"
+        assert not re.search("/tmp|/home|/work|/root", text)
 
 
 def test_a_profile_decides_where_runs_were_disturbed() -> None:

@@ -275,6 +275,7 @@ def test_a_batch_larger_than_the_data_leaves_nothing(
     assert len(records(tmp_path)) == 1
 
 
+@pytest.mark.long_cases("summary")
 @pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
 def test_damaged_folders_are_named_and_trained_again(
     tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord], damaged: str
