@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ncfbench.data.store import open_dataset
     from ncfbench.data.store import prepare_dataset as prepare
     from ncfbench.profiling.profile import profile
-    from ncfbench.reporting.collecting import collect as report
+    from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.run import train as run
 
@@ -37,7 +37,7 @@ _FUNCTIONS = {
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
-    "report": ("reporting.collecting", "collect"),
+    "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
     "sweep": ("sweeps.pipeline", "sweep"),
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ncfbench.distributed.layout import NUMBER_BYTES
 
 OPERATIONS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
-_OPERATION = re.compile(rf"= (\(?[^=]*?\)?) ({'|'.join(OPERATIONS)})(-start)?\(")
+_OPERATION = re.compile(rf"= (\(?[^=]*?\)?) ({'|'.join(OPERATIONS)})\(")
 _ARRAY = re.compile(r"\b[a-z]+\d+\[([\d,]*)\]")
 
 
@@ -20,13 +20,12 @@ def count_bytes(program: str, devices: int) -> Mapping[str, float]:
         program: XLA's text of the program.
     """
     found = dict.fromkeys(OPERATIONS, 0.0)
-    for result, operation, start in _OPERATION.findall(re.sub(r"/\*.*?\*/", "", program)):
+    for result, operation in _OPERATION.findall(re.sub(r"/\*.*?\*/", "", program)):
         sizes = [
             NUMBER_BYTES * math.prod(int(n) for n in shape.split(",") if n)
             for shape in _ARRAY.findall(result)
         ]
-        # The asynchronous form names its operand too.
-        size = max(sizes) if start and operation == "all-gather" else sum(sizes)
+        size = sum(sizes)
         factor = {
             "all-gather": (devices - 1) / devices,
             "reduce-scatter": devices - 1,

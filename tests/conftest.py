@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -47,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marker = item.get_closest_marker("long_cases")
         if marker is not None and re.match(marker.args[0], item.callspec.id):  # type: ignore[attr-defined]
             item.add_marker(pytest.mark.long)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays; tracing makes so many objects that to look for cycles costs time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.config import complete, digest
-from ncfbench.reporting import comparison
+from ncfbench.reporting import frames
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
@@ -46,6 +46,6 @@ def record(
 
 
 def rows_of(records: list[RunRecord], **options: Any) -> dict[str, dict[str, Any]]:
-    (group,) = comparison.group(records)
+    (group,) = frames.group(records)
     rows = speedup_rows(group, **({"allow_mixed": False, "locations": {}} | options))
     return {(row["sampler"] + " " + row["variant"]).strip(): row for row in rows}

@@ -27,13 +27,16 @@ SMALL: dict[str, Any] = {
     "feed_forward": 8,
     "user_l2": 0.01,
 }
-SCRIPT = """
+CHILD = """
+import os
 from ncfbench import cli
-from ncfbench.training import session
-session.CHECKPOINT_SECONDS = 0.0
-cli.main()
+from ncfbench.distributed import supervisor
+if supervisor.VARIABLE in os.environ:
+    from ncfbench.training import session
+    session.CHECKPOINT_SECONDS = 0.0
 """
-"""The program, with a checkpoint at the end of every epoch."""
+"""With a checkpoint at the end of every epoch; the parent of the process imports no JAX."""
+SCRIPT = f"{CHILD}cli.main()"
 
 SLURM_PORTS = range(61440, 65536)
 """JAX derives the coordinator's port, one of these, from the number of the job."""

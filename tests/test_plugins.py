@@ -18,8 +18,8 @@ from ncfbench.cli import app
 from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
-from ncfbench.reporting.comparison import group
-from ncfbench.reporting.rows import run_command
+from ncfbench.reporting.frames import group
+from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.sweeps import cells as sweeps
@@ -245,17 +245,17 @@ def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> 
     ):
         write_run(tmp_path, sampler, [3, 2, 1.0], ms, loss="log", encoder="mf", **more)
     (comparison,) = group(runs.read_all(tmp_path)[0])
-    own = [variant for variant in comparison.arms if variant.sampler == f"{module}:Own"]
+    own = [run.variant for run in comparison if run.config.sampler == f"{module}:Own"]
     assert {variant.note("mf"): dict(variant.own) for variant in own} == {
         "": {"emphasis": 1.0},
         "emphasis=3.0": {"emphasis": 3.0},
     }
-    assert comparison.title() == ""
+    assert unusual_label(comparison[0].config) == ""
     files = ["--runs-dir", str(tmp_path)]
     assert "5.00" in invoke("report", *files)
     assert "0 do not match" in invoke("report", *files, "--verify")
     (thrice,) = (variant for variant in own if variant.note("mf"))
-    words = run_command(comparison.config, thrice, 0, {}).split()
+    words = run_command(comparison[0].config, thrice, 0, {}).split()
     assert words[words.index("--emphasis") + 1] == "3.0"
 
 

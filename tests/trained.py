@@ -17,10 +17,9 @@ SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "batch_size": 64,
     "epochs": 3,
+    "encoder": "bow",
     "dimension": 8,
     "word_dimension": 8,
-    "filters": 8,
-    "lstm_units": 8,
 }
 
 

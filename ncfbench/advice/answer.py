@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.comparison import Ratio, Runs, best_of, is_ahead, times_sooner
-from ncfbench.advice.curves import chance, curve_of, learned_at
+from ncfbench.advice.curves import (
+    Ratio,
+    Runs,
+    best_of,
+    chance,
+    curve_of,
+    is_ahead,
+    learned_at,
+    times_sooner,
+)
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import State
@@ -171,13 +179,12 @@ def make_answer(
     begun = {name: own for name, own in runs.items() if any(run.is_timed for run in own)}
     measured = {name: _measured(question, own, dataset) for name, own in begun.items()}
     learned = {name: learned_at(own[0], dataset) for name, own in begun.items()}
-    racing = [entrant for entrant in state.racing if entrant.name in measured]
-    best = _best_of(measured, [entrant.name for entrant in racing if _has(learned, entrant.name)])
-    baselines = [entrant.name for entrant in racing if entrant.shape.is_baseline]
-    able = [name for name in baselines if _has(learned, name)]
-    base = _best_of(measured, able or baselines)
-    curves = {name: own.curves[0] for name, own in measured.items() if own.curves}
     taught = {name for name, at in learned.items() if at is not None}
+    racing = [entrant for entrant in state.racing if entrant.name in measured]
+    best = best_of({each.name: measured[each.name] for each in racing if each.name in taught})
+    baselines = {each.name: measured[each.name] for each in racing if each.shape.is_baseline}
+    base = best_of({name: baselines[name] for name in baselines if name in taught} or baselines)
+    curves = {name: own.curves[0] for name, own in measured.items() if own.curves}
     overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
     least = next((each.effort for each in state.entrants if each.name == best), 1.0)
     arms = {}
@@ -185,10 +192,10 @@ def make_answer(
         name, own = entrant.name, measured.get(entrant.name, Runs({}))
         behind, status = None, "tied"
         # At chance, differences between arms say nothing of what follows.
-        if best is not None and best != name and _has(learned, name):
+        if best is not None and best != name and name in taught:
             behind = times_sooner(measured[best], own)
             status = "slower" if is_ahead(measured[best], own) else status
-        elif best is not None and learned.get(name) is None:
+        elif best is not None and name not in taught:
             status = "slower"
         expected = entrant.effort / least
         if best is not None and name in curves:
@@ -240,18 +247,7 @@ def make_answer(
     )
 
 
-def _has(learned: Mapping[str, float | None], name: str) -> bool:
-    return learned.get(name) is not None
-
-
-def _best_of(measured: Mapping[str, Runs], names: Sequence[str]) -> str | None:
-    return best_of({name: measured[name] for name in names}) if names else None
-
-
 def _place(arm: RacedArm) -> tuple[int, float, float]:
-    """Return what orders the answer: how an entrant ended, how far behind it is expected to be, and
-    its level.
-    """
     return PLACES.get(arm.status, len(PLACES)), arm.expected, arm.level
 
 
@@ -265,7 +261,6 @@ def _left(entrant: Candidate, *, has_run: bool) -> str:
 
 
 def _to_level(arm: RacedArm, level: float) -> RacedArm:
-    """Return an arm with the iterations and seconds of its first seed to a level."""
     seconds = arm.curve.time_to(level) if arm.has_run else None
     if seconds is None:
         return arm

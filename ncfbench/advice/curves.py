@@ -1,8 +1,17 @@
-"""Curves of the race, read from the records of its runs."""
+"""Curves of a race, read from the records of its runs, and how much sooner one entrant is.
+
+Within a seed two entrants share parameters and data. The ratio of their times is taken at the
+latest level that both have reached (:func:`ncfbench.reporting.frames.latest_common_level`). Nothing
+is extrapolated, and what happened at easier levels does not count. The interval assumes a spread of
+seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the machine's times
+is added.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +19,10 @@ from ncfbench.advice.question import Target
 from ncfbench.advice.rule import Curve
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
+from ncfbench.reporting.frames import falling, latest_common_level
 from ncfbench.runs.folder import RunRecord
+from ncfbench.timing.intervals import Estimate, with_assumed_spread
+from ncfbench.timing.ranking import most_wins
 
 CUTOFF = 50
 ERRORS = 3.0
@@ -18,6 +30,32 @@ LEARNED = 0.25
 """A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
 and by this share of chance, or of what is missing to 1 where that is less.
 """
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of an entrant.
+
+    Attributes:
+        curves: by seed.
+        time_noise: standard error of the logarithm of the seconds of an iteration.
+    """
+
+    curves: Mapping[int, Curve]
+    time_noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ratio(Estimate):
+    """How many times sooner one entrant is than another; above 1 it is sooner."""
+
+    lower: float
+    upper: float
+
+    @property
+    def is_tie(self) -> bool:
+        """True if the interval holds 1: the two cannot be told apart."""
+        return self.lower <= 1 <= self.upper
 
 
 def chance(dataset: Dataset, split: Split) -> float:
@@ -34,19 +72,14 @@ def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
     """Return probe loss, or recall on validation items with its sign changed, against iterations
     times the median seconds of an iteration; one value of infinity where nothing was evaluated.
     """
-    seconds = record.summary["full_iteration_seconds"] or 0.0
-    if target == "loss":
-        points = [(row["iteration"] * seconds, row["probe_loss"]) for row in record.curve]
-    else:
-        points = [(0.0, -chance(dataset, "validation"))]
-        points += [
-            (row["iteration"] * seconds, -row["validation_recall_at_50"])
-            for row in record.curve
-            if row["validation_recall_at_50"] is not None
-        ]
-    if not seconds:
+    arm = falling(record, "probe_loss" if target == "loss" else f"validation_recall_at_{CUTOFF}")
+    points = [*zip(arm.iterations, arm.losses, strict=True)]
+    if target == "recall":
+        points.insert(0, (0, -chance(dataset, "validation")))
+    if not arm.full_iteration_seconds:
         points = points[:1]
-    return Curve(*zip(*points, strict=True)) if points else Curve((0.0,), (math.inf,))
+    iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
+    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
@@ -66,3 +99,60 @@ def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
             if row[column] - by_chance > max(least, ERRORS * math.hypot(*errors)):
                 return float(row["iteration"] * seconds)
     return None
+
+
+def times_sooner(one: Runs, other: Runs) -> Ratio | None:
+    """Return how many times sooner one entrant reaches the latest common level than the other.
+
+    None where no seed has a level that both reached after the start.
+    """
+    logs = []
+    for own, theirs in _pairs(one, other):
+        level = latest_common_level(own, theirs)
+        time, their_time = own.time_to(level), theirs.time_to(level)
+        if time and their_time:
+            logs.append(math.log(their_time / time))
+    return _interval(logs, one.time_noise, other.time_noise) if logs else None
+
+
+def is_ahead(one: Runs, other: Runs) -> bool:
+    """Return whether one entrant can be told to be sooner than another.
+
+    Not so if :func:`times_sooner` ties, unless the other one has stood still since: its whole clock
+    counts as the time to come below its level, and it must be longer than what one took by more
+    than a tie allows, in all seeds together.
+    """
+    ratio = times_sooner(one, other)
+    if ratio is not None and not ratio.is_tie:
+        return ratio.value > 1
+    logs = []
+    for own, theirs in _pairs(one, other):
+        passed = own.time_to(theirs.level)
+        if own.level < theirs.level and passed:
+            logs.append(math.log(theirs.clock / passed))
+    return bool(logs) and _interval(logs, one.time_noise, other.time_noise).lower > 1
+
+
+def best_of(entrants: Mapping[str, Runs]) -> str | None:
+    """Return the name of the entrant that is sooner than most others; of equal ones the lowest.
+
+    None where there is none.
+    """
+
+    def ahead(name: str, other: str) -> float | None:
+        ratio = times_sooner(entrants[name], entrants[other])
+        return None if ratio is None else math.log(ratio.value)
+
+    def level(name: str) -> float:
+        return min(curve.level for curve in entrants[name].curves.values())
+
+    return most_wins(list(entrants), ahead, level) if entrants else None
+
+
+def _pairs(one: Runs, other: Runs) -> list[tuple[Curve, Curve]]:
+    common = sorted(one.curves.keys() & other.curves.keys())
+    return [(one.curves[seed], other.curves[seed]) for seed in common]
+
+
+def _interval(logs: Sequence[float], *noises: float) -> Ratio:
+    return Ratio(**vars(with_assumed_spread(logs, noises)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.figures.answers import draw_answer
+from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
+from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
@@ -96,7 +98,7 @@ def advise(
     dry_run: bool = False,
     data_dir: Folder = None,
     runs_dir: Folder = None,
-    say: Callable[[str], None] = print,
+    progress: Progress | None = None,
     assignments: Sequence[str] = (),
     **asked: Any,
 ) -> Advice:
@@ -109,6 +111,7 @@ def advise(
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
             ``learning_rates`` to try, by default the usual ones, and settings that all candidates
             share.
+        progress: shows the race to its user; by default nothing is shown.
 
     Raises:
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
@@ -117,10 +120,11 @@ def advise(
     tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
     tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
     shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
-    fixed, locations = merge_named(say, shared, assignments, chosen={"encoder": [encoder]})
+    progress = progress or Progress()
+    fixed, locations = merge_named(progress.say, shared, assignments, chosen={"encoder": [encoder]})
     given = {name: values for name, values in tried.items() if values}
     question = Question({"encoder": encoder, **fixed}, target, seeds=seeds, **given)
-    return answer_question(question, locations, budget_seconds, dry_run=dry_run, say=say)
+    return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
 
 
 def answer_question(
@@ -129,7 +133,7 @@ def answer_question(
     budget_seconds: float,
     *,
     dry_run: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    progress: Progress,
 ) -> Advice:
     """Answer a question within a budget of wall time, or continue to.
 
@@ -144,7 +148,7 @@ def answer_question(
     """
     if not budget_seconds > 0:
         raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
-    others = OtherPrograms()
+    say, others = progress.say, OtherPrograms()
     clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
@@ -152,21 +156,29 @@ def answer_question(
         require_recall(question.base.encoder, dataset)
     folder = locations.runs_dir / FOLDER / question.name
     others.warn(say)
-    with locks.held(folder, "racing in"), deferred_signals(say, STOPPING) as interrupted:
+    with (
+        locks.held(folder, "racing in"),
+        deferred_signals(say, STOPPING) as interrupted,
+        ExitStack() as stack,
+    ):
+        stack.callback(progress.end)
         state = read_state(folder)
         if state is not None and state.fingerprint != dataset.fingerprint:
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
+        if state is not None:
+            clock.spent_before, clock.guess = state.spent_seconds, state.pace
+        progress.start(int(budget_seconds), int(clock.spent), "second")
         content = jax.block_until_ready(DeviceContent.of(dataset))
         if state is None:
-            state = _begin(question, dataset, content, clock, say, interrupted)
+            state = _begin(question, dataset, content, clock, progress, interrupted)
+            clock.guess = state.pace
             if not dry_run:
                 state.write(folder)
         if dry_run:
             return Advice(folder, state)
-        clock.spent_before, clock.guess = state.spent_seconds, state.pace
         here = dataclasses.replace(locations, runs_dir=folder)
-        race = Race(question, state, dataset, content, here, clock, say, interrupted)
+        race = Race(question, state, dataset, content, here, clock, progress, interrupted)
         is_complete, has_time = True, clock.left > DONE_SHARE * budget_seconds
         if has_time:
             try:
@@ -205,7 +217,6 @@ def require_recall(encoder: str, dataset: Dataset) -> None:
 def _write(
     answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
 ) -> Path | None:
-    """Write an answer; return its figure, if Matplotlib is installed."""
     tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
     tables.write_json(folder / summary.ANSWER, summary.as_json(answer, folder, there))
@@ -222,10 +233,9 @@ def _begin(
     dataset: Dataset,
     content: DeviceContent,
     clock: Clock,
-    say: Callable[[str], None],
+    progress: Progress,
     interrupted: Callable[[], bool],
 ) -> State:
-    """Choose the field of a new race; return its state."""
     graph = dataset.graph
     candidates, refused = list_candidates(question, graph.n_links)
     configs = {each.shape: each.config for each in reversed(candidates)}
@@ -234,7 +244,8 @@ def _begin(
             f"There is one candidate only, {candidates[0].shape.label}: nothing to race. Name more"
             " samplers, batch sizes or learning rates, or train it with ncfbench run."
         )
-    say(f"{len(candidates)} candidates of {len(configs)} shapes; timing some of them.")
+    progress.say(f"{len(candidates)} candidates of {len(configs)} shapes; timing some of them.")
+    progress.move(int(clock.spent), "timing shapes")
     work = {shape: count_work(graph, config) for shape, config in configs.items()}
     limit = CALIBRATION_SHARE * clock.budget_seconds
     calibrated = calibrate(dataset, content, configs, work, limit, interrupted)
@@ -246,7 +257,7 @@ def _begin(
     state = _choose_field(pool, calibrated, dataset, clock)
     state.left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     hopeless = f" {len(slow)} shapes cannot win." if slow else ""
-    say(
+    progress.say(
         f"{clock.spent:.0f} s: {len(state.entrants)} race first, {len(state.pool)} may"
         f" follow.{hopeless}"
     )

@@ -23,6 +23,7 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.progress import ArmProgress, Progress
 from ncfbench.training.run import first_line
 from ncfbench.training.session import Session
 from ncfbench.training.turns import Turns
@@ -110,7 +111,7 @@ class Race:
     content: DeviceContent
     locations: Locations
     clock: Clock
-    say: Callable[[str], None]
+    progress: Progress
     interrupted: Callable[[], bool]
 
     def __post_init__(self) -> None:
@@ -146,7 +147,6 @@ class Race:
             yield from filter(None, (self._read(candidate, seed) for seed in candidate.seeds))
 
     def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
-        """Train runs to a clock, or until time is up but for saving them."""
         saving = len(candidates) * self.clock.pace.saving
         keys = {(candidate.name, seed): candidate for candidate in candidates}
         for key, candidate in keys.items():
@@ -159,11 +159,16 @@ class Race:
             self._advance(behind)
 
     def _open(self, key: Key, candidate: Candidate) -> None:
-        """Open a run, unless it is finished or has diverged."""
         record, began = self._read(candidate, key[1]), time.perf_counter()
         if record is not None and record.summary["status"] in ("finished", "diverged"):
             return
-        self._turns.open(key, candidate.with_seed(key[1]), self._folders.get(key))
+        shown = ArmProgress(
+            self.progress,
+            candidate.name,
+            by_recall=self.question.target == "recall",
+            spent=lambda: self.clock.spent,
+        )
+        self._turns.open(key, candidate.with_seed(key[1]), self._folders.get(key), shown)
         if key in self._turns.runs:
             made = self._turns.runs[key].recorder.folder
             assert made is not None, "only the first of several processes has none"
@@ -185,7 +190,7 @@ class Race:
         (candidate,) = (each for each in self.state.entrants if each.name == key[0])
         status = Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED
         candidate.leave(status, f"{status}: {first_line(error)}")
-        self.say(f"{candidate.name} {candidate.reason}")
+        self.progress.say(f"{candidate.name} {candidate.reason}")
 
     def _end_rung(self, clock: float) -> float | None:
         """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
@@ -227,13 +232,12 @@ class Race:
             leads = "none is better than chance yet"
         leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
         rest = f"on to {horizon:.3g} s" if horizon else "last rung"
-        self.say(
+        self.progress.say(
             f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
             f" {leave}{len(self.state.racing)} stay, {rest}."
         )
 
     def _is_all_done(self) -> bool:
-        """Return whether every candidate in the race has trained all its epochs."""
         keys = [(each.name, 0) for each in self.state.racing]
         return all(key in self._folders and key not in self._turns.runs for key in keys)
 
@@ -286,7 +290,6 @@ class Race:
             state.pool.remove(candidate)
 
     def _train_seeds(self) -> None:
-        """Train more seeds of the finalists to the last clock, as many as there is time for."""
         state, arms = self.state, self._arms()
         if all(arm.learned_at is None for arm in arms.values()):
             return
@@ -300,7 +303,7 @@ class Race:
                 break
             for candidate in finalists:
                 candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
-            self.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
+            self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
             self._train(finalists, seed, state.clock)
             self._save()
             self._write()
@@ -321,7 +324,6 @@ class Race:
                 self._turns.save()
 
     def _read(self, candidate: Candidate, seed: int) -> RunRecord | None:
-        """Return a run of a candidate; None where it has no records."""
         key = candidate.name, seed
         if key not in self._folders:
             config = candidate.with_seed(seed)

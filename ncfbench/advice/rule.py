@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from ncfbench.timing import speedups
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
-from ncfbench.timing.speedups import iterations_to
 
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""
@@ -34,13 +35,17 @@ MOST_DOUBLINGS = 60.0
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(speedups.Arm):
     """Evaluations of one run: a measure that falls (recall has its sign changed), against the
     seconds of its training clock, which ascend from 0.
     """
 
-    seconds: Sequence[float]
-    values: Sequence[float]
+    full_iteration_seconds: float = 1.0
+
+    @cached_property
+    def seconds(self) -> Sequence[float]:
+        """Training clock of each evaluation."""
+        return [iteration * self.full_iteration_seconds for iteration in self.iterations]
 
     @property
     def clock(self) -> float:
@@ -50,22 +55,22 @@ class Curve:
     @property
     def level(self) -> float:
         """The lowest value so far."""
-        return min(self.values)
+        return min(self.losses)
 
     @property
     def noise(self) -> float:
         """Mean height of the later half of the curve above the lowest value so far."""
-        lowest = np.minimum.accumulate(self.values)
+        lowest = np.minimum.accumulate(self.losses)
         half = len(lowest) // 2
-        return float(np.mean(np.asarray(self.values)[half:] - lowest[half:]))
+        return float(np.mean(np.asarray(self.losses)[half:] - lowest[half:]))
 
     def at(self, seconds: float) -> float:
         """Return the lowest value up to a time."""
-        return float(np.interp(seconds, self.seconds, np.minimum.accumulate(self.values)))
+        return float(np.interp(seconds, self.seconds, np.minimum.accumulate(self.losses)))
 
     def time_to(self, level: float) -> float | None:
         """Return the seconds at which the curve first comes down to a level; None if never."""
-        return iterations_to(level, self.seconds, self.values)
+        return speedups.iterations_to(level, self.seconds, self.losses)
 
     def gain(self, doublings_ago: int = 0) -> float:
         """Return the fall over one doubling of the clock, the last one by default."""
@@ -256,7 +261,6 @@ def _rising(arms: Mapping[str, Arm]) -> list[str]:
 
 
 def _slower(arms: Mapping[str, Arm], order: Sequence[str], first: Sequence[str]) -> list[str]:
-    """Return the best arm of the first one's loss and sampler with a smaller learning rate."""
     return [
         name
         for name in order

@@ -16,9 +16,9 @@ from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
 from ncfbench.advice.question import Question
 from ncfbench.errors import DataError
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.commands import flags, run_command
-from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answers import answer_columns
@@ -69,7 +69,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
     found, best = [Caveat("note", note) for note in answer.state.notes], answer.best
     if best is not None:
         seeds = [len(arm.measured.curves) for arm in answer.main]
-        text = f"{_count(min(seeds), 'seed')} of each of {_count(len(seeds), 'finalist')}."
+        text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
         if answer.sooner is not None:
             text = "The interval assumes that times of two seeds differ by a tenth."
@@ -85,7 +85,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             found.append(Caveat("better_recall", text))
     if answer.undecided:
         text = (
-            f"{_count(answer.undecided, 'candidate')} left for want of time before they could be"
+            f"{counted(answer.undecided, 'candidate')} left for want of time before they could be"
             " told from it."
         )
         found.append(Caveat("undecided", text))
@@ -280,12 +280,11 @@ def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
         f"It reaches a {what} of {abs(level):.3g} in {three_digits(best.seconds)} s; the best"
         f" baseline, {baseline.name}, takes {three_digits(baseline.seconds)} s:"
         f" {three_digits(ratio.value)} times as long (95 %: {ratio.lower:.2g} to"
-        f" {ratio.upper:.2g}, {_count(ratio.seeds, 'seed')})."
+        f" {ratio.upper:.2g}, {counted(ratio.seeds, 'seed')})."
     )
 
 
 def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
-    """Return how long the best one trained, and whether it has come to rest."""
     is_loss = answer.question.target == "loss"
     what, change = ("loss", "fell") if is_loss else ("recall", "rose")
     epochs = best.first.summary["epochs"]
@@ -300,7 +299,6 @@ def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
 
 
 def _edges(answer: RaceAnswer, best: RacedArm) -> list[Caveat]:
-    """Return the tried settings of which the best one has the largest or smallest value."""
     found, own = [], best.entrant.shape
     for name, value in (
         ("learning_rate", best.config.learning_rate),
@@ -373,11 +371,6 @@ def _speed(answer: RaceAnswer, arm: RacedArm) -> str:
 
 
 def _expected(answer: RaceAnswer, arm: RacedArm) -> str | None:
-    """Return how much slower an entrant that left is expected to be; None where nothing tells."""
     if answer.best is None or arm.status != "left":
         return None
     return three_digits(arm.expected) if math.isfinite(arm.expected) else "never"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say, typed_with
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
 from ncfbench.reporting.table import Col, Table
 
@@ -100,7 +100,7 @@ def advise(
         dry_run=dry_run,
         data_dir=data_dir,
         runs_dir=runs_dir,
-        say=(lambda text: None) if quiet else say,
+        progress=progress_bar(quiet=quiet),
         assignments=set_ or (),
         **tried,
     )

@@ -13,7 +13,7 @@ from ncfbench.errors import CheckFailedError, NothingToReportError, shown
 
 def verify_tables(where: Locations, kind: str) -> None:
     """Check the written tables by a second computation."""
-    from ncfbench.reporting.collecting import collect
+    from ncfbench.reporting.results import collect
     from ncfbench.reporting.verify.verification import verify
     from ncfbench.reporting.views.answers import as_rows
     from ncfbench.reporting.views.checks import verification_tables
@@ -40,8 +40,8 @@ def compare_folders(
     allow_mixed: bool,
 ) -> None:
     """Check that no measure is worse than in another folder."""
-    from ncfbench.reporting.collecting import collect
     from ncfbench.reporting.regression import changes
+    from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
     from ncfbench.reporting.views.checks import changes_table
 

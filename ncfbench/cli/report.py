@@ -270,7 +270,7 @@ def _collect(
     Raises:
         NothingToReportError: the folder has nothing to report.
     """
-    from ncfbench.reporting.collecting import collect
+    from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
 
     results = collect(
@@ -336,8 +336,10 @@ def _tables(
         written += results.write()
     written += drawn
     if export is not None:
+        from ncfbench.reporting.formats import counted
+
         runs, trials = results.export(export)
-        what = [f"{runs} run{'' if runs == 1 else 's'}", *([f"{trials} trials"] if trials else [])]
+        what = [counted(runs, "run"), *([f"{trials} trials"] if trials else [])]
         say(
             f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
         )

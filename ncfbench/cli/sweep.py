@@ -190,7 +190,7 @@ def _tuning(
 def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     import jax
 
-    from ncfbench.reporting import marks
+    from ncfbench.reporting.views.layout import SIMULATED_NOTE
     from ncfbench.sweeps.cells import predicted_seconds
     from ncfbench.sweeps.forecast import predict_memory
     from ncfbench.sweeps.table import cell_rows, cells_table, format_size
@@ -211,9 +211,7 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
             print_views(cells_table(title, trials), *done.notes)
         has_several = any(cell.config.devices > 1 for cell in done.cells)
         simulated = has_several and jax.default_backend() == "cpu"
-        print_views(
-            cells_table(done.sweep.title, rows), *([marks.SIMULATED_NOTE] if simulated else [])
-        )
+        print_views(cells_table(done.sweep.title, rows), *([SIMULATED_NOTE] if simulated else []))
         if dry_run:
             seconds = predicted_seconds([*done.trials, *done.cells])
             most = max(memory or 0, predict_memory(done.trials) or 0)

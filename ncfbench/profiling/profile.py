@@ -28,7 +28,7 @@ from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
 from ncfbench.profiling.cost_rows import Row
 from ncfbench.profiling.parts import Parts, collectives
-from ncfbench.reporting.comparison import unusual_settings
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity

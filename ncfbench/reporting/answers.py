@@ -10,7 +10,7 @@ that come down to the target with every seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean as mean
@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.arms import ArmResult, arms_of
-from ncfbench.reporting.comparison import Comparison, seeds_label, unusual_label, usual_shape
 from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, latest_common_level, over_seeds, with_targets
+from ncfbench.reporting.labels import seeds_label, unusual_label, usual_shape
 from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -74,7 +75,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of some comparisons that differ only in :data:`TRIED`.
+    """The answer of some runs that differ only in :data:`TRIED`.
 
     Attributes:
         arms: the best first; at least one.
@@ -211,7 +212,7 @@ class Answer:
         return steps
 
 
-def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False) -> list[Answer]:
+def find_answers(groups: Iterable[Sequence[Run]], *, allow_mixed: bool = False) -> list[Answer]:
     """Return an answer for each data set, encoder, loss and choice of settings outside
     :data:`TRIED`.
 
@@ -219,26 +220,27 @@ def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False
         allow_mixed: compare times of different environments too; else those of the newest run's
             environment count.
     """
-    groups: dict[tuple[Any, ...], list[Comparison]] = {}
-    for comparison in comparisons:
-        shared = shared_settings(comparison.config)
+    answers: dict[tuple[Any, ...], list[Run]] = {}
+    for runs in groups:
+        shared = shared_settings(runs[0].config)
         key = [(name, str(shared[name])) for name in sorted(shared) if name not in TRIED]
-        groups.setdefault((comparison.data_fingerprint, *key), []).append(comparison)
-    return [_answer(members, allow_mixed=allow_mixed) for members in groups.values()]
+        answers.setdefault((runs[0].data_fingerprint, *key), []).extend(runs)
+    return [_answer(runs, allow_mixed=allow_mixed) for runs in answers.values()]
 
 
-def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
-    first = comparisons[0]
-    runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
-    if untimed := sum(each.untimed for each in comparisons):
-        text = f"{_runs(untimed)} whose arms are not in the profile left out."
+def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
+    first = runs[0]
+    timed = [run.without_target() for run in runs if not run.is_unprofiled]
+    kept, reasons = _comparable(timed, allow_mixed=allow_mixed)
+    if untimed := len(runs) - len(timed):
+        text = f"{counted(untimed, 'run')} whose arms are not in the profile left out."
         reasons.append(Caveat("not_profiled", text))
-    arms, shorter = arms_of(runs, first.baseline_sampler)
+    arms, shorter = arms_of(kept, first.baseline_sampler)
     if shorter:
-        text = f"{_runs(shorter)} left out: a longer one has its arm and seed."
+        text = f"{counted(shorter, 'run')} left out: a longer one has its arm and seed."
         reasons.append(Caveat("shorter_runs", text))
     baseline: ArmResult | None = None
-    if any(each.is_simulated for each in comparisons):
+    if any(run.is_simulated for run in timed):
         text = "Devices are SIMULATED by CPUs: their times are not compared."
         reasons.append(Caveat("simulated", text))
     elif len(arms) == 1:
@@ -261,24 +263,17 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     return Answer(first.config, *data, settings, arms, reasons=reasons, **known)
 
 
-def _comparable(
-    comparisons: Sequence[Comparison], *, allow_mixed: bool
-) -> tuple[list[Run], list[Caveat]]:
+def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run], list[Caveat]]:
     """Return the runs whose times may be compared, and a caveat on those left out."""
-    runs = [run for each in comparisons for run in each.runs]
     newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
     kept = [run for run in runs if allow_mixed or run.environment["key"] == newest["key"]]
     if len(kept) == len(runs):
         return runs, []
     text = (
-        f"{_runs(len(runs) - len(kept))} of another machine or environment left out: the newest"
-        " run's counts (--allow-mixed compares all)."
+        f"{counted(len(runs) - len(kept), 'run')} of another machine or environment left out: the"
+        " newest run's counts (--allow-mixed compares all)."
     )
     return kept, [Caveat("other_environment", text)]
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count > 1)}"
 
 
 def _best_baseline(arms: Sequence[ArmResult], title: str) -> tuple[ArmResult | None, list[Caveat]]:
@@ -372,7 +367,6 @@ def _times_sooner(arm: ArmResult, runs: Mapping[int, Run]) -> AtTarget:
 
 
 def _by_recall(arm: ArmResult) -> tuple[float, float]:
-    """Return what orders arms without a target: recall at the end, then the smallest loss."""
     recall = arm.at_end.values[RECALL] if arm.at_end else None
     losses = [min(run.probes.losses, default=math.inf) for run in arm.runs.values()]
     return -(recall or 0.0), mean(losses)

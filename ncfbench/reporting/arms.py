@@ -9,8 +9,8 @@ from typing import Any
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.reporting.comparison import unusual_settings
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, common_rows
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import Quality
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.timing import speedups
@@ -89,13 +89,9 @@ class ArmResult:
         length = self.iteration_seconds
         if length is None:
             return []
-        curves = [
-            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
-            for run in self.runs.values()
-        ]
-        common = sorted(set.intersection(*(set(curve) for curve in curves)))
         return [
-            (iteration * length, [curve[iteration] for curve in curves]) for iteration in common
+            (iteration * length, [row[column] for row in rows])
+            for iteration, rows in common_rows(self.runs.values(), column).items()
         ]
 
     def means(self, column: str) -> list[tuple[float, float]]:
@@ -115,7 +111,7 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
     arms: dict[tuple[Variant, tuple[tuple[str, Any], ...]], dict[int, Run]] = {}
     for run in runs:
         config = run.config
-        by_seed = arms.setdefault((Variant.of(config), tuple(_common(config).items())), {})
+        by_seed = arms.setdefault((run.variant, tuple(_common(config).items())), {})
         if config.seed not in by_seed or config.epochs > by_seed[config.seed].config.epochs:
             by_seed[config.seed] = run
     values: dict[str, set[Any]] = {}
@@ -141,6 +137,5 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
 
 
 def _common(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that the runs of an arm share, but for those of its variant."""
     left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
     return {name: value for name, value in config.to_dict().items() if name not in left_out}

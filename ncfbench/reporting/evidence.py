@@ -7,29 +7,30 @@ from typing import Any
 
 from ncfbench.paper.measures import STRATA, Evidence, Row
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.marks import is_busy
+from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.profiles import ProfiledComparison, by_profile
 from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
 from ncfbench.runs.arms import shared_settings
-from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS
 
 
 def find_evidence(
-    comparisons: Sequence[Comparison],
+    groups: Sequence[Sequence[Run]],
     speedups: Sequence[Sequence[Row]],
     beside: Mapping[str, Sequence[Row]],
     profiled: Sequence[ProfiledComparison],
 ) -> list[Evidence]:
-    """Return the evidence of each comparison, and of profiles that have enough rounds for an
-    interval: by themselves, and for the times of comparisons.
+    """Return the evidence of each group of runs, and of profiles that have enough rounds for an
+    interval: by themselves, and for the times of runs.
 
     Args:
-        speedups: rows of the speedup table, by comparison.
+        speedups: rows of the speedup table, by group.
         beside: tables beside the runs, by name.
     """
-    arms = [arm_rows(*pair) for pair in zip(comparisons, speedups, strict=True)]
-    found = [Evidence(own, comparisons=arms, audits=beside.get("audit", ())) for own in arms]
+    arms = {runs[0].name: arm_rows(runs, rows) for runs, rows in zip(groups, speedups, strict=True)}
+    known, audits = list(arms.values()), beside.get("audit", ())
+    found = [Evidence(own, comparisons=known, audits=audits) for own in known]
     for profile in by_profile(beside.get("costmodel", ())):
         strata = profile.get(STRATA)
         if strata and strata["baseline"] in profile and strata["rounds"] >= ROUNDS_OF_INTERVALS:
@@ -37,19 +38,20 @@ def find_evidence(
             found.append(Evidence(rows, ["shorter-iterations"], by_profile=True))
     for each in profiled:
         if each.rounds >= ROUNDS_OF_INTERVALS:
-            settings = ", ".join(filter(None, (each.comparison.title(), each.computation)))
+            settings = ", ".join(
+                filter(None, (unusual_label(each.runs[0].config), each.computation))
+            )
             lengths = {(row["sampler"], row["variant"]): row["per_iteration"] for row in each.rows}
             rows = [
                 row
                 | {"settings": settings, "length": lengths.get((row["sampler"], row["variant"]))}
-                for row in arms[comparisons.index(each.comparison)]
+                for row in arms[each.runs[0].name]
             ]
             found.append(Evidence(rows, ["soonest"], by_profile=True))
     return found
 
 
 def _profile_row(row: Row) -> dict[str, Any]:
-    """Return a row of the cost model with the names of the speedup table."""
     return {
         **row,
         "variant": "",
@@ -63,17 +65,17 @@ def _profile_row(row: Row) -> dict[str, Any]:
     }
 
 
-def arm_rows(comparison: Comparison, speedups: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the speedup table's row of each arm that has runs, with what claims need of these.
+def arm_rows(runs: Sequence[Run], speedups: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the speedup table's row of each arm of a group, with what claims need of its runs.
 
     ``curves``, ``recalls`` and ``slots`` (items of a batch) are by seed, as are the logarithms
     ``iterations_speedup_logs`` and ``total_speedup_logs``; ``recall_difference`` is over the
     baseline.
     """
-    config = comparison.config
+    arms, config = by_variant(runs), runs[0].config
     by_arm = {(row["sampler"], row["variant"]): row for row in speedups}
-    main = {arm.sampler: arm for arm in comparison.arms if not arm.note(config.encoder)}
-    base = main.get(comparison.baseline_sampler)
+    main = {arm.sampler: arm for arm in arms if not arm.note(config.encoder)}
+    base = main.get(runs[0].baseline_sampler)
     common = {
         "coupling": config.coupling,
         "coupling_weight": config.coupling_weight,
@@ -84,15 +86,16 @@ def arm_rows(comparison: Comparison, speedups: Sequence[Row]) -> list[dict[str, 
         },
     }
     rows = []
-    for arm, runs in comparison.arms.items():
+    for arm, own in arms.items():
         row = dict(by_arm[arm.sampler, arm.note(config.encoder)]) | common
         for measure in RATIOS:
-            row[f"{measure}_logs"] = log_ratios(comparison, arm, measure)
-        row["arm"], row["is_busy"] = arm, is_busy(row)
-        row["curves"] = {seed: run.probes for seed, run in runs.items()}
-        row["slots"] = {seed: run.summary["item_slots"] or 0.0 for seed, run in runs.items()}
-        row["recalls"] = {seed: run.summary[RECALL] for seed, run in runs.items()}
+            row[f"{measure}_logs"] = log_ratios(own.values(), measure)
+        row["arm"] = arm
+        row["is_busy"] = (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
+        row["curves"] = {seed: run.probes for seed, run in own.items()}
+        row["slots"] = {seed: run.summary["item_slots"] or 0.0 for seed, run in own.items()}
+        row["recalls"] = {seed: run.summary[RECALL] for seed, run in own.items()}
         if base is not None and not row["variant"]:
-            row["recall_difference"] = recall_difference(comparison, arm, base)
+            row["recall_difference"] = recall_difference(own, arms[base])
         rows.append(row)
     return rows

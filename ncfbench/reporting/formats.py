@@ -14,6 +14,11 @@ def three_digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, such as ``1 seed`` and ``3 seeds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def interval(spec: str) -> Format:
     """Return a format of two ends: ``1.80..2.02``."""
     return lambda ends: f"{ends[0]:{spec}}..{ends[1]:{spec}}"

@@ -1,8 +1,9 @@
 """Results as two frames: ``arms``, a row for each run, and ``probes``, a row for each probe.
 
 A row of ``arms`` is a :class:`Run`, an arm with one seed; its ``curve`` are its rows of ``probes``.
-Columns that need other rows are added by pure functions: :func:`with_targets` here, the seconds of
-a profile in :mod:`ncfbench.reporting.profiles`. :func:`over_seeds` combines seeds into a ratio.
+:func:`group` finds the rows that compare. Columns that need other rows are added by pure functions:
+:func:`with_baselines` and :func:`with_targets` here, the seconds of a profile in
+:mod:`ncfbench.reporting.profiles`. :func:`over_seeds` combines seeds into a ratio.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ncfbench.runs.arms import Variant
+from ncfbench.catalog import baseline_sampler, find_encoder
+from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
 
+Arms: TypeAlias = "Mapping[Variant, Mapping[int, Run]]"
+"""Rows of a group by arm and seed."""
 Rule = Callable[[speedups.Arm, speedups.Arm], float]
 """Returns the target of an arm and its baseline from the probes of both, of one seed."""
 
@@ -30,14 +34,23 @@ class Run(RunRecord):
     """A row of ``arms``: an arm with one seed.
 
     Attributes:
+        data_label: name of the data set in its manifest, which tells a stand-in from the original.
+        chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
         profile_ratio: how many times shorter its iterations are than the baseline's by the profile
             that says how long they are; None where the run's own times count.
+        is_unprofiled: True where a profile gives the times of what it compares with, and not its
+            own.
+        baseline: the arm of the baseline; None before :func:`with_baselines`, or where none fits.
         base: the baseline's run of this seed; None before :func:`with_targets`.
         target: probe loss that both are to come down to.
         iterations_to_target: linear between probes; None if it never came down to the target.
     """
 
+    data_label: str = ""
+    chosen_baseline: str | None = None
     profile_ratio: Estimate | None = None
+    is_unprofiled: bool = False
+    baseline: Variant | None = None
     base: Run | None = None
     target: float | None = None
     iterations_to_target: float | None = None
@@ -46,6 +59,16 @@ class Run(RunRecord):
     def of(cls, record: RunRecord) -> Run:
         """Return the row of a run's records."""
         return record if isinstance(record, cls) else cls(**vars(record))
+
+    @cached_property
+    def variant(self) -> Variant:
+        """Its sampler, and the settings in which arms differ."""
+        return Variant.of(self.config)
+
+    @property
+    def baseline_sampler(self) -> str:
+        """The sampler that speedups are measured against."""
+        return self.chosen_baseline or baseline_sampler(self.config.loss)
 
     @property
     def seconds(self) -> float:
@@ -70,11 +93,11 @@ class Run(RunRecord):
     @cached_property
     def probes(self) -> speedups.Arm:
         """Its probes and times, as statistics read them."""
-        return speedups.Arm(
-            iterations=[row["iteration"] for row in self.curve],
-            losses=[row["probe_loss"] for row in self.curve],
-            full_iteration_seconds=self.summary["full_iteration_seconds"],
-        )
+        return falling(self, "probe_loss")
+
+    def without_target(self) -> Run:
+        """Return the row without what :func:`with_targets` added."""
+        return replace(self, base=None, target=None, iterations_to_target=None)
 
     @property
     def seconds_to_target(self) -> float | None:
@@ -106,6 +129,89 @@ class Run(RunRecord):
         if level is None:
             return None
         return speedups.iterations_to(level, self.probes.iterations, self.probes.losses)
+
+
+def falling(record: RunRecord, measure: str) -> speedups.Arm:
+    """Return a run's evaluations in a measure that falls: recall has its sign changed."""
+    sign = 1 if measure == "probe_loss" else -1
+    evaluated = [row for row in record.curve if row.get(measure) is not None]
+    return speedups.Arm(
+        iterations=[row["iteration"] for row in evaluated],
+        losses=[sign * row[measure] for row in evaluated],
+        full_iteration_seconds=record.summary["full_iteration_seconds"],
+    )
+
+
+def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[list[Run]]:
+    """Return finished and diverged runs, those together that differ only in
+    :data:`ncfbench.runs.arms.ARM_SETTINGS`, in a stable order, beside their baselines.
+
+    The newest run of an arm and seed counts. Diverged runs count: without them an arm would look
+    better than it is.
+
+    Args:
+        baseline: the sampler that speedups are measured against; by default the loss's own.
+    """
+    groups: dict[tuple[Any, ...], dict[tuple[Variant, int], Run]] = {}
+    for record in sorted(records, key=lambda row: (str(row.environment.get("time")), row.name)):
+        if record.summary["status"] in ("finished", "diverged"):
+            run, settings = Run.of(record), shared_settings(record.config)
+            key = (
+                *(settings[name] for name in ("dataset", "encoder", "loss")),
+                record.data_fingerprint,
+                tuple(sorted((name, str(value)) for name, value in settings.items())),
+            )
+            groups.setdefault(key, {})[run.variant, run.config.seed] = run
+    return [
+        with_baselines([replace(run, chosen_baseline=baseline) for run in groups[key].values()])
+        for key in sorted(groups)
+    ]
+
+
+def by_variant(runs: Iterable[Run]) -> dict[Variant, dict[int, Run]]:
+    """Return the rows of a group by arm and seed."""
+    arms: dict[Variant, dict[int, Run]] = {}
+    for run in runs:
+        arms.setdefault(run.variant, {})[run.config.seed] = run
+    return arms
+
+
+def common_rows(runs: Iterable[Run], column: str) -> dict[int, list[Mapping[str, Any]]]:
+    """Return the rows of each run's curve at the iterations at which all have a value."""
+    curves = [
+        {row["iteration"]: row for row in run.curve if row[column] is not None} for run in runs
+    ]
+    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    return {iteration: [curve[iteration] for curve in curves] for iteration in common}
+
+
+def paired(runs: Iterable[Run]) -> list[Run]:
+    """Return an arm's runs of the seeds that its baseline has too, by seed."""
+    with_base = (run for run in runs if run.base is not None)
+    return sorted(with_base, key=lambda run: run.config.seed)
+
+
+def with_baselines(runs: Iterable[Run]) -> list[Run]:
+    """Return the rows of a group by arm, each beside the run of its baseline and seed, with the
+    smallest loss of that as its target.
+
+    The baseline of an arm is that of the same k, else of the paper's k, else the only one.
+    """
+    arms, found = by_variant(runs), []
+    for variant, by_seed in arms.items():
+        first = next(iter(by_seed.values()))
+        baselines = [arm for arm in arms if arm.sampler == first.baseline_sampler]
+        usual = find_encoder(first.config.encoder).negatives
+        alike = [arm for k in (variant.negatives, usual) for arm in baselines if arm.negatives == k]
+        if not alike and len(baselines) == 1:
+            alike = baselines
+        baseline = alike[0] if alike else None
+        paired = with_targets(by_seed, arms[baseline]) if baseline else {}
+        found += [
+            replace(paired.get(seed) or run.without_target(), baseline=baseline)
+            for seed, run in by_seed.items()
+        ]
+    return found
 
 
 def smallest_of_baseline(own: speedups.Arm, base: speedups.Arm) -> float:
@@ -159,10 +265,10 @@ ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
     "encoder": (pa.string(), lambda run: run.config.encoder),
     "loss": (pa.string(), lambda run: run.config.loss),
     "sampler": (pa.string(), lambda run: run.config.sampler),
-    "variant": (pa.string(), lambda run: Variant.of(run.config).note(run.config.encoder)),
+    "variant": (pa.string(), lambda run: run.variant.note(run.config.encoder)),
     "batch_size": (pa.int64(), lambda run: run.config.batch_size),
-    "stratum_size": (pa.int64(), lambda run: Variant.of(run.config).stratum_size),
-    "negatives": (pa.int64(), lambda run: Variant.of(run.config).negatives),
+    "stratum_size": (pa.int64(), lambda run: run.variant.stratum_size),
+    "negatives": (pa.int64(), lambda run: run.variant.negatives),
     "learning_rate": (pa.float64(), lambda run: run.config.learning_rate),
     "seed": (pa.int64(), lambda run: run.config.seed),
     "status": (pa.string(), lambda run: run.summary["status"]),

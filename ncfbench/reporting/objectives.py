@@ -1,7 +1,8 @@
 """Arms that minimise different things, compared by recall against training time.
 
 The probes of two objectives do not compare; the recall of their models does. All arms of a data
-set, encoder and model stand in one list, by the seconds to shares of the best recall of all.
+set, encoder and model stand in one list, and one table, by the seconds to shares of the best recall
+of all.
 """
 
 from __future__ import annotations
@@ -9,17 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean as mean
 
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import TRIED, Answer
 from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.table import Col, Table, slug
 from ncfbench.runs.arms import shared_settings
 
 OBJECTIVE = ("loss", "gamma", "lambda", "noise", "mask")
 """Settings of every run that say what is minimised."""
 LEVEL_SHARES = (0.5, 0.9)
 """Shares of the best recall of all arms: the levels that their times are compared at."""
+
+NOTE = (
+    "Objectives that differ have no probe in common. Seconds of training (full account; by a"
+    " profile where runs were disturbed) to the first evaluations with"
+    f" {' and '.join(f'{100 * share:.0f} %' for share in LEVEL_SHARES)} of the best"
+    " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
+    " seed. Arms of different objectives did not take turns."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,15 @@ def compare_objectives(
     return [arms for members in groups.values() if (arms := _beside_each_other(members))]
 
 
+def objective_tables(answers: Sequence[Answer], *, allow_mixed: bool = False) -> list[Table]:
+    """Return a table for each data set and model that was trained for several objectives.
+
+    Args:
+        allow_mixed: compare times of different environments too.
+    """
+    return [_table(arms) for arms in compare_objectives(answers, allow_mixed=allow_mixed)]
+
+
 def _beside_each_other(answers: Sequence[Answer]) -> list[ObjectiveArm]:
     """Return the arms of some answers in order; none where one answer alone has timed arms."""
     curves = [
@@ -91,6 +113,38 @@ def _beside_each_other(answers: Sequence[Answer]) -> list[ObjectiveArm]:
 
 
 def _order(each: ObjectiveArm) -> tuple[float, ...]:
-    """Order by the seconds to the highest level, then to the next, then by recall."""
     times = (math.inf if seconds is None else seconds for seconds in reversed(each.to_levels))
     return (*times, -each.recall)
+
+
+def _table(arms: Sequence[ObjectiveArm]) -> Table:
+    first = arms[0].answer
+    config = first.config
+    cols = [
+        Col("arm", lambda each: each.arm.name, wraps=True),
+        Col("objective", _objective, wraps=True),
+        *(
+            Col(f"s to {level:.3f}", partial(_to_level, index), three_digits, absent="never")
+            for index, level in enumerate(arms[0].levels)
+        ),
+        Col("best recall@50", _recall),
+        Col("after s", "seconds", three_digits),
+    ]
+    title = f"Recall by training time, over objectives: {config.dataset},"
+    name = slug("objectives", config.dataset, config.encoder, first.data_fingerprint[:6])
+    encoder = find_encoder(config.encoder).title
+    return Table.of(f"{title} {encoder}", cols, arms, [NOTE], name=name)
+
+
+def _objective(each: ObjectiveArm) -> str:
+    loss = find_loss(each.answer.config.loss).title
+    return ", ".join(filter(None, [loss, each.answer.settings]))
+
+
+def _to_level(index: int, each: ObjectiveArm) -> float | None:
+    return each.to_levels[index]
+
+
+def _recall(each: ObjectiveArm) -> str:
+    spread = f" ({min(each.recalls):.3f} to {max(each.recalls):.3f})"
+    return f"{each.recall:.3f}{spread if len(each.recalls) > 1 else ''}"

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ncfbench.reporting.comparison import Comparison, unusual_settings
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, with_baselines
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.intervals import Estimate, product
@@ -30,9 +30,10 @@ TOGETHER = ["profile"]
 
 @dataclass(frozen=True)
 class ProfiledComparison:
-    """The runs of a comparison with the times of one profile, the baseline first.
+    """Runs that compare, with the times of one profile, the baseline first.
 
     Attributes:
+        runs: their rows of the frame ``arms``.
         computation: settings of the profile that change how it computes, such as
             ``convolution=plain``.
         is_same: True if the runs computed so too.
@@ -44,7 +45,7 @@ class ProfiledComparison:
             loss, since the baseline's still falls.
     """
 
-    comparison: Comparison
+    runs: Sequence[Run]
     computation: str
     is_same: bool
     environment_key: str
@@ -66,47 +67,44 @@ def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
 
 
 def find_profiled(
-    comparisons: Sequence[Comparison], speedups: Sequence[Sequence[Row]], costmodel: Sequence[Row]
+    groups: Sequence[Sequence[Run]], speedups: Sequence[Sequence[Row]], costmodel: Sequence[Row]
 ) -> list[ProfiledComparison]:
-    """Return the comparisons of each profile that share its data and settings.
+    """Return the groups of runs of each profile that share its data and settings.
 
-    Computations that give the same result may differ; comparisons with the profile's own are
-    preferred to those.
+    Computations that give the same result may differ; runs with the profile's own are preferred to
+    those.
 
     Args:
-        speedups: rows of the speedup table, by comparison.
+        speedups: rows of the speedup table, by group.
         costmodel: rows of the cost model.
     """
     profiled = []
     for profile in by_profile(costmodel):
         able = [
             joined
-            for comparison, rows in zip(comparisons, speedups, strict=True)
-            if (joined := _join(comparison, rows, profile)) is not None
+            for runs, rows in zip(groups, speedups, strict=True)
+            if (joined := _join(runs, rows, profile)) is not None
         ]
         profiled += [each for each in able if each.is_same] or able
     return profiled
 
 
 def with_profile_times(
-    comparisons: Sequence[Comparison], profiled: Sequence[ProfiledComparison]
-) -> list[Comparison]:
-    """Return the comparisons; each whose own times are not to be trusted has those of the last
-    profile of its computation with enough rounds for an interval, and the arms of that profile.
+    groups: Sequence[Sequence[Run]], profiled: Sequence[ProfiledComparison]
+) -> list[Sequence[Run]]:
+    """Return the groups of runs; each whose own times are not to be trusted has those of the last
+    profile of its computation with enough rounds for an interval.
 
     A run beside other programs, on another machine than its rivals, or at another time, needs as
-    many iterations as on a quiet one: only their length is another. Tables of the runs' own times
-    keep these, with a mark.
+    many iterations as on a quiet one: only their length is another. Runs whose arms the profile
+    lacks are marked ``is_unprofiled``. Tables of the runs' own times keep these, with a mark.
     """
     last = {
-        id(each.comparison): each
+        each.runs[0].name: each
         for each in profiled
         if each.is_same and each.rounds >= ROUNDS_OF_INTERVALS
     }
-    return [
-        _with_times_of(last[id(comparison)]) if id(comparison) in last else comparison
-        for comparison in comparisons
-    ]
+    return [_with_times_of(last[runs[0].name]) if runs[0].name in last else runs for runs in groups]
 
 
 def time_label(runs: Iterable[Run]) -> str:
@@ -116,44 +114,42 @@ def time_label(runs: Iterable[Run]) -> str:
 
 
 def _join(
-    comparison: Comparison, rows: Sequence[Row], profile: Mapping[str, Row]
+    runs: Sequence[Run], rows: Sequence[Row], profile: Mapping[str, Row]
 ) -> ProfiledComparison | None:
-    """Return a comparison with the times of a profile; None where they do not belong together."""
-    some, config = next(iter(profile.values())), comparison.config
-    base = profile.get(comparison.baseline_sampler)
+    """Return runs with the times of a profile; None where they do not belong together."""
+    some, first = next(iter(profile.values())), runs[0]
+    config, base = first.config, profile.get(first.baseline_sampler)
     # The profile's ratios are over its own baseline, whatever the runs are measured against.
-    if base is None or base["baseline"] != comparison.baseline_sampler:
+    if base is None or base["baseline"] != first.baseline_sampler:
         return None
     unusual, shared = unusual_settings(config), shared_settings(config)
     own = _split(f"{name}={value}" for name, value in unusual.items() if name in shared)
     theirs = _split((some["unusual_settings"] or "").split(", "))
     names = ("encoder", "loss", "batch_size")
     if (
-        comparison.data_fingerprint != some["data_fingerprint"]
+        first.data_fingerprint != some["data_fingerprint"]
         or any(getattr(config, name) != some[name] for name in names)
         or own[0] != theirs[0]
     ):
         return None
     by_arm = {(row["sampler"], row["variant"]): row for row in rows}
-    variants = {_arm(variant, config.encoder): variant for variant in comparison.arms}
+    arms = {_arm(run.variant, config.encoder): run for run in runs}
     base_arm = _arm(_variant(base), config.encoder)
     joined = []
     for row in profile.values():
         arm = _arm(_variant(row), config.encoder)
-        if arm not in variants or arm not in by_arm or row["measured_full_speedup"] is None:
+        if arm not in arms or arm not in by_arm or row["measured_full_speedup"] is None:
             continue
         # The runs' ratios are to the baseline of the profile's k.
-        against = comparison.baseline(variants[arm])
+        against = arms[arm].baseline
         if against is not None and _arm(against, config.encoder) == base_arm:
-            joined.append(_with_profile(variants[arm], by_arm[arm], row))
+            joined.append(_with_profile(arms[arm].variant, by_arm[arm], row))
     if len(joined) < 2:
         return None
     # The baseline has no status of its own where its loss still falls.
     joined.sort(key=lambda row: _arm(row["arm"], config.encoder) != base_arm)
     key = some["environment_key"]
-    return ProfiledComparison(
-        comparison, theirs[1], theirs[1] == own[1], key, some["rounds"], joined
-    )
+    return ProfiledComparison(runs, theirs[1], theirs[1] == own[1], key, some["rounds"], joined)
 
 
 def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
@@ -178,13 +174,11 @@ def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
 
 
 def _variant(row: Row) -> Variant:
-    """Return the variant of a profile's row."""
     strata = "user" if row["strata"] == "user" else None
     return Variant(row["sampler"], row["stratum_size"], row["negatives"], strata)
 
 
 def _arm(variant: Variant, encoder: str) -> tuple[str, str]:
-    """Return the sampler and the variant, as the speedup table names them."""
     return variant.sampler, variant.note(encoder)
 
 
@@ -200,21 +194,20 @@ def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
     return objective, ", ".join(computation)
 
 
-def _with_times_of(profile: ProfiledComparison) -> Comparison:
-    """Return the arms of a profile with its times; all arms with their own where these are good."""
-    comparison = profile.comparison
-    arms = {row["arm"]: comparison.arms[row["arm"]] for row in profile.rows}
-    if not _is_disturbed([run for runs in arms.values() for run in runs.values()]):
-        return comparison
-    timed = {
-        row["arm"]: {
-            seed: _with_length(run, row, profile.environment_key)
-            for seed, run in arms[row["arm"]].items()
-        }
-        for row in profile.rows
-    }
-    untimed = len(comparison.runs) - sum(map(len, timed.values()))
-    return replace(comparison, arms=timed, untimed=untimed)
+def _with_times_of(profile: ProfiledComparison) -> Sequence[Run]:
+    """Return the runs with the times of a profile, or with their own where these are good."""
+    rows = {row["arm"]: row for row in profile.rows}
+    # Arms in the order of the profile's rows.
+    timed = [run for arm in rows for run in profile.runs if run.variant == arm]
+    if not _is_disturbed(timed):
+        return profile.runs
+    others = [
+        replace(run.without_target(), is_unprofiled=True)
+        for run in profile.runs
+        if run.variant not in rows
+    ]
+    key = profile.environment_key
+    return [*with_baselines(_with_length(run, rows[run.variant], key) for run in timed), *others]
 
 
 def _is_disturbed(runs: Sequence[Run]) -> bool:

@@ -101,7 +101,6 @@ def standard_error(rows: Sequence[Row], measure: str) -> float | None:
 
 
 def _row(moment: Moment, run: Run) -> Row | None:
-    """Return the row of a run's curve at a moment; None if it has no such evaluation."""
     evaluated = [row for row in run.curve if row[f"test_{RECALL}"] is not None]
     if not evaluated:
         return None

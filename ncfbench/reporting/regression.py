@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.frames import Run, with_baselines
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.timing import intervals
 
@@ -61,7 +61,7 @@ class Change:
 
 
 def changes(
-    own: Sequence[Comparison], other: Sequence[Comparison], *, limit: float, allow_mixed: bool
+    own: Sequence[Sequence[Run]], other: Sequence[Sequence[Run]], *, limit: float, allow_mixed: bool
 ) -> list[Change]:
     """Compare every measure of every cell, paired by seed.
 
@@ -78,6 +78,7 @@ def changes(
     run while it ran others. Times of different environments are not compared.
 
     Args:
+        own, other: runs of both folders, those together that compare.
         limit: 0.1 for ten per cent.
         allow_mixed: compare times of different environments too.
     """
@@ -99,17 +100,16 @@ def changes(
     return result
 
 
-def _cells(comparisons: Sequence[Comparison], allow_mixed: bool) -> dict[tuple[Any, ...], Cell]:
+def _cells(groups: Sequence[Sequence[Run]], allow_mixed: bool) -> dict[tuple[Any, ...], Cell]:
     """Return the rows of each arm and seed by the arm's names and its data's fingerprint.
 
     A row is that of the speedup table for this seed alone, with the other measures of its run.
     """
     cells: dict[tuple[Any, ...], Cell] = {}
-    for comparison in comparisons:
-        for seed in sorted(comparison.seeds):
-            records = {arm: runs[seed] for arm, runs in comparison.arms.items() if seed in runs}
-            by_name = {run.name: run for run in records.values()}
-            alone = replace(comparison, arms={arm: {seed: run} for arm, run in records.items()})
+    for runs in groups:
+        for seed in sorted({run.config.seed for run in runs}):
+            alone = with_baselines(run for run in runs if run.config.seed == seed)
+            by_name = {run.name: run for run in alone}
             for row in speedup_rows(alone, allow_mixed=allow_mixed, locations={}):
                 if row["status"] == "missing":
                     continue
@@ -186,7 +186,6 @@ def _compare(
 
 
 def _reason(row: Mapping[str, Any], measure: str) -> str:
-    """Return why a run lacks a measure."""
     if measure in SECONDS:
         return "no times"
     if measure in (LOSS, RECALL):

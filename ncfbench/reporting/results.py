@@ -1,27 +1,40 @@
-"""Results: everything that a folder of runs has to report."""
+"""Results: everything that a folder of runs has to report, and the reading of it."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ncfbench.errors import DataError
-from ncfbench.paper.cells import MISSING, CellVerdict
+from ncfbench.config import Folder, Locations
+from ncfbench.errors import DataError, UsageError, nearest, shown
+from ncfbench.paper.cells import MISSING, CellVerdict, judge_cells
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.beside import (
+    SWEEPS,
+    Manifest,
+    Rows,
+    find_manifests,
+    find_sweeps,
+    find_tables,
+    write_manifests,
+)
 from ncfbench.reporting.evidence import find_evidence
-from ncfbench.reporting.frames import Run
-from ncfbench.reporting.manifests import Manifest, write_manifests
+from ncfbench.reporting.frames import Run, group
+from ncfbench.reporting.labels import run_command
+from ncfbench.reporting.objectives import objective_tables
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
+from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.selection import select, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import (
     answer_tables,
@@ -29,7 +42,6 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
-from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -38,13 +50,10 @@ from ncfbench.reporting.views.results import (
     recall_tables,
     speedup_tables,
 )
-from ncfbench.runs import folder as run_folders
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.folder import RunRecord, copy_records, read_all
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
-
-Rows = list[dict[str, Any]]
-SWEEPS = "sweeps"
-"""Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class Results:
     """Runs of a folder, compared.
 
     Attributes:
+        comparisons: rows of the frame ``arms``, those together that compare.
         speedups, recalls: rows by comparison.
         manifests: of the data sets that are known, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
@@ -64,7 +74,7 @@ class Results:
     """
 
     runs_dir: Path
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Sequence[Run]]
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
     verdicts: Sequence[CellVerdict]
@@ -86,8 +96,8 @@ class Results:
             for arm in answer.arms
             for run in arm.runs.values()
         }
-        compared = [run for each in self.comparisons for run in each.runs]
-        return [in_answers.get(run.name, run) for run in compared]
+        compared = (run for runs in self.comparisons for run in runs)
+        return [in_answers.get(run.name) or run.without_target() for run in compared]
 
     @cached_property
     def arms(self) -> pa.Table:
@@ -130,7 +140,7 @@ class Results:
         return [each for each in self.with_profiles if each.has_totals]
 
     @cached_property
-    def retimed(self) -> list[Comparison]:
+    def retimed(self) -> list[Sequence[Run]]:
         """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
         return with_profile_times(self.comparisons, self.with_profiles)
 
@@ -170,7 +180,7 @@ class Results:
     @cached_property
     def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
-        if any(each.chosen_baseline for each in self.comparisons):
+        if any(runs[0].chosen_baseline for runs in self.comparisons):
             return []
         return judge_claims(
             find_evidence(self.comparisons, self.speedups, self.beside, self.profiled)
@@ -188,8 +198,8 @@ class Results:
         """Return speedups at every target, with the times that the figures have."""
         return [
             row
-            for each in self.retimed
-            for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)
+            for runs in self.retimed
+            for row in targets.sensitivity_rows(runs, allow_mixed=self.allow_mixed)
         ]
 
     @property
@@ -236,16 +246,16 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        compared = [run for each in self.comparisons for run in each.runs]
-        tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
+        compared = [run for runs in self.comparisons for run in runs]
+        tuned = {run.data_fingerprint for run in compared if run.config.tuned}
         trials = [
             trial
-            for trial in run_folders.read_all(self.runs_dir / FOLDER)[0]
+            for trial in read_all(self.runs_dir / FOLDER)[0]
             if trial.data_fingerprint in tuned
         ]
         for records, target in ((compared, folder), (trials, folder / FOLDER)):
             for record in records:
-                run_folders.copy_records(record, target / record.name)
+                copy_records(record, target / record.name)
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for name in self.sweeps:
@@ -269,3 +279,109 @@ def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
     return [[row[name] for name in names] for row in kept] == [
         [row.get(name) for name in names] for row in rows
     ]
+
+
+def collect(
+    runs_dir: Folder = None,
+    data_dir: Folder = None,
+    *,
+    allow_mixed: bool = False,
+    only: Mapping[str, Iterable[Any]] | None = None,
+    baseline: str | None = None,
+    profiles: Path | None = None,
+    locations: Mapping[str, str] | None = None,
+) -> Results:
+    """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
+
+    Args:
+        data_dir: prepared data sets, whose manifests say whether their text is the paper's.
+        allow_mixed: divide times of different environments too.
+        only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
+        baseline: the sampler that speedups are measured against; by default the loss's own, whose
+            figures alone stand beside the paper's.
+        profiles: where ``ncfbench profile`` wrote its tables; by default beside the runs.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+
+    Raises:
+        DataError: a table cannot be read.
+        UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
+            has the baseline's sampler; the folder of profiles has none.
+    """
+    folders, locations = Locations.of(data_dir, runs_dir), locations or {}
+    records, problems = read_all(folders.runs_dir)
+    wanted = wanted_values(only or {}, records)
+    records = select(records, wanted)
+    grouped = group(records, baseline)
+    runs = [run for compared in grouped for run in compared]
+    if baseline is not None:
+        _check_baseline(baseline, runs)
+    manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
+    labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
+    comparisons = [
+        [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
+        for compared in grouped
+    ]
+    beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
+    if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
+        raise UsageError(
+            f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
+            f" --runs-dir {shlex.quote(str(profiles))}"
+        )
+    sweeps, broken = find_sweeps(folders.runs_dir)
+    speedups = [
+        speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
+    ]
+    recalls = [recall_rows(each, locations=locations) for each in comparisons]
+    if wanted:  # what was left out on purpose is not missing
+        speedups, recalls = (
+            [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
+            for by_comparison in (speedups, recalls)
+        )
+    return Results(
+        runs_dir=folders.runs_dir,
+        comparisons=comparisons,
+        speedups=speedups,
+        recalls=recalls,
+        verdicts=[] if baseline else judge_cells(speedups, recalls, manifests),
+        manifests=manifests,
+        beside=beside,
+        sweeps=sweeps,
+        problems=[*problems, *unknown, *unreadable, *broken],
+        left_out=_left_out(records, runs, locations),
+        allow_mixed=allow_mixed,
+        locations=locations,
+        is_filtered=bool(wanted) or baseline is not None,
+    )
+
+
+def _check_baseline(baseline: str, runs: Sequence[Run]) -> None:
+    present = dict.fromkeys(run.config.sampler for run in runs)
+    if present and baseline not in present:
+        raise UsageError(
+            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
+            f" {', '.join(present)}."
+        )
+
+
+def _left_out(
+    records: Sequence[RunRecord], runs: Sequence[Run], locations: Mapping[str, str]
+) -> list[str]:
+    """Return a message about each run that is not compared, with the command to go on with."""
+    compared = {run.name for run in runs}
+    messages = []
+    for record in records:
+        status, config = record.summary["status"], record.config
+        if record.name in compared:
+            continue
+        if status in ("finished", "diverged"):
+            reason = "a newer run has its settings, data and seed."
+            messages.append(f"{record.name} is left out: {reason}")
+            continue
+        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
+        if config.tuned or any(record.environment.get("interleaved") or ()):
+            command = "the command of its sweep or race"
+        messages.append(
+            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
+            f" out. To continue it: {command}"
+        )
+    return messages

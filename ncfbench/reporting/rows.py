@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.commands import run_command
-from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.convergence import why_untrained
-from ncfbench.reporting.frames import Run, interval_columns, over_seeds
+from ncfbench.reporting.frames import Arms, Run, by_variant, interval_columns, over_seeds, paired
+from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
@@ -23,9 +22,9 @@ Row = dict[str, Any]
 
 
 def speedup_rows(
-    comparison: Comparison, *, allow_mixed: bool, locations: Mapping[str, str]
+    runs: Sequence[Run], *, allow_mixed: bool, locations: Mapping[str, str]
 ) -> list[Row]:
-    """Return one row for each variant, and one for each valid sampler without a run.
+    """Return one row for each arm of a group, and one for each valid sampler without a run.
 
     ``tied`` are the columns in which a row is the best of its baseline, or cannot be told from it.
 
@@ -33,25 +32,26 @@ def speedup_rows(
         allow_mixed: divide times of different environments too; ``same_environment`` marks them.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    rows, tied = [], tied_speedups(comparison)
-    for variant in _ordered_variants(comparison):
-        runs = list(comparison.arms.get(variant, {}).values())
-        base = comparison.baseline(variant) if runs else None
-        bases = [] if base is None else list(comparison.arms[base].values())
-        pairs = comparison.with_targets(variant)
-        row = _identity(comparison, variant) | {
-            "baseline": comparison.baseline_sampler,
+    arms, first = by_variant(runs), runs[0]
+    rows, tied = [], tied_speedups(arms)
+    for variant in _ordered_variants(arms, first.config):
+        own = list(arms.get(variant, {}).values())
+        base = own[0].baseline if own else None
+        bases = [] if base is None else list(arms[base].values())
+        pairs = paired(own)
+        row = _identity(first, variant) | {
+            "baseline": first.baseline_sampler,
             "same_environment": None,
             "interleaved": bool(pairs)
             and all(run.base is not None and are_interleaved(run, run.base) for run in pairs),
-            "simulated": any(run.is_simulated for run in [*runs, *bases]),
+            "simulated": any(run.is_simulated for run in [*own, *bases]),
         }
-        status, wanted = _obstacle(comparison, variant)
+        status, wanted = _obstacle(arms, variant, first)
         if wanted is not None:
-            row["command"] = _filling_command(comparison, *wanted, locations)
+            row["command"] = _filling_command(first, *wanted, locations)
         if status:
-            row |= {"status": status, "runs": [run.name for run in runs]}
-            row |= {"seeds": len(runs), **_means(runs)} if runs else {}
+            row |= {"status": status, "runs": [run.name for run in own]}
+            row |= {"seeds": len(own), **_means(own)} if own else {}
         else:
             row |= _paired_values(pairs, is_baseline=variant == base, allow_mixed=allow_mixed)
             row["tied"] = tied.get(variant, [])
@@ -59,22 +59,23 @@ def speedup_rows(
     return rows
 
 
-def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list[Row]:
-    """Return one row for each variant, and one for each valid sampler without a run."""
-    rows, tied = [], tied_recalls(comparison)
-    for variant in _ordered_variants(comparison):
-        runs = list(comparison.arms.get(variant, {}).values())
-        row = _identity(comparison, variant) | {"runs": [run.name for run in runs]}
-        if not runs:
-            command = _filling_command(comparison, variant, comparison.seed, locations)
+def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Row]:
+    """Return one row for each arm of a group, and one for each valid sampler without a run."""
+    arms, first = by_variant(runs), runs[0]
+    rows, tied = [], tied_recalls(arms)
+    for variant in _ordered_variants(arms, first.config):
+        own = list(arms.get(variant, {}).values())
+        row = _identity(first, variant) | {"runs": [run.name for run in own]}
+        if not own:
+            command = _filling_command(first, variant, _missing_seed(arms, first), locations)
             rows.append(row | {"status": "missing", "command": command})
             continue
-        row["seeds"] = len(runs)
-        if lost := sum(run.has_diverged for run in runs):
-            reason = f"{lost} of {len(runs)} seeds diverged"
+        row["seeds"] = len(own)
+        if lost := sum(run.has_diverged for run in own):
+            reason = f"{lost} of {len(own)} seeds diverged"
             rows.append(row | {"status": "diverged", "reason": reason})
             continue
-        summaries = [run.summary for run in runs]
+        summaries = [run.summary for run in own]
         reason = summaries[-1]["recall_reason"]
         row |= {"status": "no recall" if reason else "measured", "reason": reason}
         row["tied"] = [RECALL] * (variant in tied)
@@ -91,34 +92,39 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
 
 
 def _filling_command(
-    comparison: Comparison, variant: Variant, seed: int, locations: Mapping[str, str]
+    run: Run, variant: Variant, seed: int, locations: Mapping[str, str]
 ) -> str | None:
-    """Return the command that fills a cell; None for tuned arms, which only a sweep can train."""
-    if comparison.config.tuned:
-        return None
-    return run_command(comparison.config, variant, seed, locations)
+    return None if run.config.tuned else run_command(run.config, variant, seed, locations)
 
 
-def _obstacle(comparison: Comparison, variant: Variant) -> tuple[str, tuple[Variant, int] | None]:
-    """Return why a variant has no pair with times, and the variant and seed to run for one."""
-    runs, base = comparison.arms.get(variant), comparison.baseline(variant)
+def _missing_seed(arms: Arms, first: Run) -> int:
+    """Return the seed for a missing run: the baseline's smallest, else the smallest of all."""
+    baselines = [
+        seed for arm in arms if arm.sampler == first.baseline_sampler for seed in arms[arm]
+    ]
+    return min(baselines or [seed for by_seed in arms.values() for seed in by_seed])
+
+
+def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Variant, int] | None]:
+    """Return why an arm has no pair with times, and the arm and seed to run for one."""
+    runs = arms.get(variant)
     if not runs:
-        return "missing", (variant, comparison.seed)
+        return "missing", (variant, _missing_seed(arms, first))
     if not all(run.is_timed for run in runs.values()):
         return "diverged" if any(run.has_diverged for run in runs.values()) else "no times", None
+    base = next(iter(runs.values())).baseline
     if base is None:
-        sampler, loss = find_sampler(comparison.baseline_sampler), find_loss(comparison.config.loss)
-        if comparison.config.objective_settings or not serves(sampler, loss):
+        sampler, loss = find_sampler(first.baseline_sampler), find_loss(first.config.loss)
+        if first.config.objective_settings or not serves(sampler, loss):
             return "no baseline", None
-        paper = find_encoder(comparison.config.encoder).negatives
-        return "no baseline", (Variant(comparison.baseline_sampler, None, paper), min(runs))
-    if runs.keys().isdisjoint(comparison.arms[base]):
+        paper = find_encoder(first.config.encoder).negatives
+        return "no baseline", (Variant(first.baseline_sampler, None, paper), min(runs))
+    if runs.keys().isdisjoint(arms[base]):
         return "no baseline of this seed", (base, min(runs))
     return "", None
 
 
 def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool) -> Row:
-    """Return the status and numbers of runs beside the baseline's."""
     bases = [run.base for run in runs if run.base is not None]
     row: Row = {
         "runs": [run.name for run in runs],
@@ -169,14 +175,14 @@ def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool)
     return row
 
 
-def _ordered_variants(comparison: Comparison) -> list[Variant]:
-    """Return the variants in the paper's order.
+def _ordered_variants(arms: Iterable[Variant], config: RunConfig) -> list[Variant]:
+    """Return the arms in the paper's order.
 
     A valid sampler of the paper without a run is there with the paper's settings.
     """
-    config, variants = comparison.config, []
-    for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
-        present = [variant for variant in comparison.arms if variant.sampler == name]
+    variants = []
+    for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in arms)]):
+        present = [variant for variant in arms if variant.sampler == name]
         variants += sorted(present, key=_order)
         sampler = find_sampler(name)
         # The paper's samplers have the paper's objective.
@@ -193,16 +199,16 @@ def _order(variant: Variant) -> tuple[str, int, int, int, str]:
     return (variant.strata or "", *sizes, variant.share or "")
 
 
-def _identity(comparison: Comparison, variant: Variant) -> Row:
-    config = comparison.config
+def _identity(run: Run, variant: Variant) -> Row:
+    config = run.config
     return {
         "dataset": config.dataset,
         "encoder": config.encoder,
         "loss": config.loss,
         "sampler": variant.sampler,
         "variant": variant.note(config.encoder),
-        "settings": comparison.title(),
-        "data_fingerprint": comparison.data_fingerprint,
+        "settings": unusual_label(config),
+        "data_fingerprint": run.data_fingerprint,
     }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.frames import Run, interval_columns
+from ncfbench.reporting.frames import Run, by_variant, falling, interval_columns, paired
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.runs.arms import Variant
 from ncfbench.timing import speedups
 from ncfbench.timing.speedups import Arm
@@ -20,15 +21,15 @@ class Target:
     """A level of a measure, with the speedup of a variant in reaching it."""
 
     variant: Variant
-    measure: TargetMeasure
     level: float
     speedup: speedups.AtTarget
 
 
 def sensitivity(
-    comparison: Comparison, measure: TargetMeasure, *, allow_mixed: bool = False
+    runs: Sequence[Run], measure: TargetMeasure, *, allow_mixed: bool = False
 ) -> list[Target]:
-    """Return every variant at every level, from the easiest to the hardest that any run reached.
+    """Return every arm of a group at every level, from the easiest to the hardest that any run
+    reached.
 
     A loss level is reached where the probe first comes down to it, a recall level where test
     recall@50 first rises to it, both linear between evaluations. The levels are common to all
@@ -39,32 +40,28 @@ def sensitivity(
         allow_mixed: also divide times of different environments.
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
-    for variant in comparison.arms:
-        both = [(run, run.base) for run in comparison.with_targets(variant) if run.base is not None]
+    for variant, own in by_variant(runs).items():
+        both = [(run, run.base) for run in paired(own.values()) if run.base is not None]
         same = all(run.environment["key"] == base.environment["key"] for run, base in both)
         is_timed = all(run.is_timed and base.is_timed for run, base in both)
-        if variant == comparison.baseline(variant) or not is_timed or not (same or allow_mixed):
+        is_baseline = variant == next(iter(own.values())).baseline
+        if is_baseline or not is_timed or not (same or allow_mixed):
             continue
-        curves = [(_curve(run, measure), _curve(base, measure)) for run, base in both]
+        curves = [(falling(run, measure), falling(base, measure)) for run, base in both]
         if curves and all(arm.losses for pair in curves for arm in pair):
             pairs[variant] = curves
     sign = -1 if measure == "test_recall_at_50" else 1
     levels = speedups.levels([arm for curves in pairs.values() for pair in curves for arm in pair])
     return [
-        Target(
-            variant,
-            measure,
-            sign * level,
-            speedups.speedup_at([level] * len(curves), curves),
-        )
+        Target(variant, sign * level, speedups.speedup_at([level] * len(curves), curves))
         for variant, curves in pairs.items()
         for level in levels
     ]
 
 
-def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[str, Any]]:
+def sensitivity_rows(runs: Sequence[Run], *, allow_mixed: bool) -> list[dict[str, Any]]:
     """Return the curves of both measures as plain rows."""
-    config = comparison.config
+    config = runs[0].config
     return [
         {
             "dataset": config.dataset,
@@ -72,7 +69,7 @@ def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[
             "loss": config.loss,
             "sampler": target.variant.sampler,
             "variant": target.variant.note(config.encoder),
-            "settings": comparison.title(),
+            "settings": unusual_label(config),
             "measure": measure,
             "level": target.level,
             "seeds": target.speedup.seeds,
@@ -86,17 +83,5 @@ def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[
             "total_speedup_at_least": target.speedup.total_at_least,
         }
         for measure in TARGET_MEASURES
-        for target in sensitivity(comparison, measure, allow_mixed=allow_mixed)
+        for target in sensitivity(runs, measure, allow_mixed=allow_mixed)
     ]
-
-
-def _curve(run: Run, measure: TargetMeasure) -> Arm:
-    """Return a run's evaluated epochs in a measure that falls: recall has its sign changed."""
-    if measure == "probe_loss":
-        return run.probes
-    evaluated = [row for row in run.curve if row.get(measure) is not None]
-    return Arm(
-        iterations=[row["iteration"] for row in evaluated],
-        losses=[-row[measure] for row in evaluated],
-        full_iteration_seconds=run.seconds,
-    )

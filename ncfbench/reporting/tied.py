@@ -8,17 +8,16 @@ recalls are compared user by user and item by item, where the runs kept their ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ncfbench.errors import DataError
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Arms, Run, paired
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import Evaluation, difference
-from ncfbench.timing import ranking
-from ncfbench.timing.intervals import Difference, paired
+from ncfbench.timing import intervals, ranking
+from ncfbench.timing.intervals import Difference
 
 RATIOS: Mapping[str, Callable[[Run], float | None]] = {
     "iterations_speedup": lambda run: run.fewer,
@@ -27,27 +26,29 @@ RATIOS: Mapping[str, Callable[[Run], float | None]] = {
 """Columns of the speedup table that the seed decides; the time of an iteration is the machine's."""
 
 
-def tied_speedups(comparison: Comparison) -> dict[Variant, list[str]]:
-    """Return the columns of :data:`RATIOS` in which each variant is tied with the best of those
-    that have its baseline, the best included.
+def tied_speedups(arms: Arms) -> dict[Variant, list[str]]:
+    """Return the columns of :data:`RATIOS` in which each arm is tied with the best of those that
+    have its baseline, the best included.
     """
     groups: dict[Variant | None, list[Variant]] = {}
-    for variant in comparison.arms:
-        groups.setdefault(comparison.baseline(variant), []).append(variant)
+    for variant, runs in arms.items():
+        groups.setdefault(next(iter(runs.values())).baseline, []).append(variant)
     tied: dict[Variant, list[str]] = {}
     for variants in groups.values():
         for column in RATIOS:
-            logs = {variant: log_ratios(comparison, variant, column) for variant in variants}
+            logs = {variant: log_ratios(arms[variant].values(), column) for variant in variants}
             known = {variant: by_seed for variant, by_seed in logs.items() if by_seed}
             for variant in ranking.tied_ratios(known).tied if known else ():
                 tied.setdefault(variant, []).append(column)
     return tied
 
 
-def log_ratios(comparison: Comparison, variant: Variant, column: str) -> dict[int, float]:
-    """Return the logarithm of a ratio of :data:`RATIOS` by seed; none if some seed has no ratio."""
+def log_ratios(runs: Iterable[Run], column: str) -> dict[int, float]:
+    """Return the logarithm of a ratio of :data:`RATIOS` of an arm by seed; none if some seed has no
+    ratio.
+    """
     logs = {}
-    for run in comparison.with_targets(variant):
+    for run in paired(runs):
         is_timed = run.is_timed and run.base is not None and run.base.is_timed
         ratio = RATIOS[column](run) if is_timed else None
         if ratio is None or run.has_diverged:
@@ -56,11 +57,10 @@ def log_ratios(comparison: Comparison, variant: Variant, column: str) -> dict[in
     return logs
 
 
-def tied_recalls(comparison: Comparison) -> set[Variant]:
-    """Return the variants whose reported recall@50 cannot be told from the largest, with that."""
+def tied_recalls(arms: Arms) -> set[Variant]:
+    """Return the arms whose reported recall@50 cannot be told from the largest, with that."""
     recalls = {
-        variant: [run.summary[RECALL] for run in runs.values()]
-        for variant, runs in comparison.arms.items()
+        variant: [run.summary[RECALL] for run in runs.values()] for variant, runs in arms.items()
     }
     means = {
         variant: math.fsum(values) / len(values)
@@ -69,23 +69,21 @@ def tied_recalls(comparison: Comparison) -> set[Variant]:
     }
     if not means:
         return set()
-
-    def differ(one: Variant, other: Variant) -> Difference | None:
-        return recall_difference(comparison, one, other)
-
-    return ranking.rank(means, differ).tied
+    return ranking.rank(means, lambda one, other: recall_difference(arms[one], arms[other])).tied
 
 
-def recall_difference(comparison: Comparison, one: Variant, other: Variant) -> Difference | None:
-    """Return how much the reported recall@50 of a variant is above another's, from the seeds that
-    both have, and over users and items where they have one in common; None where neither tells.
+def recall_difference(runs: Mapping[int, Run], others: Mapping[int, Run]) -> Difference | None:
+    """Return how much the reported recall@50 of an arm is above another's, from the seeds that both
+    have, and over users and items where they have one in common; None where neither tells.
+
+    Args:
+        runs, others: by seed.
     """
-    runs, others = comparison.arms[one], comparison.arms[other]
     seeds = sorted(runs.keys() & others.keys())
     own, theirs = ([arm[seed].summary[RECALL] for seed in seeds] for arm in (runs, others))
     if not seeds or None in own or None in theirs:
         return None
-    apart = paired(own, theirs)
+    apart = intervals.paired(own, theirs)
     if apart is not None:
         return apart
     evaluations_of_both = [_reported(arm[seeds[0]]) for arm in (runs, others)]

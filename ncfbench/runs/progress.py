@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,10 +18,16 @@ SHOWN_SECONDS = 0.2
 
 
 class Progress:
-    """Shows nothing. Subclasses show the events of a run."""
+    """Shows nothing. Subclasses show the events of a run, or of a race of runs."""
 
     def begin(self, title: str, total: int, done: int) -> None:
         """Begin training of ``total`` iterations, ``done`` of which are done."""
+
+    def start(self, total: int, done: int, unit: str = "iteration") -> None:
+        """Start a bar of some units of work, without a title."""
+
+    def move(self, done: int, text: str | None = None, state: str = "") -> None:
+        """Move the bar, and show in it what is at work and its state."""
 
     def advance(self, iteration: int, item_slots: float) -> None:
         """Note that an iteration was dispatched; its batch embeds about ``item_slots`` items."""
@@ -53,7 +59,8 @@ class ConsoleProgress(Progress):
     def __init__(self, console: Console, bars: Bars | None = None, name: str = "") -> None:
         self.console, self.bars, self.name = console, bars or make_bars(console), name
         self._task: TaskID | None = None
-        self._total, self._said, self._shown, self._item_slots = 0, 0.0, 0.0, 0.0
+        self._total, self._unit = 0, ""
+        self._said, self._shown, self._item_slots = 0.0, 0.0, 0.0
         self._last: tuple[int, float] = (0, 0.0)
 
     def begin(self, title: str, total: int, done: int) -> None:
@@ -62,9 +69,9 @@ class ConsoleProgress(Progress):
         self.say(f"{title}: {total:,} iterations{start}")
         self.start(total, done)
 
-    def start(self, total: int, done: int) -> None:
+    def start(self, total: int, done: int, unit: str = "iteration") -> None:
         """Start the bar."""
-        self._total = total
+        self._total, self._unit = total, unit
         if self.bars is not None:
             self._task = self.bars.add_task("", total=total, state="")
             self._update("starting", completed=done)
@@ -73,12 +80,17 @@ class ConsoleProgress(Progress):
     def advance(self, iteration: int, item_slots: float) -> None:
         """Move the bar, or break a long silence."""
         self._item_slots = item_slots
+        self.move(iteration)
+
+    def move(self, done: int, text: str | None = None, state: str = "") -> None:
+        """Move the bar, or break a long silence."""
         now = time.perf_counter()
         if self.bars is None:
-            self.break_silence("iteration", iteration, self._total)
+            what = f"{text}{state}: {self._unit}" if text else self._unit
+            self.break_silence(what, done, self._total)
         elif now - self._shown >= SHOWN_SECONDS:
             self._shown = now
-            self._update(completed=iteration)
+            self._update(text, completed=done, **({"state": state} if text else {}))
 
     def embedded(self, done: int, total: int) -> None:
         """Show the items in place of the epoch until the next row, or break a long silence."""
@@ -125,6 +137,43 @@ class ConsoleProgress(Progress):
             if text is not None:
                 more["description"] = f"{self.name} {text}".strip()
             self.bars.update(self._task, **more)
+
+
+class ArmProgress(Progress):
+    """Shows an arm of a race in the bar of the race, which counts seconds.
+
+    Args:
+        race: shows the race.
+        by_recall: show recall on validation items instead of the loss.
+        spent: returns the seconds that the race has taken.
+    """
+
+    def __init__(
+        self, race: Progress, name: str, *, by_recall: bool, spent: Callable[[], float]
+    ) -> None:
+        self.race, self.name, self.by_recall, self.spent = race, name, by_recall, spent
+        self._measure = ""
+
+    def begin(self, title: str, total: int, done: int) -> None:
+        """Show the arm as it starts."""
+        self._show("starting")
+
+    def advance(self, iteration: int, item_slots: float) -> None:
+        """Show the arm's iteration, and its last measure."""
+        self._show(f"iteration {iteration:,}{self._measure}")
+
+    def embedded(self, done: int, total: int) -> None:
+        """Show the items in place of the iteration."""
+        self._show(f"item {done:,} of {total:,}")
+
+    def record(self, row: Mapping[str, Any]) -> None:
+        """Keep the loss or the recall of a row for what is shown next."""
+        loss, *recalls = describe_quality(row)
+        for text in recalls[:1] if self.by_recall else [loss]:
+            self._measure = f", {text}"
+
+    def _show(self, state: str) -> None:
+        self.race.move(int(self.spent()), self.name, f", {state}")
 
 
 def describe_quality(row: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from ncfbench.cli.output import json_text
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
-from ncfbench.reporting.figures.answers import draw_answer
+from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render.terminal import make_console, show

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
 from ncfbench.training import turns
 
 Law = Callable[[RunConfig, float], float]
@@ -127,18 +129,18 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
             field = first_wave(pool)[:8]
             rest = [each for each in pool if each not in field]
             state = State(DATASET.fingerprint, field, rest, [], 1.0)
-        said: list[str] = []
+        progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
         clock = Clock(300.0, 3.0, state.spent_seconds, began=Run.now)
         content: Any = None
         try:
             Race(
-                question, state, DATASET, content, here, clock, said.append, lambda: Run.now > cut
+                question, state, DATASET, content, here, clock, progress, lambda: Run.now > cut
             ).run()
         finally:
             state.spent_seconds = clock.spent
             state.write(tmp_path)
-        return state, said
+        return state, [call.args[0] for call in progress.say.call_args_list]
 
     return hold
 
@@ -177,6 +179,7 @@ def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> Non
         hold(lambda config, seconds: math.inf)
 
 
+@pytest.mark.long_cases("25|280")
 @pytest.mark.parametrize("cut", [5.0, 25.0, 150.0, 280.0])
 def test_an_interrupted_race_continues(
     hold: Callable[..., Any], tmp_path: Path, cut: float

@@ -288,7 +288,7 @@ def test_units_of_loss_and_time_change_no_decision(
         name: Arm(
             Curve(
                 [pace * t for t in one.curve.seconds],
-                [scale * value + shift for value in one.curve.values],
+                [scale * value + shift for value in one.curve.losses],
             ),
             one.sampler,
             one.is_baseline,

@@ -32,6 +32,7 @@ def measure(
     return estimate(blocks, EXACT, 3200, verdicts)
 
 
+@pytest.mark.long_cases("even|one")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_noise_does_not_inflate_the_estimate(spectrum: str) -> None:
     rng = np.random.default_rng(0)
@@ -40,6 +41,7 @@ def test_noise_does_not_inflate_the_estimate(spectrum: str) -> None:
         assert np.mean(squared) == pytest.approx(bias**2, abs=4 * np.std(squared) / 20)
 
 
+@pytest.mark.long_cases(r"0\.(05|1)-")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("bias", [0.0, 0.05, 0.1, 0.3])
 def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
@@ -53,6 +55,7 @@ def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
     assert all(one.lower <= one.estimate <= one.upper for one in found)
 
 
+@pytest.mark.long_cases("even|falling")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_power_is_what_is_stated(spectrum: str) -> None:
     """A bias of the stated size is found about as often as stated, or more often, along the

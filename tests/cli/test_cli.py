@@ -26,7 +26,7 @@ from ncfbench.cli import app
 from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
 from ncfbench.data.sources import SOURCES
-from ncfbench.runs.progress import ConsoleProgress
+from ncfbench.runs.progress import ArmProgress, ConsoleProgress
 from ncfbench.sweeps.presets import preset_titles
 
 SMALL = [
@@ -302,16 +302,23 @@ def test_interrupt_of_a_start_has_its_exit_code(
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
+def _terminal(out: io.StringIO, width: int) -> Console:
+    environ = {"TERM": "xterm-256color"}
+    return Console(
+        file=out,
+        force_terminal=True,
+        width=width,
+        markup=False,
+        highlight=False,
+        _environ=environ,
+    )
+
+
 @pytest.mark.parametrize("width", [80, 150])
-def test_the_live_display(
-    locations: list[str], monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
+def test_the_live_display(width: int) -> None:
     """On a terminal: a line for each epoch, above a bar whose time left is never cut."""
     out = io.StringIO()
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    screen = Console(file=out, force_terminal=True, width=width, markup=False, highlight=False)
-    live = ConsoleProgress(screen)
+    live = ConsoleProgress(_terminal(out, width))
     assert live.bars is not None
     row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
     live.begin("tiny cnn sg strat-ns", 120_000, 0)
@@ -334,6 +341,32 @@ def test_the_live_display(
     assert all(re.search(r"/120000 [-:0-9]+ left", bar) for bar in bars)
     assert any(bar.startswith("item 640 of 1,965 ") for bar in bars)
     assert all(len(bar) <= width for bar in bars)
+
+
+def test_a_race_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seconds spent of its budget, and the arm that trains with its iteration and measure."""
+    monkeypatch.setattr("ncfbench.runs.progress.SHOWN_SECONDS", 0.0)
+    monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
+    row = {"probe_loss": 5.25, "validation_recall_at_50": 0.25, "test_recall_at_50": None}
+    for by_recall, measure in ((False, "probe loss 5.2500"), (True, "validation recall@50 0.2500")):
+        shown = []
+        for screen in (_terminal(out := io.StringIO(), 110), Console(file=out, width=400)):
+            race = ConsoleProgress(screen)
+            race.start(600, 0, "second")
+            arm = ArmProgress(race, "iid b=64", by_recall=by_recall, spent=lambda: 130.4)
+            arm.begin("tiny mf sg iid", 900, 0)
+            arm.record(row)
+            arm.advance(1200, 9.0)
+            if race.bars is not None:
+                race.bars.refresh()
+            race.end()
+            arm.end()
+            shown.append(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
+            out.seek(0)
+            out.truncate()
+        live, plain = shown
+        assert re.search(rf"iid b=64 \S+ 130/600 [-:0-9]+ left, iteration 1,200, {measure}", live)
+        assert f"iid b=64, iteration 1,200, {measure}: second 130 of 600\n" in plain
 
 
 def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from invoked import invoke
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
 from ncfbench.config import RunConfig, complete, digest
-from ncfbench.reporting.commands import run_command
+from ncfbench.reporting.labels import run_command
 from ncfbench.runs.arms import Variant
 
 SETTINGS: list[dict[str, Any]] = [
@@ -69,6 +69,7 @@ def commands_in(text: str) -> list[str]:
     return re.findall(r"(?:^ +|: )(ncfbench .*?)(?:\.?$)", text, re.MULTILINE)
 
 
+@pytest.mark.long_cases(".*(hardest|gamma|lambda|lstm|uniform|memory|item_block|bfloat16|0.012)")
 @pytest.mark.parametrize(
     "settings", [*SETTINGS, {"tuned": "learning_rate:8x10", "learning_rate": 0.02}], ids=str
 )

@@ -17,9 +17,9 @@ from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import UsageError
 from ncfbench.paper.cells import MISSING
-from ncfbench.reporting import manifests
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting import beside
 from ncfbench.reporting.render import html
+from ncfbench.reporting.results import collect
 from ncfbench.storage import tables
 from ncfbench.training import run as training
 
@@ -48,7 +48,7 @@ def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
     runs = tmp_path / "r"
     for sampler in ("iid", "ns"):
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
-    tables.write_json(runs / manifests.FILE, {manifest["fingerprint"]: manifest})
+    tables.write_json(runs / beside.FILE, {manifest["fingerprint"]: manifest})
     results = collect(runs, tmp_path / "d")
     text = unescape(html.page(results, results.tables, {}))
     label = mind.LABEL

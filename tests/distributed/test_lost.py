@@ -11,7 +11,7 @@ import psutil
 import pytest
 from devices import assert_same_curve, train
 from jax.errors import JaxRuntimeError
-from processes import ends, start, wait_for
+from processes import CHILD, ends, start, wait_for
 
 from ncfbench.distributed.process_group import peer_loss
 from ncfbench.runs import folder as runs
@@ -20,21 +20,18 @@ LONG = pytest.mark.long
 LOST = "Error: Lost another process of this run: "
 
 
-AT_STOP = """
-import os, signal, time
-from ncfbench import cli
-from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DataError
-from ncfbench.training import session
-session.CHECKPOINT_SECONDS = 0.0
-agree, stops = ProcessGroup.any, 0
-def stop(self, *flags):
-    global stops
-    stops += len(flags) == 2
-    if self.index == {victim} and stops == {stop}:
-        {deed}
-    return agree(self, *flags)
-ProcessGroup.any = stop
+AT_STOP = f"""{CHILD}
+    import signal, time
+    from ncfbench.distributed.process_group import ProcessGroup
+    from ncfbench.errors import DataError
+    agree, stops = ProcessGroup.any, 0
+    def stop(self, *flags):
+        global stops
+        stops += len(flags) == 2
+        if self.index == {{victim}} and stops == {{stop}}:
+            {{deed}}
+        return agree(self, *flags)
+    ProcessGroup.any = stop
 cli.main()
 """
 """A run of which one process does something at one of its stops, where all agree on two flags."""
@@ -47,7 +44,7 @@ def test_killed_process_ends_the_others(
     data_dir: Path, tmp_path: Path, victim: int, count: int
 ) -> None:
     """The run is resumed by one process, and its curve is that of an uninterrupted one."""
-    settings = {"encoder": "mf", "epochs": 4, "probe_every": 1000}
+    settings = {"encoder": "mf", "epochs": 3, "probe_every": 1000}
     deed = "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
     script = AT_STOP.format(victim=victim, stop=3, deed=deed)
     found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))

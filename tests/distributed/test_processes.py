@@ -81,7 +81,6 @@ AT = "--coordinator 127.0.0.1:1"
     [
         (f"{AT} --trace t", "--trace is for one process"),
         (f"{AT} --recommend 5", "--recommend is for one process"),
-        (f"{AT} --share local --sampler neg --devices 2", "shares no negatives"),
         (f"{AT} --processes 0", "at least 1"),
         (f"{AT} --processes 2 --process-id 2", "between 0 and"),
         (f"{AT} --peer-timeout 0.9", "between 2 and 604800 seconds"),
@@ -89,7 +88,6 @@ AT = "--coordinator 127.0.0.1:1"
         (f"{AT} --peer-timeout nan", "between 2 and 604800 seconds"),
         ("--coordinator here", "neither HOST:PORT nor auto"),
         ("--processes 2", "belong to --coordinator"),
-        ("--dataset tiny --batch-size 48 --devices 16", "JAX has 8 cpu here"),
     ],
 )
 def test_impossible_options_leave_no_folder(

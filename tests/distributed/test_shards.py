@@ -284,27 +284,9 @@ def test_the_plan_is_a_multiple_of_the_devices(tiny: Dataset) -> None:
     assert plan_capacity(tiny.graph, local) % 4 == 0
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"sampler": "ns", "devices": 3}, "Use for example --batch-size 66"),
-        ({"sampler": "neg", "devices": 4, "share": "local"}, "shares no negatives"),
-        ({"sampler": "ns", "share": "local"}, "On one device"),
-        ({"sampler": "ns", "share": "lokal", "devices": 2}, "Valid: global, local"),
-        ({"sampler": "ns", "share": "local", "devices": 64}, "Use for example --batch-size 128"),
-        (
-            {"sampler": "strat-ns", "share": "local", "devices": 16},
-            "multiple of 4, 8 or more. Use for example --batch-size 128",
-        ),
-        (
-            {"sampler": "mixed-ns", "share": "local", "devices": 4, "uniform_items": 6},
-            "--uniform-items 8",
-        ),
-    ],
-)
-def test_batches_that_cannot_be_cut_are_refused(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        settings(**more)
+def test_an_unknown_share_is_refused() -> None:
+    with pytest.raises(UsageError, match="Valid: global, local"):
+        settings("ns", share="lokal", devices=2)
 
 
 def test_devices_do_not_name_a_run() -> None:

@@ -98,16 +98,16 @@ def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> N
     texts = texts_of(LISTS, 11)
     two = 2 * 11 * LAYERS * WIDTH
     config = complete(SMALL | {"checkpoint": digest})
+    facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
+    made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
+    graph, parameters = nnx.split(made)
     for backend, most in (("cpu", bert.MOST_KEPT), ("gpu", two), ("cpu", two)):
-        facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
         with pytest.MonkeyPatch.context() as patch, traced_for(backend):
             patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
             patch.setattr(bert, "MOST_KEPT", most)
-            made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
-            graph, parameters = nnx.split(made)
 
             def total(parameters: Any) -> tuple[jax.Array, jax.Array]:
-                value = nnx.merge(graph, parameters)(texts)  # noqa: B023
+                value = nnx.merge(graph, parameters)(texts)
                 return jnp.sum(jnp.sin(value)), value
 
             gradient, value = jax.jit(jax.grad(total, has_aux=True))(parameters)
@@ -187,30 +187,31 @@ def test_fine_tuning_lowers_the_loss(
     assert again["checkpoint"] == checkpoint
 
 
-def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str) -> None:
+@pytest.mark.long_cases(r"0")
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str, frozen: int) -> None:
     """A step of Adam moves a weight by its learning rate: the dense layer's or the pretrained."""
-    for frozen in (0, 1):
-        own = {"checkpoint": checkpoint, "frozen_layers": frozen, "item_dropout": 0.0}
-        config = complete(
-            SMALL | own | {"learning_rate": 0.01, "pretrained_learning_rate": 1e-4, "loss": "mse"}
-        )
-        trainer, state = Trainer.create(config, pieces)
-        before = jax.tree.map(np.asarray, state.parameters["encoder"])
-        batch = next(batches(pieces.graph, config, Streams(0)))
-        after, _ = trainer.step(state, batch, DeviceContent.of(pieces))
-        moved = jax.tree.map(
-            lambda new, old: float(np.abs(np.asarray(new) - old).max()),
-            after.parameters["encoder"],
-            before,
-        )
-        assert moved["dense"]["kernel"] == pytest.approx(0.01, rel=0.02)
-        stack = moved["pretrained"]["stack"]
-        for layer in range(LAYERS):
-            kernel = stack["layers"][layer]["feed_forward"]["output"]["kernel"]
-            expected = 0.0 if layer < frozen else 1e-4
-            assert kernel == pytest.approx(expected, rel=0.05)
-        for moves in (moved["pretrained"]["words"]["embedding"], stack["norm"]["scale"]):
-            assert (moves == 0) == (frozen > 0)
+    own = {"checkpoint": checkpoint, "frozen_layers": frozen, "item_dropout": 0.0}
+    config = complete(
+        SMALL | own | {"learning_rate": 0.01, "pretrained_learning_rate": 1e-4, "loss": "mse"}
+    )
+    trainer, state = Trainer.create(config, pieces)
+    before = jax.tree.map(np.asarray, state.parameters["encoder"])
+    batch = next(batches(pieces.graph, config, Streams(0)))
+    after, _ = trainer.step(state, batch, DeviceContent.of(pieces))
+    moved = jax.tree.map(
+        lambda new, old: float(np.abs(np.asarray(new) - old).max()),
+        after.parameters["encoder"],
+        before,
+    )
+    assert moved["dense"]["kernel"] == pytest.approx(0.01, rel=0.02)
+    stack = moved["pretrained"]["stack"]
+    for layer in range(LAYERS):
+        kernel = stack["layers"][layer]["feed_forward"]["output"]["kernel"]
+        expected = 0.0 if layer < frozen else 1e-4
+        assert kernel == pytest.approx(expected, rel=0.05)
+    for moves in (moved["pretrained"]["words"]["embedding"], stack["norm"]["scale"]):
+        assert (moves == 0) == (frozen > 0)
 
 
 def test_what_does_not_fit_is_refused(

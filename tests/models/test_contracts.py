@@ -299,12 +299,14 @@ def test_right_plug_ins_pass(tiny: Dataset, choices: dict[str, str]) -> None:
 
 
 BUILT_INS: list[dict[str, str]] = [
+    {"encoder": "bow"},
     {"encoder": "cnn"},
     *({"loss": name} for name in LOSSES),
     *({"interaction": name} for name in INTERACTIONS),
 ]
 
 
+@pytest.mark.long_cases(r"cnn|mse|log|softmax-logq")
 @pytest.mark.parametrize("choices", BUILT_INS, ids=lambda each: "-".join(each.values()))
 def test_built_in_classes_keep_the_contracts(
     tiny: Dataset, choices: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ values, gradients, memory.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import jax
@@ -73,10 +72,10 @@ def test_both_agree(both: Any, seed: int, removed: float) -> None:
         assert np.linalg.norm(one - other) <= 3e-6 * (norm + float(np.linalg.norm(one)))
 
 
-@pytest.mark.long_cases(r"transformer-3-30")
+@pytest.mark.long_cases(r"transformer")
 @pytest.mark.parametrize(
     ("encoder", "items", "length"),
-    [("lstm", 3, 2), ("transformer", 1, 1), ("transformer", 3, 30), ("transformer", 5, 0)],
+    [("lstm", 1, 1), ("lstm", 3, 2), ("transformer", 1, 1), ("transformer", 5, 0)],
 )
 def test_both_agree_on_few_texts(encoder: str, items: int, length: int) -> None:
     """Fewer texts than a block or the groups hold, one word, and data without any."""
@@ -102,28 +101,6 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
     assert sizes[1] < sizes[0] / 3
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([9, 12, 40]))
-def test_rows_hold_every_word_once(seed: int, removed: float, row_words: int) -> None:
-    """In order, whole texts to a row, and no text opens a row while the one before has room."""
-    texts = texts_of(np.random.default_rng(seed), 20, 9, WORDS, removed)
-    rows = jax.tree.map(
-        np.asarray, jax.jit(packing.pack, static_argnums=(1, 2))(texts, row_words, 4)
-    )
-    present, tokens = np.asarray(texts.present), np.asarray(texts.tokens)
-    is_word = rows.texts > 0
-    found = np.stack([rows.texts[is_word] - 1, rows.positions[is_word]])
-    np.testing.assert_array_equal(found, np.nonzero(present))
-    np.testing.assert_array_equal(rows.tokens[is_word], tokens[present])
-    assert len(rows.texts) % 4 == 0
-    assert not is_word[int(rows.used) :].any()
-    assert (np.sort(~is_word, axis=1) == ~is_word).all(), "no gaps"
-    used = [row for row in rows.texts if row.any()]
-    for row, following in pairwise(used):
-        assert not set(row) & set(following) - {0}
-        assert (row > 0).sum() + (following == following[0]).sum() > row_words
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ncfbench.advice.question import Question
 from ncfbench.auditing.audit import audit_samplers
@@ -19,33 +16,13 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_link_loss, hardest_weights
+from ncfbench.models.objective import batch_link_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 
 
 def configure(**more: Any) -> RunConfig:
     return complete({"sampler": "ns", "batch_size": 32, "hardest": 4} | more)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data(), st.integers(1, 7))
-def test_the_highest_scores_count(data: st.DataObject, count: int) -> None:
-    """By sorting each row; what has no weight is no negative, however high its score."""
-    scores = data.draw(st.lists(st.permutations(range(6)), min_size=3, max_size=3))
-    weight = data.draw(
-        st.lists(
-            st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=6, max_size=6),
-            min_size=3,
-            max_size=3,
-        )
-    )
-    expected = []
-    for row, own in zip(scores, weight, strict=True):
-        able = sorted((j for j in range(6) if own[j] > 0), key=lambda j: -row[j])[:count]
-        expected.append([own[j] if j in able else 0.0 for j in range(6)])
-    found = hardest_weights(jnp.array(scores, jnp.float32), jnp.array(weight), count)
-    np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize("loss", ["sg", "hinge", "softmax", "softmax-logq"])
@@ -101,6 +78,7 @@ def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
     assert digest(configure()) != digest(configure(hardest=0))
 
 
+@pytest.mark.long
 def test_the_audit_says_that_it_is_biased_on_purpose(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,9 @@ from ncfbench.config import Locations, RunConfig, complete, digest, identity_of
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import interaction
-from ncfbench.models.interaction import Interaction, Network, make_interaction
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.comparison import unusual_settings
+from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import batches
@@ -40,7 +40,7 @@ from ncfbench.training.recommend import FILE
 from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "user_l2": 0.01}
-SMALL |= {"dimension": 4, "word_dimension": 4, "filters": 4}
+SMALL |= {"dimension": 4, "word_dimension": 4, "encoder": "bow"}
 DEEP = {"interaction": "mlp", "interaction_layers": 3, "interaction_units": 5}
 
 
@@ -92,51 +92,32 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
     expected = np.array([[function(parameters, u, v) for v in items] for u in users])
-    f, g = jnp.asarray(users, jnp.float32), jnp.asarray(items, jnp.float32)
-    np.testing.assert_allclose(score.matrix(f, g), expected, rtol=1e-5, atol=1e-6)
+    f, g = users.astype(np.float32), items.astype(np.float32)
     order = np.array([[4, 0], [2, 2], [1, 3]])
-    listed = np.take_along_axis(expected, order, axis=1)
-    np.testing.assert_allclose(score.lists(f, g[order]), listed, rtol=1e-5, atol=1e-6)
     rows, columns = np.array([[0, 1], [2, 2]]), np.array([[4, 0], [1, 1]])
-    found = score.indexed(f, g, rows, columns)
-    np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(score.pairs(f, g[:3]), expected.diagonal(), rtol=1e-5, atol=1e-6)
 
-    def total(score: Interaction, f: jax.Array, g: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.sin(score.matrix(f, g)))
+    @jax.jit
+    def layouts(score: Interaction) -> list[jax.Array]:
+        made = score.lists(f, g[order]), score.indexed(f, g, rows, columns), score.pairs(f, g[:3])
+        return list(made)
 
-    whole = jax.grad(total, argnums=(0, 1, 2))(score, f, g)
-    monkeypatch.setattr(interaction, "BLOCK_NUMBERS", 2 * 5 * 5)
-    np.testing.assert_allclose(score.matrix(f, g), expected, rtol=1e-5, atol=1e-6)
-    blocks = jax.grad(total, argnums=(0, 1, 2))(score, f, g)
-    for one, other in zip(*map(jax.tree.leaves, (whole, blocks)), strict=True):
+    wanted = np.take_along_axis(expected, order, axis=1), expected[rows, columns]
+    for found, scores in zip(layouts(score), (*wanted, expected.diagonal()), strict=True):
+        np.testing.assert_allclose(found, scores, rtol=1e-5, atol=1e-6)
+
+    def total(score: Interaction, f: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+        matrix = score.matrix(f, g)
+        return jnp.sum(jnp.sin(matrix)), matrix
+
+    gradients = []
+    for numbers in (interaction.BLOCK_NUMBERS, 2 * 5 * 5):
+        monkeypatch.setattr(interaction, "BLOCK_NUMBERS", numbers)
+        call = jax.jit(lambda *given: jax.grad(total, argnums=(0, 1, 2), has_aux=True)(*given))
+        gradient, matrix = call(score, f, g)
+        np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-6)
+        gradients.append(jax.tree.leaves(gradient))
+    for one, other in zip(*gradients, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-class Concatenated(Network):
-    """The plain reference: each pair's vectors, concatenated."""
-
-    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
-        """The first layer is one product with both kernels."""
-        both = jnp.concatenate(jnp.broadcast_arrays(users, items), axis=-1)
-        kernel = jnp.concatenate([self.users.kernel[...], self.items.kernel[...]])
-        return self._by_columns(both @ kernel + self.users.bias[...][None, None, :])
-
-    matrix = Interaction.matrix
-
-
-def test_halves_and_pairs_give_one_gradient() -> None:
-    """With the parameters of the same seed: by the plain reference and by halves."""
-    rng = np.random.default_rng(0)
-    f, g = (jnp.asarray(rng.normal(size=(size, 4)), jnp.float32) for size in (3, 5))
-    found = []
-    for build in (Concatenated, Network):
-        score = build(complete(SMALL | DEEP), rngs=nnx.Rngs(0))
-        value = jax.jit(jax.grad(lambda score: jnp.sum(jnp.sin(score.matrix(f, g)))))
-        found.append(jax.tree.leaves(value(score)))
-    assert len(found[0]) == 9
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 class Distances:
@@ -225,7 +206,7 @@ def test_recall_and_recommendations_use_it(trained: Distances) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["ns", "neg"])
-def test_audit_and_profile_use_it(trained: Distances, sampler: str) -> None:
+def test_the_audit_uses_it(trained: Distances, sampler: str) -> None:
     """The audit's mean gradient, by slots and by the table, is that of the step that trains."""
     dataset, parameters = trained.dataset, trained.parameters
     config = complete(SMALL | {"sampler": sampler, "interaction": "distance"})
@@ -243,12 +224,6 @@ def test_audit_and_profile_use_it(trained: Distances, sampler: str) -> None:
     )
     steps = np.mean([flat(gradient(parameters, batch)) for batch in some], axis=0)
     assert np.linalg.norm(audited - steps) < 1e-4 * np.linalg.norm(steps)
-    score, dot = (make_interaction(each) for each in (config, complete(SMALL)))
-    f, g = np.random.default_rng(0).normal(size=(2, 8, config.dimension)).astype(np.float32)
-    row, column = np.divmod(np.arange(64), 8)
-    scores = np.asarray(score.matrix(f, g))
-    np.testing.assert_allclose(scores.ravel(), score.pairs(f[row], g[column]), rtol=1e-4)
-    assert np.abs(scores - dot.matrix(f, g)).max() > 0.1, "another one than the dot product"
 
 
 def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:

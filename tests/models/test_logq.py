@@ -8,11 +8,9 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import UsageError
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import link_loss
 from ncfbench.rng import Streams
@@ -113,10 +111,3 @@ def test_the_softmax_is_the_refined_correction() -> None:
     ]
     for one, other in zip(*both, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
-
-
-def test_it_needs_shared_items() -> None:
-    with pytest.raises(UsageError, match="shares none. Use --sampler ns"):
-        complete({"sampler": "neg", "loss": "softmax-logq"})
-    with pytest.raises(UsageError, match="Use --sampler ns, strat-ns, mixed-ns or"):
-        complete({"sampler": "iid", "loss": "softmax-logq"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,11 +61,11 @@ def test_softmax_of_a_row() -> None:
     """Zero weights stand for items that are no negatives; without any negative the loss is zero."""
     loss = make_loss(complete({"loss": "softmax"}))
     positive, negative = (
-        jnp.array([0.3, -0.2, 0.9]),
-        jnp.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]]),
+        np.array([0.3, -0.2, 0.9], np.float32),
+        np.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]], np.float32),
     )
-    weight = jnp.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]])
-    found = loss.row(positive, negative, weight)
+    weight = np.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]], np.float32)
+    found = jax.jit(loss.row)(positive, negative, weight)
     expected = [
         plain_softmax(float(p), n.tolist(), w.tolist())
         for p, n, w in zip(positive, negative, weight, strict=True)
@@ -84,35 +85,28 @@ def test_gamma_is_used() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_extreme_scores_stay_finite(name: str) -> None:
+    """And one without weight is silent, even if it is infinite."""
     config = complete({"loss": name})
     loss = make_loss(config)
 
-    def value(scores: jax.Array) -> jax.Array:
-        return link_loss(
-            scores[:2], scores[2:].reshape(2, 2), jnp.full((2, 2), 0.25), loss, config.lambda_
-        )
+    @jax.jit
+    def value_and_slopes(*scores_and_weights: np.ndarray) -> Any:
+        call = jax.value_and_grad(link_loss, argnums=(0, 1))
+        return call(*scores_and_weights, loss, config.lambda_)
 
-    scores = jnp.array([1e4, -1e4, 1e4, -1e4, 0.0, 50.0])
-    found, gradient = jax.jit(jax.value_and_grad(value))(scores)
-    assert np.isfinite(found)
-    assert np.isfinite(gradient).all()
+    def called(positive: list[float], negative: list[list[float]], weight: float) -> list[Any]:
+        weights = np.array([[0.25, weight]] * 2, np.float32)
+        scores = np.array(positive, np.float32), np.array(negative, np.float32)
+        return list(map(np.asarray, jax.tree.leaves(value_and_slopes(*scores, weights))))
 
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_zero_weight_silences_infinite_scores(name: str) -> None:
-    config = complete({"loss": name})
-    loss = make_loss(config)
-    weight = jnp.array([[0.5, 0.0]])
-
-    def value(negative: jax.Array) -> jax.Array:
-        return link_loss(jnp.array([0.3]), negative, weight, loss, config.lambda_)
-
-    silent, plain = jnp.array([[0.2, jnp.inf]]), jnp.array([[0.2, 0.0]])
-    compiled = jax.jit(jax.value_and_grad(value))
-    for one, other in zip(compiled(silent), compiled(plain), strict=True):
+    extreme = called([1e4, -1e4], [[1e4, -1e4], [0.0, 50.0]], 0.25)
+    assert all(np.isfinite(leaf).all() for leaf in extreme)
+    silent, plain = (called([0.3, 0.1], [[0.2, s], [0.5, s]], 0.0) for s in (np.inf, 0.0))
+    for one, other in zip(silent, plain, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.long_cases(r"(?!ns-|neg-|.*-sg$)")
 @pytest.mark.parametrize(
     ("sampler", "loss"),
     [(s, name) for s in SAMPLERS for name in losses_for(find_sampler(s))],

@@ -125,9 +125,8 @@ def test_other_interactions_are_summed_plainly(name: str) -> None:
     f, g, negatives = example()
     config = complete({"interaction": name, "dimension": D})
     score, loss = make_interaction(config), SkipGram()
-    found, slopes = jax.value_and_grad(
-        lambda score: all_users.negative_sum(f, g, negatives, score, loss)
-    )(score)
+    call = jax.value_and_grad(lambda score: all_users.negative_sum(f, g, negatives, score, loss))
+    found, slopes = jax.jit(call)(score)
     weights = negatives.user_weight[:, None] * negatives.item_weight[None, :]
     is_pair = negatives.linked_user < USERS
     weights[negatives.linked_user[is_pair], negatives.linked_item[is_pair]] = 0
@@ -136,7 +135,7 @@ def test_other_interactions_are_summed_plainly(name: str) -> None:
         pairs = score.pairs(jnp.repeat(f, ITEMS, axis=0), jnp.tile(g, (USERS, 1)))
         return jnp.sum(weights.reshape(-1) * jax.nn.softplus(pairs))
 
-    assert_alike([found, slopes], list(jax.value_and_grad(expected)(score)))
+    assert_alike([found, slopes], list(jax.jit(jax.value_and_grad(expected))(score)))
 
 
 def test_the_gramian_is_left_where_most_pairs_are_linked() -> None:

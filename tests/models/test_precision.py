@@ -23,7 +23,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.comparison import group
+from ncfbench.reporting.frames import group
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
 from ncfbench.sampling import batches
@@ -61,6 +62,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
             assert set(operands.groups()) == {"f32"}, line
 
 
+@pytest.mark.long_cases(r"(?!.*-bfloat16$|cnn-)")
 @pytest.mark.parametrize("name", precision.JAX_NAMES)
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_every_product_of_the_step_is_asked_for(
@@ -96,7 +98,7 @@ def test_parameters_and_gradients_stay_float32() -> None:
     ]
     np.testing.assert_allclose(convolved, rounded[0] @ rounded[1], rtol=2**-7, atol=1e-6)
     assert not np.allclose(convolved, words @ kernel[0], rtol=1e-4), "the test could not fail"
-    gradient = precision.at("bfloat16", jax.grad(value, argnums=(0, 1)))
+    gradient = precision.at("bfloat16", jax.jit(jax.grad(value, argnums=(0, 1))))
     assert {convolved.dtype, *(leaf.dtype for leaf in gradient(words, kernel))} == {
         jnp.dtype(jnp.float32)
     }
@@ -106,7 +108,7 @@ def test_parameters_and_gradients_stay_float32() -> None:
 
 def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     """Whatever the run's precision, and whatever is set around them."""
-    config = complete(SMALL | {"encoder": "cnn", "loss": "hinge"})
+    config = complete(SMALL | {"encoder": "bow", "loss": "hinge"})
     trainer, state = Trainer.create(config, tiny)
     content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)
@@ -164,7 +166,8 @@ def test_runs_of_different_precision_are_not_compared(tmp_path: Path) -> None:
         read(write_run(tmp_path, sampler, (3.0, 2.0), 5.0, precision=name))
         for sampler, name in (("iid", "float32"), ("strat-ns", "bfloat16"))
     ]
-    assert sorted("precision=bfloat16" in each.title() for each in group(records)) == [False, True]
+    labels = [unusual_label(runs[0].config) for runs in group(records)]
+    assert sorted("precision=bfloat16" in label for label in labels) == [False, True]
     done = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)], env={"COLUMNS": "400"})
     assert done.exit_code == 0
     assert "--precision bfloat16" in done.stdout

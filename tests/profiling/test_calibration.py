@@ -128,6 +128,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 
 
+@pytest.mark.long_cases("local")
 @pytest.mark.parametrize("share", ["global", "local"])
 def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) -> None:
     """On two devices, as their step takes them; its loss is finite."""

@@ -31,7 +31,7 @@ from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts
 from ncfbench.profiling.tables import profile_tables
-from ncfbench.reporting.figures.epoch_times import draw_epoch_times
+from ncfbench.reporting.figures.costs import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches

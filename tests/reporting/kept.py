@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from ncfbench.reporting.collecting import collect
-from ncfbench.reporting.results import Results
+from ncfbench.reporting.results import Results, collect
 from ncfbench.runs import folder as runs
 
 REPOSITORY = Path(__file__).parents[2]

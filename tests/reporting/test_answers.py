@@ -13,8 +13,8 @@ import pytest
 from folders import write_run
 from invoked import check, invoke
 
-from ncfbench.reporting import comparison
 from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.views import answers as views
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read_all
@@ -24,7 +24,7 @@ from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 
 def answers_of(folder: Path, **options: Any) -> list[Answer]:
-    return find_answers(comparison.group(read_all(folder)[0]), **options)
+    return find_answers(group(read_all(folder)[0]), **options)
 
 
 def answer_of(folder: Path, **options: Any) -> Answer:

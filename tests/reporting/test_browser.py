@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from folders import write_full_folder
 
-from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.render.html import page
+from ncfbench.reporting.results import collect
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

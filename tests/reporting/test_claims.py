@@ -15,8 +15,8 @@ from literal_runs import record
 
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.paper.measures import DISTURBED, falls_by_chance
-from ncfbench.reporting.comparison import group
 from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.paper import claims_table
 from ncfbench.runs.folder import RunRecord

@@ -13,10 +13,10 @@ from folders import write_folder, write_run
 from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
-from ncfbench.reporting import manifests
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting import beside
+from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.render import html
-from ncfbench.reporting.results import SWEEPS
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.runs.folder import RECORDS
 from ncfbench.runs.trials import FOLDER
@@ -42,7 +42,7 @@ PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40 --test-f
 def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     folder, target = write_folder(tmp_path / "runs"), tmp_path / "kept"
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
-    (folder / manifests.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
+    (folder / beside.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
     sweep = Path(SWEEPS) / "mine.toml"
     (folder / SWEEPS).mkdir()
     (folder / sweep).write_text('title = "Mine"\nsampler = ["iid"]\n')
@@ -64,7 +64,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     assert after == before, "to look at results does not change them"
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
     assert "other text (title,tags)" in again.stdout
-    (folder / manifests.FILE).write_text("[1]")
+    (folder / beside.FILE).write_text("[1]")
     check(invoke(*words, folder), 0, "text not known")
 
 
@@ -140,7 +140,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> None:
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
-        (run / manifests.FILE).write_text(json.dumps({"f" * 64: manifest}))
+        (run / beside.FILE).write_text(json.dumps({"f" * 64: manifest}))
         results = collect(run, run / "no-data")
         assert (list(results.manifests) == ["f" * 64]) == known
         skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
@@ -150,7 +150,7 @@ def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> No
 def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
     for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
-        (run / manifests.FILE).write_text(json.dumps(kept))
+        (run / beside.FILE).write_text(json.dumps(kept))
         results = collect(run, run / "no-data")
         text = html.page(results, results.tables, {})
         assert (PREPARE in text) == ("words mean" in text) == known
@@ -181,7 +181,7 @@ def test_commands_to_prepare_data_again(more: dict[str, Any], ends: str) -> None
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])
 def test_a_damaged_file_of_descriptions_is_named(run: Path, text: str) -> None:
-    (run / manifests.FILE).write_text(text)
+    (run / beside.FILE).write_text(text)
     result = invoke("report", run, "--json")
     assert result.exit_code == 0, result.output
     assert "Skipped datasets.json" in result.stderr

@@ -12,13 +12,12 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
-from ncfbench.reporting.collecting import collect
-from ncfbench.reporting.comparison import group
 from ncfbench.reporting.figures import arms, curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
-from ncfbench.reporting.figures.costs import Iterations, draw_crossover
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
-from ncfbench.reporting.figures.epoch_times import draw_epoch_times
+from ncfbench.reporting.frames import by_variant, group
+from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 
@@ -103,7 +102,8 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
         levels = [each[2] for each in drawn if each[0] == "N.S. (the batch's)"]
         assert levels == ([[1, 1]] if setting == "negatives" else [])
     labels = [
-        drawing_module.variant_label(one, "cnn") for one in drawing_module.main_variants(comparison)
+        drawing_module.variant_label(one, "cnn")
+        for one in drawing_module.main_variants(by_variant(comparison), "cnn")
     ]
     assert labels == ["Stratified", "N.S."]
 

@@ -18,9 +18,9 @@ from invoked import invoke as run
 from typer.testing import Result
 
 from ncfbench.errors import install_command
+from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.render import html, latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.results import SWEEPS
 from ncfbench.reporting.table import Cell, Col, Table
 from ncfbench.reporting.views.records import result_columns
 

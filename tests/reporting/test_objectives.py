@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from folders import write_run
 
-from ncfbench.reporting import comparison
 from ncfbench.reporting.answers import find_answers
-from ncfbench.reporting.objectives import compare_objectives
+from ncfbench.reporting.frames import group
+from ncfbench.reporting.objectives import compare_objectives, objective_tables
 from ncfbench.reporting.rows import speedup_rows
-from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.runs.folder import read_all
 
 
@@ -21,7 +20,7 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 1, 1], 20, [0, 0.22, 0.4], hardest=16)
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
-    comparisons = comparison.group(read_all(tmp_path)[0])
+    comparisons = group(read_all(tmp_path)[0])
     answers = find_answers(comparisons)
     found = {(each.config.loss, each.settings): len(each.arms) for each in answers}
     assert found == {("sg", ""): 2, ("sg", "hardest=16"): 1, ("softmax", ""): 1}
@@ -58,14 +57,14 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
 def test_one_objective_has_no_such_table(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
-    assert objective_tables(find_answers(comparison.group(read_all(tmp_path)[0]))) == []
+    assert objective_tables(find_answers(group(read_all(tmp_path)[0]))) == []
 
 
 def test_seeds_are_averaged_at_common_evaluations(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], seed=0)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.4, 0.1], seed=1)
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", seed=0)
-    answers = find_answers(comparison.group(read_all(tmp_path)[0]))
+    answers = find_answers(group(read_all(tmp_path)[0]))
     (arms,) = compare_objectives(answers)
     own = next(each for each in arms if each.answer.config.loss == "sg")
     assert (own.recall, own.seconds) == (pytest.approx(0.3), 1.0)
@@ -80,7 +79,7 @@ def test_diverged_arms_stay_out(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
     write_run(tmp_path, "strat-ns", [9, 1, 1], 10, [0, 0.9], loss="softmax", status="diverged")
-    (arms,) = compare_objectives(find_answers(comparison.group(read_all(tmp_path)[0])))
+    (arms,) = compare_objectives(find_answers(group(read_all(tmp_path)[0])))
     assert sorted(each.arm.name for each in arms) == ["N.S.", "N.S."]
     assert arms[0].levels == pytest.approx([0.15, 0.27])
 
@@ -88,7 +87,7 @@ def test_diverged_arms_stay_out(tmp_path: Path) -> None:
 def test_times_of_two_machines_do_not_stand_side_by_side(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", key="another")
-    answers = find_answers(comparison.group(read_all(tmp_path)[0]))
+    answers = find_answers(group(read_all(tmp_path)[0]))
     assert compare_objectives(answers) == []
     (arms,) = compare_objectives(answers, allow_mixed=True)
     assert len(arms) == 2

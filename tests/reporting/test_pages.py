@@ -15,10 +15,9 @@ from ncfbench.paper import printed
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.objectives import compare_objectives
+from ncfbench.reporting.objectives import compare_objectives, objective_tables
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 CLAIMS_BY_LOSS = {
@@ -260,7 +259,8 @@ def test_the_page_on_tables_shows_times_of_profiles(
     found = [
         each
         for each in kept(name).profiled
-        if (each.comparison.config.encoder, each.comparison.config.loss) == (encoder, "sg")
+        for config in [each.runs[0].config]
+        if (config.encoder, config.loss) == (encoder, "sg")
         if each.rounds == 7
     ]
     assert [each.computation for each in found] == computations

@@ -10,11 +10,12 @@ from literal_runs import record
 from rich.console import Console
 
 from ncfbench.paper.cells import judge_cells
-from ncfbench.reporting.comparison import Comparison, group, seeds_label
-from ncfbench.reporting.marks import marks
+from ncfbench.reporting.frames import Run, group
+from ncfbench.reporting.labels import seeds_label
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.table import Cell, Table
+from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
     missing_tables,
@@ -48,7 +49,7 @@ def rendered(*tables: Table) -> str:
     return out.getvalue()
 
 
-def compared(runs: list[RunRecord]) -> tuple[list[Comparison], list[list[Row]], list[list[Row]]]:
+def compared(runs: list[RunRecord]) -> tuple[list[list[Run]], list[list[Row]], list[list[Row]]]:
     """Comparisons, and their rows of the speedup and the recall table."""
     groups = group(runs)
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from literal_runs import record
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import profiles
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.comparison import group
 from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.targets import sensitivity
@@ -53,7 +52,7 @@ def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
 def joined(
     runs: list[RunRecord], rows: list[dict[str, Any]], baseline: str | None = None
 ) -> list[ProfiledComparison]:
-    comparisons = [replace(found, chosen_baseline=baseline) for found in group(runs)]
+    comparisons = group(runs, baseline)
     speedups = [speedup_rows(found, allow_mixed=False, locations={}) for found in comparisons]
     return find_profiled(comparisons, speedups, rows)
 
@@ -197,7 +196,7 @@ def answer_of(folder: Path, rounds: int = 7) -> Answer:
     """The answer of a folder's runs beside :data:`PROFILE`."""
     runs = read_all(folder)[0]
     profiled = joined(runs, [row | {"rounds": rounds} for row in PROFILE])
-    comparisons = [found.comparison for found in profiled] or group(runs)
+    comparisons = [found.runs for found in profiled] or group(runs)
     (answer,) = find_answers(with_profile_times(comparisons, profiled))
     return answer
 
@@ -246,7 +245,7 @@ def test_targets_of_two_machines_compare_by_the_profile(two_machines: Path) -> N
     for own, level, ratio in ((runs, 3.0, 200 / 150), (untrained, 5.0, 400 / 200)):
         (profiled,) = joined(own, PROFILE)
         assert profiled.has_totals == (own is runs)
-        (after,) = with_profile_times([profiled.comparison], [profiled])
+        (after,) = with_profile_times([profiled.runs], [profiled])
         levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
         target = levels[level]
         assert target.value == pytest.approx(ratio * 4)

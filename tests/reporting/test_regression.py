@@ -12,7 +12,7 @@ from folders import write_folder
 from invoked import check, invoke
 from literal_runs import record
 
-from ncfbench.reporting.comparison import group
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.regression import Change, changes
 from ncfbench.runs.folder import RunRecord
 

@@ -14,8 +14,9 @@ from literal_runs import record, rows_of
 
 from ncfbench.config import complete, merge
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting import comparison
-from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
+from ncfbench.reporting import frames
+from ncfbench.reporting.labels import run_command, unusual_label
+from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read_all
@@ -122,7 +123,7 @@ def test_other_settings_are_other_comparisons() -> None:
         record("ns", [9, 3], 1, fingerprint="e" * 64),
         record("ns", [9, 3], 1, epochs=2),
     ]
-    assert len(comparison.group(runs)) == 3
+    assert len(frames.group(runs)) == 3
 
 
 def test_s_and_k_are_rows_of_one_comparison() -> None:
@@ -143,10 +144,10 @@ def test_local_sharing_is_a_row_beside_global_sharing() -> None:
     """The devices are the same, and the command for a missing cell asks for local sharing."""
     on = {"devices": 4, "batch_size": 64}
     records = [record("ns", [9, 5, 3], 10, **on), record("ns", [9, 5, 4], 8, share="local", **on)]
-    (group,) = comparison.group(records)
-    assert {variant.note("cnn") for variant in group.arms} == {"", "local"}
-    (local,) = (variant for variant in group.arms if variant.share)
-    words = shlex.split(run_command(group.config, local, 0, {}))
+    (group,) = frames.group(records)
+    assert {run.variant.note("cnn") for run in group} == {"", "local"}
+    (local,) = (run.variant for run in group if run.variant.share)
+    words = shlex.split(run_command(group[0].config, local, 0, {}))
     assert words[words.index("--share") + 1] == "local"
     assert words[words.index("--devices") + 1] == "4"
 
@@ -158,7 +159,7 @@ def test_another_computation_is_another_comparison() -> None:
         for more, slower in (({}, 1), ({"convolution": "plain"}, 10))
         for sampler, ms in (("iid", 100.0 * slower), ("strat-ns", 5.0 * slower**2))
     ]
-    groups = {group.title(): group for group in comparison.group(both)}
+    groups = {unusual_label(group[0].config): group for group in frames.group(both)}
     assert set(groups) == {"", "convolution=plain"}
     for title, speedup in (("", 20), ("convolution=plain", 2)):
         found = speedup_rows(groups[title], allow_mixed=False, locations={})
@@ -182,12 +183,12 @@ def test_the_newest_finished_run_counts() -> None:
 
 def test_recall_rows() -> None:
     two = [record("iid", [9], 1, recall, seed=seed) for seed, recall in enumerate((0.3, 0.5))]
-    (group,) = comparison.group(two)
+    (group,) = frames.group(two)
     rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert rows["iid"]["test_recall_at_50"] == pytest.approx(0.4)
     assert (rows["iid"]["seeds"], rows["ns"]["status"]) == (2, "missing")
     reason = "held-out items have none"
-    (mf,) = comparison.group([record("iid", [9], 1, None, encoder="mf", reason=reason)])
+    (mf,) = frames.group([record("iid", [9], 1, None, encoder="mf", reason=reason)])
     row = recall_rows(mf, locations={})[0]
     assert [row[name] for name in ("status", "test_recall_at_50", "reason")] == [
         *("no recall", None, reason)
@@ -218,7 +219,7 @@ def test_recalls_are_tied_by_paired_differences() -> None:
         runs.append(record("strat", [9, 5], 10, recall - 0.01 - 0.001 * seed, seed=seed))
         above = -0.001 + 0.02 * (-1) ** seed
         runs.append(record("strat-ns", [9, 5], 10, recall + above, seed=seed))
-    (group,) = comparison.group(runs)
+    (group,) = frames.group(runs)
     assert tied(recall_rows(group, locations={}), RECALL) == {"ns", "strat-ns"}
 
 
@@ -236,7 +237,7 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool
             values = found.astype(np.float32)
             kept = Evaluation({}, values, values / len(values))
             evaluations.write(folder, {(100, "test"): kept})
-    (group,) = comparison.group(read_all(tmp_path)[0])
+    (group,) = frames.group(read_all(tmp_path)[0])
     best = max(arms, key=lambda sampler: float(np.mean(arms[sampler])))
     expected = {"ns", "strat-ns"} if is_kept else {best}
     assert tied(recall_rows(group, locations={}), RECALL) == expected
@@ -245,7 +246,7 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool
 def test_speedups_with_one_seed_are_tied_when_near() -> None:
     """Totals of 10, 9 and 5 times; and the bold cells of the table."""
     lengths = {"iid": 100, "ns": 10, "strat-ns": 100 / 9, "neg": 20}
-    (group,) = comparison.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()])
+    (group,) = frames.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()])
     rows = speedup_rows(group, allow_mixed=False, locations={})
     assert tied(rows, "total_speedup") == {"ns", "strat-ns"}
     (table,) = speedup_tables([group], [rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from folders import write_run
 from kept import FOLDERS, REPOSITORY, kept
 
 from ncfbench.paper.measures import DISTURBED
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views.answers import as_rows
 from ncfbench.storage import schemas, tables
@@ -26,6 +27,7 @@ def test_there_are_results() -> None:
     assert [folder.name for folder in FOLDERS] == names
 
 
+@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?$")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
@@ -60,12 +62,11 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
     assert sum(path.stat().st_size for path in files) < 12e6
     assert not [path for path in files if "checkpoints" in path.parts]
     for path in folder.glob("*/environment.json"):
-        environment = json.loads(path.read_text())
-        assert environment["commit"]["id"]
-        assert not environment["commit"]["dirty"], "measured with code that no commit holds"
-        assert not [
-            text for text in ("/tmp", "/home", "/work", "/root") if text in path.read_text()
-        ]
+        text = path.read_text()
+        commit = json.loads(text)["commit"]
+        assert commit["id"]
+        assert not commit["dirty"], "measured with code that no commit holds"
+        assert not re.search("/tmp|/home|/work|/root", text)
 
 
 def test_a_profile_decides_where_runs_were_disturbed() -> None:
@@ -95,5 +96,5 @@ def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
             " command of its sweep or race",
         ]
     )
-    assert found.comparisons[0].arms
+    assert found.comparisons[0]
     assert newer.name not in " ".join(found.left_out)

@@ -49,7 +49,7 @@ def numbers_of(text: str) -> set[str]:
     st.sampled_from(["", "a data set", "x" * 45]),
     st.integers(64, 160),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_no_width_cuts_a_number(
     labels: list[str], values: list[str], group: str, width: int
 ) -> None:
@@ -217,6 +217,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.long_cases("80")
 @pytest.mark.parametrize("width", [80, 60])
 def test_every_number_of_a_record_is_whole(
     folder: Path, width: int, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from ncfbench.paper.cells import (
     summary_lines,
 )
 from ncfbench.paper.printed import PrintedCell
-from ncfbench.reporting.comparison import group
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs.folder import RunRecord
 

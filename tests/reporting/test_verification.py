@@ -13,7 +13,7 @@ from folders import Rows, change, write_folder, write_run
 from invoked import check, invoke
 from test_profiles import profile
 
-from ncfbench.reporting.collecting import collect
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views.answers import as_rows
 from ncfbench.storage import schemas, tables
@@ -237,6 +237,7 @@ EDITS: dict[str, Callable[[Rows], Any]] = {
 }
 
 
+@pytest.mark.long_cases("(swap|delete all|dup|inv|leave).*recall|(delete a |ren|give|list).*speed")
 @pytest.mark.parametrize("table", ["speedup", "recall"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_wrong_rows_and_runs_are_found(folder: Path, table: str, edit: str) -> None:
@@ -326,6 +327,7 @@ def assert_reports_verify(folder: Path) -> None:
     assert verification.verify(folder, answers_of(folder)).mismatches == []
 
 
+@pytest.mark.long_cases("2|6")
 @pytest.mark.parametrize("seeds", [1, 2, 6, 7])
 def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
     for seed in range(seeds):

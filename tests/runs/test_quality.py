@@ -236,6 +236,7 @@ def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list
     return result
 
 
+@pytest.mark.long_cases("60|40-")
 @pytest.mark.parametrize(("users", "items"), [(400, 25), (60, 200), (40, 40)])
 def test_a_difference_that_is_none_is_seldom_seen(users: int, items: int) -> None:
     """With few items an error over users alone would be far too small."""

@@ -7,7 +7,7 @@ import tracemalloc
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.config import complete
@@ -38,6 +38,7 @@ def graphs(draw: st.DrawFn) -> BipartiteGraph:
     mask=st.booleans(),
     batch=st.integers(0, 3),
 )
+@settings(max_examples=40, deadline=None)
 def test_weights_are_those_of_the_definition(
     graph: BipartiteGraph, sampler: str, strata: str, met: int, mask: bool, batch: int
 ) -> None:

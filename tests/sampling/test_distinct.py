@@ -17,7 +17,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
-from ncfbench.sampling.distinct import DistinctSharingSampler, first_fitting
+from ncfbench.sampling.distinct import DistinctSharingSampler
 
 
 def configure(b: int, **more: Any) -> RunConfig:
@@ -67,14 +67,6 @@ def test_a_complete_graph_is_cut_into_matchings() -> None:
     for draw in made.draw(0, 12):
         assert sorted(graph.link_user[draw.links].tolist()) == list(range(6))
         assert sorted(graph.link_item[draw.links].tolist()) == list(range(6))
-
-
-def test_the_first_links_that_fit_are_taken() -> None:
-    """An iterator is left after the last link taken."""
-    users, items, links = [0, 0, 1, 2, 3], [0, 1, 0, 1, 2], iter(range(5))
-    assert first_fitting(links, users, items, 2) == ([0, 3], [1, 2])
-    assert list(links) == [4]
-    assert first_fitting([1, 2, 0], users, items, 9) == ([1, 2], [0])
 
 
 SMALL = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 0), (3, 3), (4, 1)]
@@ -158,8 +150,3 @@ def test_an_epoch_is_nearly_unbiased(tiny: Dataset) -> None:
     )
     assert abs(own / exact - 1) < 0.002
     assert abs(without / exact - 1) > 5 * abs(own / exact - 1)
-
-
-def test_batches_that_a_node_does_not_fit_are_refused(five_nodes: BipartiteGraph) -> None:
-    with pytest.raises(UsageError, match="leaves 1 batches an epoch, and user 0 has 2 links.*or"):
-        make_sampler(five_nodes, configure(3), Streams(0))

@@ -38,24 +38,6 @@ def test_positives_are_a_sequence_of_permutations(
     assert not np.array_equal(stream[:n], stream[n : 2 * n])
 
 
-def test_strata_are_segments_of_ordered_links(tiny: Dataset) -> None:
-    """Nearly all strata hold one or two items, and an item's links lie in as few strata as they
-    fit.
-    """
-    s, n = 4, tiny.graph.n_links
-    made = make_sampler(tiny.graph, configure("strat-ns", stratum_size=s), Streams(0))
-    links = np.concatenate([draw.links for draw in made.draw(0, n // 32)])
-    segments = tiny.graph.link_item[links[: len(links) // s * s]].reshape(-1, s)
-    where: dict[int, set[int]] = {}
-    for number, row in enumerate(segments.tolist()):
-        for item in row:
-            where.setdefault(item, set()).add(number)
-    degrees = tiny.graph.item_degrees
-    assert all(len(found) <= degrees[item] // s + 2 for item, found in where.items())
-    first = [row[0] for row in segments.tolist()]
-    assert first != sorted(first), "segments are shuffled"
-
-
 @pytest.mark.parametrize("strata", ["item", "user"])
 @pytest.mark.parametrize("stratum_size", [3, 4])
 def test_an_epochs_order_is_that_of_its_plain_form(

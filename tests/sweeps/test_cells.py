@@ -27,7 +27,7 @@ def some(*values: Any) -> st.SearchStrategy[list[Any]]:
     negatives=some(0, 1, 10),
     seeds=some(0, 1, 7),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_a_grid_has_each_possible_combination_once(
     samplers: list[str],
     losses: list[str],
@@ -211,7 +211,7 @@ VARYING: dict[str, list[Any]] = {
 
 
 @given(names=st.sets(st.sampled_from(sorted(VARYING)), max_size=3))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 def test_no_two_cells_have_one_label(names: set[str]) -> None:
     axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "hinge"], "encoder": ["cnn", "mf"]}
     cells, _ = sweeps.expand(axes | {name: VARYING[name] for name in names})

@@ -16,7 +16,7 @@ from processes import compiled_once
 from swept import ARMS, SMALL, assert_same, records
 
 from ncfbench.data.store import Dataset
-from ncfbench.reporting import comparison
+from ncfbench.reporting import frames
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 
 KILLED_EPOCHS = 12
@@ -47,7 +47,7 @@ def tables_of(folder: Path) -> list[dict[str, Any]]:
     """Return the tables of a folder's runs, without times and the names of folders."""
     timed = ("seconds", "per_iteration", "total_speedup", "runs", "command", "interleaved")
     found = []
-    for each in comparison.group(list(records(folder).values())):
+    for each in frames.group(list(records(folder).values())):
         rows = speedup_rows(each, allow_mixed=False, locations={}) + recall_rows(each, locations={})
         found += [
             {key: value for key, value in row.items() if not any(word in key for word in timed)}

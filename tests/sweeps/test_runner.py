@@ -15,7 +15,7 @@ from swept import ARMS, Noted, assert_same, cells_of, figures, interrupt, record
 from ncfbench.config import Locations
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.reporting import comparison
+from ncfbench.reporting import frames
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
@@ -81,7 +81,7 @@ def test_ledgers_in_turn_split_the_time() -> None:
 
 
 def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
-    (group,) = comparison.group(list(records(runs_dir).values()))
+    (group,) = frames.group(list(records(runs_dir).values()))
     return {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
 
 
@@ -199,8 +199,8 @@ def test_a_diverged_cell_does_not_stop_others(
     assert (exit_code(again), noted.began_at) == (5, {}), "it would diverge again"
     (group,) = [
         each
-        for each in comparison.group(runs.read_all(tmp_path)[0])
-        if each.config.learning_rate == 1e30
+        for each in frames.group(runs.read_all(tmp_path)[0])
+        if each[0].config.learning_rate == 1e30
     ]
     rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
@@ -212,7 +212,7 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
         write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], seed=seed)
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], seed=seed)
         write_run(tmp_path, "strat-ns", [9, 4, 2], 10, [0.1, 0.3, 0.4], seed=seed, status=status)
-    (group,) = comparison.group(runs.read_all(tmp_path)[0])
+    (group,) = frames.group(runs.read_all(tmp_path)[0])
     found = {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
     statuses = [found[name]["status"] for name in ("iid", "ns", "strat-ns")]
     assert statuses == ["baseline", "reached", "diverged"]
@@ -275,6 +275,7 @@ def test_a_batch_larger_than_the_data_leaves_nothing(
     assert len(records(tmp_path)) == 1
 
 
+@pytest.mark.long_cases("summary")
 @pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
 def test_damaged_folders_are_named_and_trained_again(
     tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord], damaged: str

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 from ncfbench.config import TUNABLE, complete
 from ncfbench.errors import UsageError
-from ncfbench.reporting import comparison
+from ncfbench.reporting import frames
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import folder as runs
@@ -140,10 +141,10 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
         write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], learning_rate=0.02, **own)
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], learning_rate=0.005, **own)
     write_run(tmp_path, "ns", [9, 4, 2], 20)
-    found = {one.config.tuned: one for one in comparison.group(runs.read_all(tmp_path)[0])}
+    found = {one[0].config.tuned: one for one in frames.group(runs.read_all(tmp_path)[0])}
     assert set(found) == {"", "learning_rate:4x2"}, "tuned runs are not mixed with others"
     tuned = found["learning_rate:4x2"]
-    assert tuned.title() == "tuned=learning_rate:4x2"
+    assert unusual_label(tuned[0].config) == "tuned=learning_rate:4x2"
     rows = speedup_rows(tuned, allow_mixed=False, locations={})
     status = {row["sampler"]: (row["status"], row.get("command")) for row in rows}
     assert status["ns"] == ("reached", None)

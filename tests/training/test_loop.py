@@ -144,6 +144,7 @@ def test_more_linked_pairs_than_planned_are_compiled_too(
     assert "A batch needs more room for linked pairs: compiling again, off the clock." in messages
 
 
+@pytest.mark.long_cases(r"1")
 @pytest.mark.parametrize("per_dispatch", [1, 4])
 def test_growth_is_compiled_off_the_clock(
     growing: Dataset, per_dispatch: int, monkeypatch: pytest.MonkeyPatch
@@ -180,7 +181,7 @@ def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
                 loop.full_block(count)
 
 
-@pytest.mark.long_cases(r"(mf-iid|lstm)")
+@pytest.mark.long_cases(r"(mf-iid|lstm|cnn)")
 @pytest.mark.parametrize(
     ("encoder", "sampler", "loss"),
     [

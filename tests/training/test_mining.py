@@ -202,7 +202,7 @@ def test_the_audit_measures_the_declared_bias(
         samplers=["neg"],
         losses=["sg"],
         noises=["unigram"],
-        batches=240,
+        batches=96,
         margin=0.5,
         warmup=12,
         data_dir=data_dir,
@@ -219,12 +219,6 @@ def test_the_audit_measures_the_declared_bias(
 
 
 def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
-    with pytest.raises(UsageError, match=r"mined = 500 after 3 .* Use --mined \d+ or less"):
-        make_sampler(tiny.graph, configure(mined=500), Streams(0))
-    with pytest.raises(UsageError, match="scores all items on one device. Use --devices 1"):
-        configure(devices=2)
-    with pytest.raises(UsageError, match="--mine-every 7 needs --mined, which is off"):
-        configure(mined=0, mine_every=7, mine_skip=0)
     with pytest.raises(UsageError, match="mine_every = 900: the run has .* Use --mine-every"):
         config = configure(dataset="tiny", mine_every=900, epochs=1)
         RunPlan.of(config, Locations(data_dir=data_dir), dataset=tiny)

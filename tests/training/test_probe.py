@@ -47,7 +47,7 @@ def exact(dataset: Dataset, config: object, f: np.ndarray, g: np.ndarray, raw: n
     return total / len(links)
 
 
-SMALL = {"dimension": 5, "word_dimension": 6, "filters": 6}
+SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
 
 
 @pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])

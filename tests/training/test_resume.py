@@ -25,7 +25,7 @@ from ncfbench.training import run as training
 from ncfbench.training import session
 
 
-@pytest.mark.long_cases(r"(?!stops2-strat-ns)")
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", ["iid", "strat-ns"])
 @pytest.mark.parametrize("stops", [(1,), (17,), (20, 36), (47,)])
 def test_an_interrupted_run_ends_with_the_same_curve(
@@ -35,26 +35,21 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
 
 
-def test_trained_interactions_and_free_items_resume(data_dir: Path, tmp_path: Path) -> None:
-    more: dict[str, Any] = {"encoder": "bow", "interaction": "mlp"}
-    more |= {"coupling": "regularised", "epochs": 1}
-    whole = train(data_dir, tmp_path / "whole", **more)
-    assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
-
-
 def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
     """Stopped between two minings, and where one is due."""
     more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
-    more |= {"encoder": "bow", "loss": "hinge", "negatives": 2, "epochs": 1}
+    more |= {"loss": "hinge", "negatives": 2, "epochs": 1}
     whole = train(data_dir, tmp_path / "w", **more)
     ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
 
 
 def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
-    """Batches without duplicates, the hardest negatives, the usual logQ, and items in blocks."""
+    """Batches without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
+    interaction and free item vectors.
+    """
     more: dict[str, Any] = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq"}
-    more |= {"encoder": "bow", "batch_size": 24, "item_block": 8, "epochs": 1}
+    more |= {"batch_size": 24, "item_block": 8, "epochs": 1}
+    more |= {"interaction": "mlp", "coupling": "regularised"}
     whole = train(data_dir, tmp_path / "w", **more)
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
@@ -64,7 +59,7 @@ def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
     """It is saved with the state; how stale it is stands in the messages and in the curve of each
     epoch's end, and what recall is 1.
     """
-    more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "encoder": "bow", "epochs": 1}
+    more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "epochs": 1}
     said = Said()
     whole = train(data_dir, tmp_path / "w", progress=said, **more)
     (told,) = [text for text in said.texts if "Remembered item vectors" in text]
@@ -143,13 +138,13 @@ def test_a_killed_run_ends_with_the_same_curve(
     data_dir: Path, tmp_path: Path, tiny: Dataset, epoch: int, delay: float
 ) -> None:
     """SIGKILL soon after a checkpoint; then it is left to finish."""
-    settings = SMALL | {"encoder": "mf", "epochs": 12}
+    settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
         "import sys; from pathlib import Path; from ncfbench.training import run, session;"
         " from ncfbench.config import *; session.CHECKPOINT_SECONDS = 0.0;"
         f" run.run(complete({settings!r}), Locations(Path(sys.argv[1]), Path(sys.argv[2])))"
     )
-    cut, ends = tmp_path / "cut", ends_of(tiny, 12)
+    cut, ends = tmp_path / "cut", ends_of(tiny, 8)
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(data_dir), str(cut)], env=os.environ | compiled_once()
     )

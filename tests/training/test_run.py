@@ -61,10 +61,12 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
 
 
-def test_planning_slots_is_no_checkpoint(
+def test_a_run_of_free_vectors(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is charged to the line that it belongs to, and happens when a run begins."""
+    """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
+    to the checkpoint; blocks of single iterations leave no room for a trace, which is said.
+    """
     plan = session.plan_capacity
 
     def slow(*arguments: Any) -> int:
@@ -72,15 +74,13 @@ def test_planning_slots_is_no_checkpoint(
         return plan(*arguments)
 
     monkeypatch.setattr(session, "plan_capacity", slow)
-    record = train(data_dir, tmp_path, encoder="mf", epochs=1)
+    said, small = Said(), {"encoder": "mf", "epochs": 1, "probe_every": 1}
+    record = train(data_dir, tmp_path, progress=said, trace=tmp_path / "t", **small)
     seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
     assert seconds["initialising"] > 2 > seconds["checkpoint"]
-
-
-def test_free_vectors_have_no_recall_and_say_why(data_dir: Path, tmp_path: Path) -> None:
-    summary = train(data_dir, tmp_path, encoder="mf", epochs=1).summary
-    assert summary["test_recall_at_50"] is None
-    assert "held-out items have none" in summary["recall_reason"]
+    assert record.summary["test_recall_at_50"] is None
+    assert "held-out items have none" in record.summary["recall_reason"]
+    assert any("No trace was written" in text for text in said.texts)
 
 
 def test_one_seed_repeats_and_another_differs(
@@ -191,12 +191,6 @@ def test_a_trace_changes_no_number_and_no_time(
     assert traced.summary["train_seconds"] == pytest.approx(sum(trained))
 
 
-def test_a_trace_that_was_not_written_is_said(data_dir: Path, tmp_path: Path) -> None:
-    said, small = Said(), {"encoder": "mf", "epochs": 1}
-    train(data_dir, tmp_path, probe_every=1, progress=said, trace=tmp_path / "t", **small)
-    assert any("No trace was written" in text for text in said.texts)
-
-
 @pytest.mark.long
 def test_recall_on_cold_items_is_far_above_chance(tmp_path: Path) -> None:
     record = training.run(
@@ -211,7 +205,7 @@ def test_a_turn_can_be_evaluated_within_an_epoch(
     data_dir: Path, tmp_path: Path, tiny: Dataset
 ) -> None:
     """The last row gets its recall, once; training goes on as if it had not been evaluated."""
-    config = complete(SMALL | {"sampler": "ns", "encoder": "cnn", "probe_every": 5})
+    config = complete(SMALL | {"sampler": "ns", "probe_every": 5})
     content, losses = DeviceContent.of(tiny), []
     for name in ("plain", "evaluated"):
         locations = Locations(data_dir, tmp_path / name)

@@ -10,13 +10,11 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
-from ncfbench.reporting.figures.costs import Iterations, draw_crossover
-from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
+from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
-from ncfbench.reporting.figures.epoch_times import draw_epoch_times
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
@@ -41,15 +39,16 @@ def figures(results: Results) -> dict[str, Draw]:
     found: dict[str, Draw] = {
         answer.named("answer"): partial(draw_answer, answer) for answer in results.answers
     }
-    for comparison, retimed in zip(comparisons, results.retimed, strict=True):
+    for runs, retimed in zip(comparisons, results.retimed, strict=True):
+        timed = [run for run in retimed if not run.is_unprofiled]
         own: dict[str, Draw] = {
-            "convergence": partial(draw_convergence, retimed),
-            "targets": partial(draw_targets, retimed, allow_mixed=results.allow_mixed),
-            "stratum-size": partial(draw_arms, comparison, "stratum_size"),
-            "negatives": partial(draw_arms, comparison, "negatives"),
+            "convergence": partial(draw_convergence, timed),
+            "targets": partial(draw_targets, timed, allow_mixed=results.allow_mixed),
+            "stratum-size": partial(draw_arms, runs, "stratum_size"),
+            "negatives": partial(draw_arms, runs, "negatives"),
         }
-        found |= {file_name(kind, comparison): draw for kind, draw in own.items()}
-    labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
+        found |= {file_name(kind, runs[0]): draw for kind, draw in own.items()}
+    labels = {runs[0].data_fingerprint: runs[0].data_label for runs in comparisons}
     costs = profile.get("costmodel", ())
     for rows in _grouped(costs, lambda row: tuple(row[name] for name in PROFILE)):
         label = labels.get(rows[0]["data_fingerprint"], "")
@@ -111,22 +110,21 @@ def _graph(rows: Sequence[Row]) -> tuple[Any, ...]:
 
 
 def _negatives(rows: Sequence[Row]) -> int | None:
-    """Return a profile's k; None where no sampler draws any."""
     return next((row["negatives"] for row in rows if row["negatives"] is not None), None)
 
 
-def _iterations(comparisons: Sequence[Comparison], profiled: Sequence[Row]) -> Iterations | None:
+def _iterations(groups: Sequence[Sequence[Run]], profiled: Sequence[Row]) -> Iterations | None:
     """Return how many times fewer iterations each sampler needs, by the runs of the profiles' data,
     loss and batch size with the most samplers that come down to the reference; none without such.
     """
     alike = {(row["data_fingerprint"], row["loss"], row["batch_size"]) for row in profiled}
     found = []
-    for comparison in comparisons:
-        config = comparison.config
-        if (comparison.data_fingerprint, config.loss, config.batch_size) in alike:
+    for runs in groups:
+        config = runs[0].config
+        if (runs[0].data_fingerprint, config.loss, config.batch_size) in alike:
             logs = {
-                arm.sampler: list(log_ratios(comparison, arm, "iterations_speedup").values())
-                for arm in comparison.arms
+                arm.sampler: list(log_ratios(own.values(), "iterations_speedup").values())
+                for arm, own in by_variant(runs).items()
                 if not arm.note(config.encoder)
             }
             ratios = {name: math.exp(fmean(values)) for name, values in logs.items() if values}

@@ -7,7 +7,6 @@ from typing import Any
 
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,
     STYLES,
@@ -19,10 +18,11 @@ from ncfbench.reporting.figures.drawing import (
     new_figure,
     rank,
 )
-from ncfbench.runs.folder import RunRecord
+from ncfbench.reporting.formats import counted
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.timing import intervals
 
-Runs = Mapping[int, RunRecord]
+Runs = Mapping[int, Run]
 """Runs by seed."""
 MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
 SAVED = {"item_slots": "distinct items in a batch"}
@@ -31,7 +31,7 @@ TITLES = {"stratum_size": "Stratum size", "negatives": "Negatives"}
 LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
 
 
-def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
+def draw_arms(runs: Sequence[Run], setting: str) -> Drawing | None:
     """Draw smallest probe loss and test recall@50 against s or k; against s also a batch's items.
 
     Points are means over the seeds that all of them have, bars 95 % intervals. Samplers that share
@@ -43,8 +43,8 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     Returns:
         None where no sampler ran with two values, or where they have no seed in common.
     """
-    lines, levels = _by_value(comparison, setting)
-    seeds = [set(runs) for points in lines.values() for runs in points.values()]
+    lines, levels = _by_value(runs, setting)
+    seeds = [set(own) for points in lines.values() for own in points.values()]
     common = sorted(set.intersection(*seeds)) if seeds else []
     if not common:
         return None
@@ -66,13 +66,13 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
             axis.yaxis.set_major_formatter("{x:g}")
         finish(axis)
     add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
-    counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
-    title = f"{TITLES[setting]}: {describe(comparison)}, {counted} in common"
-    return entitle(figure, title, comparison.data_label)
+    seeds_in_common = f"{counted(len(common), 'seed')} in common"
+    title = f"{TITLES[setting]}: {describe(runs)}, {seeds_in_common}"
+    return entitle(figure, title, runs[0].data_label)
 
 
 def _by_value(
-    comparison: Comparison, setting: str
+    runs: Sequence[Run], setting: str
 ) -> tuple[dict[str, dict[int, Runs]], dict[str, Runs]]:
     """Return runs by sampler and value of a setting, and those of samplers that have no k.
 
@@ -80,28 +80,27 @@ def _by_value(
     """
     usual = {
         "stratum_size": RunConfig.stratum_size,
-        "negatives": find_encoder(comparison.config.encoder).negatives,
+        "negatives": find_encoder(runs[0].config.encoder).negatives,
     }
     del usual[setting]
     ((other, paper),) = usual.items()
     lines: dict[str, dict[int, Runs]] = {}
     levels: dict[str, Runs] = {}
-    for variant, runs in comparison.arms.items():
+    for variant, own in by_variant(runs).items():
         value = getattr(variant, setting)
         is_usual = getattr(variant, other) in (None, paper)
         if not is_usual or any((variant.strata, variant.uniform_items, variant.share)):
             continue
         if value is not None:
-            lines.setdefault(variant.sampler, {})[value] = runs
+            lines.setdefault(variant.sampler, {})[value] = own
         elif setting == "negatives":
-            levels[variant.sampler] = runs
+            levels[variant.sampler] = own
     return {sampler: points for sampler, points in lines.items() if len(points) > 1}, levels
 
 
 def _plot_points(
     axis: Any, sampler: str, points: Mapping[int, Runs], seeds: Sequence[int], measure: str
 ) -> None:
-    """Plot one sampler's means over seeds by s or k."""
     color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
     means = {value: _mean(points[value], seeds, measure) for value in sorted(points)}
     known = {value: mean for value, mean in means.items() if mean is not None}
@@ -121,7 +120,6 @@ def _plot_points(
 
 
 def _plot_level(axis: Any, sampler: str, runs: Runs, seeds: Sequence[int], measure: str) -> None:
-    """Plot the mean of a sampler without the setting across the whole axis."""
     mean = _mean(runs, [seed for seed in seeds if seed in runs], measure)
     if mean is not None:
         color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)

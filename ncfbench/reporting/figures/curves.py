@@ -1,13 +1,15 @@
-"""Figures of convergence, and of the speedup at every target."""
+"""Figures of curves: an answer, convergence, and the speedup at every target."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -22,25 +24,57 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     variant_label,
 )
+from ncfbench.reporting.frames import Run, by_variant, common_rows
 from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
 
+FADED = 0.3
+"""Opacity of arms that the answer's table leaves out."""
 BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
 """Arrows at what is only bounded; carets would look like the marks of some samplers."""
 
 
-def draw_convergence(comparison: Comparison) -> Drawing:
+def draw_answer(answer: Answer) -> Drawing | None:
+    """Draw probe loss, with the target, and recall@50 against seconds of training.
+
+    Means over seeds. Arms that are not among :attr:`ncfbench.reporting.answers.Answer.main` are
+    grey.
+
+    Returns:
+        None for a single arm.
+    """
+    if len(answer.arms) < 2:
+        return None
+    figure = new_figure(9.5, 4.0)
+    axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
+    main = {arm.name for arm in answer.main}
+    times = time_label(run for arm in answer.main for run in arm.runs.values())
+    for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
+        for arm in reversed(answer.arms):
+            _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)
+        axis.set(xlabel=times, ylabel=y_label)
+        axis.set_xscale("log")
+        label_few(axis.xaxis)
+        if measure == "probe_loss":
+            _finish_losses(axis, answer.arms, answer.target)
+        finish(axis)
+    handles, labels = axes[0].get_legend_handles_labels()
+    add_legend_below(figure, handles[::-1], labels[::-1])
+    title = f"Which sampler trains soonest: {answer.subject}"
+    return entitle(figure, title, answer.data_label)
+
+
+def draw_convergence(runs: Sequence[Run]) -> Drawing:
     """Draw probe loss and test recall@50 against epoch and against training time.
 
     These are the paper's convergence curves (KDD 2017, section 5.3): means over seeds, with the
     range from the least to the largest.
     """
-    config = comparison.config
+    config, arms = runs[0].config, by_variant(runs)
     figure = new_figure(9.5, 6.2)
     axes = figure.subplots(2, 2)
-    times = time_label(run for runs in comparison.arms.values() for run in runs.values())
+    times = time_label(runs)
     xs = (("epoch", "epoch"), ("train_seconds", times))
     ys = (
         ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
@@ -49,8 +83,8 @@ def draw_convergence(comparison: Comparison) -> Drawing:
     for row, (y, y_label) in enumerate(ys):
         for column, (x, x_label) in enumerate(xs):
             axis = axes[row, column]
-            for variant in main_variants(comparison):
-                _plot_mean(axis, variant, list(comparison.arms[variant].values()), x, y)
+            for variant in main_variants(arms, config.encoder):
+                _plot_mean(axis, variant, list(arms[variant].values()), x, y)
             axis.set(xlabel=x_label, ylabel=y_label)
             if x == "train_seconds":
                 axis.set_xscale("log")
@@ -63,11 +97,11 @@ def draw_convergence(comparison: Comparison) -> Drawing:
                 axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
             finish(axis)
     add_legend_below(figure, *axes[0, 0].get_legend_handles_labels())
-    title = f"Loss and recall while training: {describe(comparison)}"
-    return entitle(figure, title, comparison.data_label)
+    title = f"Loss and recall while training: {describe(runs)}"
+    return entitle(figure, title, runs[0].data_label)
 
 
-def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawing | None:
+def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing | None:
     """Draw the speedup, in total and in iterations, at every level of loss and recall.
 
     The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it
@@ -77,23 +111,23 @@ def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawin
         None where no level has a ratio.
     """
     found = {
-        measure: sensitivity(comparison, measure, allow_mixed=allow_mixed)
-        for measure in TARGET_MEASURES
+        measure: sensitivity(runs, measure, allow_mixed=allow_mixed) for measure in TARGET_MEASURES
     }
+    config, variants = runs[0].config, by_variant(runs)
     if not any(target.speedup.total for own in found.values() for target in own):
         return None
     figure = new_figure(9.5, 6.2)
     axes = figure.subplots(2, 2)
-    loss = find_loss(comparison.config.loss).title
+    loss = find_loss(config.loss).title
     for row, (kind, y_label) in enumerate(
         (("total", "speedup, total"), ("iterations", "speedup, # of iterations"))
     ):
         for column, (measure, own) in enumerate(found.items()):
             axis = axes[row, column]
-            for variant in main_variants(comparison):
+            for variant in main_variants(variants, config.encoder):
                 shown = [target for target in own if target.variant == variant]
                 if shown:
-                    _plot_targets(axis, shown, kind, comparison.config.encoder)
+                    _plot_targets(axis, shown, kind, config.encoder)
             is_loss = measure == "probe_loss"
             what = f"probe loss ({loss}, log scale)" if is_loss else "test recall@50"
             axis.set(xlabel=f"target: {what}", ylabel=y_label)
@@ -107,13 +141,37 @@ def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawin
             axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
             finish(axis)
     _add_legend(figure, axes)
-    baseline = find_sampler(comparison.baseline_sampler).title
-    title = f"Speedup over {baseline} at every target: {describe(comparison)}"
-    return entitle(figure, title, comparison.data_label)
+    baseline = find_sampler(runs[0].baseline_sampler).title
+    title = f"Speedup over {baseline} at every target: {describe(runs)}"
+    return entitle(figure, title, runs[0].data_label)
+
+
+def _finish_losses(axis: Any, arms: Sequence[ArmResult], target: float | None) -> None:
+    if target is not None:
+        axis.axhline(target, color=GREY, linewidth=0.8, linestyle="--")
+    runs = [run for arm in arms for run in arm.runs.values()]
+    if all(loss > 0 for run in runs for loss in run.probes.losses):
+        axis.set_yscale("log")
+        label_few(axis.yaxis)
+
+
+def _plot_arm(axis: Any, arm: ArmResult, measure: str, *, is_main: bool, is_best: bool) -> None:
+    # The start is no point of a logarithmic axis.
+    points = thin([point for point in arm.means(measure) if point[0] > 0 and _is_finite(point)])
+    if not points:
+        return
+    style: dict[str, Any] = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
+    if is_main:
+        style = line_style(Variant.of(arm.config))
+        style |= {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
+    axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
+
+
+def _is_finite(point: tuple[float, float]) -> bool:
+    return math.isfinite(point[1])
 
 
 def _add_legend(figure: Any, axes: Any) -> None:
-    """Add one legend of all axes, the samplers before the arrows."""
     handles = {
         label: handle
         for axis in axes.flat
@@ -124,23 +182,17 @@ def _add_legend(figure: Any, axes: Any) -> None:
     add_legend_below(figure, [handles[label] for label in shown], shown)
 
 
-def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str) -> None:
+def _plot_mean(axis: Any, variant: Variant, runs: Sequence[Run], x: str, y: str) -> None:
     """Plot means over seeds at the iterations that all have, with the range as a band.
 
     The point before training is left out: its loss is far above the others, and no logarithmic axis
     shows its time.
     """
     style = line_style(variant)
-    curves = [
-        {row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0}
-        for run in runs
-    ]
-    common = thin(sorted(set.intersection(*(set(curve) for curve in curves))))
+    common = thin([rows for at, rows in common_rows(runs, y).items() if at > 0])
     if not common:  # an encoder without vectors of held-out items has no recall
         return
-    xs, ys = (
-        [[curve[iteration][name] for curve in curves] for iteration in common] for name in (x, y)
-    )
+    xs, ys = ([[row[name] for row in rows] for rows in common] for name in (x, y))
     label = variant_label(variant, runs[0].config.encoder)
     means = (list(map(fmean, values)) for values in (xs, ys))
     axis.plot(*means, markevery=max(1, len(common) // 8), label=label, **style)

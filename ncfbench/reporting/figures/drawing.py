@@ -13,7 +13,8 @@ from typing import Any, TextIO, TypeVar
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError, install_command
-from ncfbench.reporting.comparison import Comparison, label
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
@@ -151,14 +152,14 @@ def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:
     return [points[round(index * step)] for index in range(most)]
 
 
-def describe(comparison: Comparison) -> str:
-    """Return the data set, encoder, loss, settings, seeds and devices of a comparison."""
-    config = comparison.config
+def describe(runs: Sequence[Run]) -> str:
+    """Return the data set, encoder, loss, settings, seeds and devices of runs that compare."""
+    config, is_simulated = runs[0].config, any(run.is_simulated for run in runs)
     found = (
         f"{config.dataset}, {find_encoder(config.encoder).title},"
-        f" {find_loss(config.loss).title}, {label([comparison])}"
+        f" {find_loss(config.loss).title}, {label(runs)}"
     )
-    return f"{found}, SIMULATED: times are of no use" if comparison.is_simulated else found
+    return f"{found}, SIMULATED: times are of no use" if is_simulated else found
 
 
 def entitle(figure: Any, title: str, data_label: str) -> Drawing:
@@ -169,13 +170,17 @@ def entitle(figure: Any, title: str, data_label: str) -> Drawing:
     return Drawing(title, figure)
 
 
-def file_name(kind: str, comparison: Comparison) -> str:
-    """Return the name of a figure: its kind, what was trained, the data, and unusual settings."""
-    config = comparison.config
+def file_name(kind: str, run: Run) -> str:
+    """Return the name of a figure: its kind, what was trained, the data, and unusual settings.
+
+    Args:
+        run: any one of those that it compares.
+    """
+    config = run.config
     # A plug-in's name has a colon, which some file systems refuse.
     arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
-    name = f"{kind}-{arms}-{comparison.data_fingerprint[:6]}"
-    settings = slug(comparison.title())
+    name = f"{kind}-{arms}-{run.data_fingerprint[:6]}"
+    settings = slug(unusual_label(config))
     if len(settings) > LONGEST_SETTINGS:
         settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
     return f"{name}-{settings}" if settings else name
@@ -223,12 +228,12 @@ def line_style(variant: Variant) -> dict[str, Any]:
     }
 
 
-def main_variants(comparison: Comparison) -> list[Variant]:
+def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
     """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
     sizes = (None, RunConfig.stratum_size)
-    negatives = (None, find_encoder(comparison.config.encoder).negatives)
+    negatives = (None, find_encoder(encoder).negatives)
     by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
-    for variant in comparison.arms:
+    for variant in arms:
         key = (variant.sampler, variant.strata, variant.uniform_items)
         by_sampler.setdefault(key, []).append(variant)
     found = []

@@ -8,7 +8,6 @@ import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +20,8 @@ from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
 from ncfbench.paper.cells import summary_lines
-from ncfbench.reporting.results import SWEEPS, Results
+from ncfbench.reporting.beside import SWEEPS
+from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.reporting.views.paper import verdict_table
@@ -38,17 +38,6 @@ UNSTABLE = (
 """Entries of an environment in which runs of the same environment differ."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of the page."""
-
-    name: str
-    title: str
-    svg: Markup
-    points: float
-    """Width that it was drawn for: all are scaled alike, so that their letters are of one size."""
-
-
 def page(
     results: Results,
     tables: Sequence[Table],
@@ -62,8 +51,7 @@ def page(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         figures: names of the wanted figures; all by default.
     """
-    comparisons = results.comparisons
-    runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
+    runs = [run for compared in results.comparisons for run in compared]
     answers, main, paper = (
         {table.name for table in own}
         for own in (results.answer_tables, results.main_tables, results.paper_tables)
@@ -75,10 +63,8 @@ def page(
         .get_template("page.html")
         .render(
             version=__version__,
-            names=sorted({each.config.dataset for each in comparisons}),
-            labels=sorted(
-                {(each.config.dataset, each.data_label) for each in comparisons if each.data_label}
-            ),
+            names=sorted({run.config.dataset for run in runs}),
+            labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
             runs=len(runs),
             verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
@@ -86,8 +72,8 @@ def page(
             tables=[table for table in tables if table.name in main],
             details=[table for table in tables if table.name not in {*answers, *main, *paper}],
             paper_tables=[table for table in tables if table.name in paper],
-            answer_drawings=[each for each in drawings if each.name in answers],
-            drawings=[each for each in drawings if each.name not in answers],
+            answer_drawings=[each for each in drawings if each["name"] in answers],
+            drawings=[each for each in drawings if each["name"] not in answers],
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
             environments=_environments(results, runs),
@@ -133,7 +119,10 @@ def with_code(text: str) -> Markup:
     return Markup(re.sub(r"--[a-z][a-z-]*[a-z]", r"<code>\g<0></code>", str(escape(text))))
 
 
-def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
+def _drawings(results: Results, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the name, title and SVG of each figure, and the width in points that it was drawn for:
+    all are scaled alike, so that their letters are of one size.
+    """
     if find_spec("matplotlib") is None:
         return []
     from ncfbench.reporting.figures import figures
@@ -149,12 +138,12 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
         draw(drawing, file, "svg")
         svg = inline_svg(file.getvalue(), f"f{number}")
         box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
-        shown.append(Drawing(name, drawing.title, svg, float(box[1]) if box else 680.0))
+        points = float(box[1]) if box else 680.0
+        shown.append({"name": name, "title": drawing.title, "svg": svg, "points": points})
     return shown
 
 
 def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
-    """Return a table for each environment of the runs, and for each data set."""
     environments = {run.environment["key"]: run.environment for run in reversed(runs)}
     counts = Counter(run.environment["key"] for run in runs)
     tables = [
@@ -174,12 +163,10 @@ def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
 
 
 def _data(results: Results) -> list[tuple[str, str]]:
-    """Return names and fingerprints of the data sets."""
-    return sorted({(each.config.dataset, each.data_fingerprint) for each in results.comparisons})
+    return sorted({(run.config.dataset, run.data_fingerprint) for run in results.runs})
 
 
 def _facts(entries: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the entries of an environment or of a data set's options, in plain words."""
     return [
         (name.replace("_", " "), _words(value))
         for name, value in entries.items()
@@ -199,7 +186,6 @@ def _words(value: Any) -> str:
 
 
 def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the title of each sweep, its file, and the command that runs it again."""
     found = []
     for name, text in results.sweeps.items():
         path = str(results.runs_dir / SWEEPS / f"{name}.toml")
@@ -209,7 +195,6 @@ def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str
 
 
 def _commands(results: Results, locations: Mapping[str, str], places: Sequence[str]) -> list[str]:
-    """Return the commands that prepare the data sets and make this page."""
     data_dir = [word for pair in locations.items() if pair[0] == "--data-dir" for word in pair]
     prepares = [
         f"{prepare_command(name, results.manifests[digest])} {shlex.join(data_dir)}".strip()

@@ -65,7 +65,6 @@ def _table(table: Table) -> str:
 
 
 def _groups(table: Table) -> list[str]:
-    """Return the line of group headings and the rules below them; none without groups."""
     cells, rules, first = [], [], 1
     for group, columns in table.spans():
         last = first + len(columns) - 1

@@ -86,7 +86,6 @@ class TableView:
 
 
 def _block(table: Table, widths: Widths, box: Box) -> Iterator[RichTable]:
-    """Yield the headings of groups, if there are any, and the columns below them."""
     columns = [table.header[index] for index in widths]
     draw = partial(RichTable, box=box, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     if any(column.group for column in columns):

@@ -95,7 +95,6 @@ def _checks(
 
 
 def _words(arm: Arm) -> tuple[str, str]:
-    """Return words of an arm's name."""
     run = next(iter(arm.values()))
     return find_sampler(run.config.sampler).title, run.variant.note(run.config.encoder)
 
@@ -136,7 +135,6 @@ def _timed_by(run: Run) -> tuple[Any, ...]:
 
 
 def _timed_as(row: Row) -> tuple[Any, ...]:
-    """Return the same of a row of the cost model."""
     words = (row["unusual_settings"] or "").split(", ")
     computed = frozenset(word for word in words if word.split("=")[0] in COMPUTATION_SETTINGS)
     names = (
@@ -233,7 +231,6 @@ def _error(ends: Sequence[Row]) -> float:
 
 
 def _rank(results: Sequence[tuple[Values, Mapping[int, float]]]) -> None:
-    """Say which arm is best, which are tied with it, and which are slower."""
     able = [(values, logs) for values, logs in results if logs]
     if not able:
         return

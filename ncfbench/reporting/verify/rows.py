@@ -217,6 +217,5 @@ def ratios(column: str, values: Floats, *, is_bound: bool = False) -> Values:
 
 
 def _unknown(schema: Any) -> Values:
-    """Return NaN for every number of a table."""
     numbers = [field.name for field in schema if str(field.type) in ("double", "int64")]
     return dict.fromkeys(numbers, math.nan)

@@ -11,9 +11,9 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.commands import flags
-from ncfbench.reporting.formats import estimate, three_digits
+from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
     COLD_USERS,
     ERROR,
@@ -257,7 +257,6 @@ def _target(answer: Answer) -> str:
 
 
 def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
-    """Return what recall@50 in a table is; nothing where none was measured."""
     ends = [arm.at_end for arm in arms]
     if not any(ends):
         return []
@@ -267,7 +266,6 @@ def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
 
 
 def _chance(answer: Answer) -> str:
-    """Return the chance level of recall, and what follows where it is 1."""
     levels = [arm.at_end.values.get(f"{RECALL}_chance") for arm in answer.main if arm.at_end]
     chance = next((level for level in levels if level is not None), None)
     if chance is None:
@@ -321,11 +319,10 @@ def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:
     interval = ""
     if total.lower is not None and total.upper is not None:
         interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
-    seeds = f"{total.seeds} seed{'s' * (total.seeds > 1)}"
     which = "at its best, " if sum(arm.is_baseline for arm in answer.arms) > 1 else ""
     return (
         f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
-        f" {three_digits(total.value)} times sooner ({interval}{seeds}): in"
+        f" {three_digits(total.value)} times sooner ({interval}{counted(total.seeds, 'seed')}): in"
         f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}."
     )
 

@@ -130,7 +130,6 @@ def _broken(error: NcfbenchError) -> dict[str, Any]:
 
 
 def _prepared(data_dir: Path) -> dict[str, Any]:
-    """Return the data sets that are prepared in a folder."""
     found: dict[str, Any] = {}
     for folder in sorted(path for path in data_dir.glob("*") if path.is_dir()):
         try:

@@ -1,4 +1,6 @@
-"""The paper's layout of a table: rows by encoder and sampler, columns by data set."""
+"""The paper's layout of a table: rows by encoder and sampler, columns by data set; and the marks on
+ratios of times, of runs that were not interleaved or on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncfbench.catalog import (
     ENCODERS,
@@ -17,14 +19,18 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
-from ncfbench.reporting.comparison import Comparison, label
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import Cell, Col, Table, sentence
+from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
-Member = tuple[Comparison, Sequence[Row]]
-"""A comparison with its rows."""
+Member = tuple[Sequence[Run], Sequence[Row]]
+"""Runs that compare, and their rows of the speedup or the recall table."""
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
+Mark = Callable[[Row], str]
+"""Returns the signs after a row's ratios of times."""
 Arm = tuple[str, str, str]
 """Encoder, sampler and variant: a row of the table."""
 Place = tuple[str, str, str]
@@ -61,6 +67,32 @@ class Column:
     measure: str | None = None
 
 
+class TimeMark(NamedTuple):
+    """A sign on the ratios of some rows, and the note that explains it."""
+
+    sign: str
+    applies: Callable[[Row], bool]
+    note: str
+
+
+SEPARATE = TimeMark(
+    "†",
+    lambda row: not row["interleaved"],
+    "times of separate runs, not interleaved with the baseline's; all others are of interleaved"
+    " runs.",
+)
+BUSY = TimeMark(
+    "‡",
+    lambda row: (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD,
+    f"the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median"
+    " or more: the machine was busy with something else, and the ratio is not to be quoted.",
+)
+SIMULATED_NOTE = (
+    "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
+    " and their ratios are not, and say nothing of speed."
+)
+
+
 def arrange(
     title: str,
     members: Sequence[Member],
@@ -71,10 +103,11 @@ def arrange(
 ) -> Table:
     """Return a table with a row for each encoder, sampler and variant."""
     arms: dict[Arm, dict[Place, Row]] = {}
-    for comparison, rows in members:
+    for _, rows in members:
         for row in rows:
             arm = (row["encoder"], row["sampler"], row["variant"])
-            arms.setdefault(arm, {})[*data_of(comparison), comparison.config.loss] = row
+            place = (row["dataset"], row["data_fingerprint"], row["loss"])
+            arms.setdefault(arm, {})[place] = row
     data = data_names(members)
     cols = [
         Col("encoder", lambda arm: find_encoder(arm[0]).title),
@@ -85,7 +118,8 @@ def arrange(
         for place, data_set in data.items()
         for column in columns
     ]
-    labels = {data[data_of(each)]: each.data_label for each, _ in members if each.data_label}
+    first = [runs[0] for runs, _ in members]
+    labels = {data[data_of(run)]: run.data_label for run in first if run.data_label}
     is_invalid = any(
         (*place, column.loss) not in places and _absent(arm, column.loss) is INVALID
         for arm, places in arms.items()
@@ -120,46 +154,73 @@ def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place,
     return column.render(row, best)
 
 
+def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
+    """Return notes on the times of a speedup table, and the function that marks its rows."""
+    divided = [
+        row
+        for row in rows
+        if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
+    ]
+    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
+    present = [each for each in (SEPARATE, BUSY) if any(map(each.applies, divided))]
+    if divided and SEPARATE not in present:
+        notes.append("Times are of interleaved runs.")
+    elif divided and all(map(SEPARATE.applies, divided)):
+        notes.append("Times are of separate runs, not interleaved.")
+        present.remove(SEPARATE)  # it would stand in every row
+
+    def mark(row: Row) -> str:
+        signs = [each.sign for each in present if each.applies(row)]
+        return f" {''.join(signs)}" if signs and row["status"] != "baseline" else ""
+
+    return [*notes, *(f"{each.sign}: {each.note}" for each in present)], mark
+
+
+def no_mark(row: Row) -> str:
+    """Mark nothing: for ratios that no time decides."""
+    return ""
+
+
 def by_table(
-    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
+    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
 ) -> dict[tuple[str, str], list[Member]]:
-    """Return the comparisons that share a table, by loss and unusual settings."""
+    """Return the groups of runs that share a table, by loss and unusual settings."""
     tables: dict[tuple[str, str], list[Member]] = {}
-    for comparison, member in zip(comparisons, rows, strict=True):
-        key = (comparison.config.loss, comparison.title())
-        tables.setdefault(key, []).append((comparison, member))
+    for runs, own in zip(groups, rows, strict=True):
+        config = runs[0].config
+        tables.setdefault((config.loss, unusual_label(config)), []).append((runs, own))
     return tables
 
 
 def by_settings(
-    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
+    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
 ) -> dict[str, list[Member]]:
-    """Return the comparisons that share a table of all losses, by unusual settings."""
+    """Return the groups of runs that share a table of all losses, by unusual settings."""
     tables: dict[str, list[Member]] = {}
-    for (_, settings), members in by_table(comparisons, rows).items():
+    for (_, settings), members in by_table(groups, rows).items():
         tables.setdefault(settings, []).extend(members)
     return tables
 
 
 def label_of(members: Sequence[Member]) -> str:
-    """Return b, s, k, unusual settings and seeds of the comparisons of a table."""
-    return label([comparison for comparison, _ in members])
+    """Return b, s, k, unusual settings and seeds of the runs of a table."""
+    return label([run for runs, _ in members for run in runs])
 
 
 def losses(members: Sequence[Member]) -> list[str]:
-    """Return the losses of some comparisons in the catalog's order, plug-ins last."""
-    present = {comparison.config.loss for comparison, _ in members}
+    """Return the losses of a table in the catalog's order, plug-ins last."""
+    present = {runs[0].config.loss for runs, _ in members}
     return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
 
 
-def data_of(comparison: Comparison) -> tuple[str, str]:
-    """Return the name and the fingerprint of a comparison's data set."""
-    return comparison.config.dataset, comparison.data_fingerprint
+def data_of(run: Run) -> tuple[str, str]:
+    """Return the name and the fingerprint of a run's data set."""
+    return run.config.dataset, run.data_fingerprint
 
 
 def data_names(members: Sequence[Member]) -> dict[tuple[str, str], str]:
     """Return a heading for each data set, with digits of the fingerprint where names collide."""
-    data = dict.fromkeys(data_of(comparison) for comparison, _ in members)
+    data = dict.fromkeys(data_of(runs[0]) for runs, _ in members)
     names = [name for name, _ in data]
     return {
         (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"

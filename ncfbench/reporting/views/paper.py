@@ -11,11 +11,11 @@ from ncfbench.paper.cells import CellVerdict
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.paper.measures import NOT_REPRODUCED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.marks import Mark, marks, no_mark
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.views.layout import (
     Column,
+    Mark,
     Row,
     arrange,
     by_settings,
@@ -23,6 +23,8 @@ from ncfbench.reporting.views.layout import (
     data_of,
     label_of,
     losses,
+    marks,
+    no_mark,
     without_value,
 )
 from ncfbench.reporting.views.results import SPEEDUPS
@@ -54,7 +56,7 @@ STYLES: dict[str, Style] = {
 
 
 def beside_tables(
-    comparisons: Sequence[Comparison],
+    groups: Sequence[Sequence[Run]],
     speedups: Sequence[Sequence[Row]],
     recalls: Sequence[Sequence[Row]],
     verdicts: Sequence[CellVerdict],
@@ -63,11 +65,11 @@ def beside_tables(
     by_cell = {verdict.key: verdict for verdict in verdicts}
     printed = {(one.dataset, one.data_fingerprint, one.encoder, one.loss) for one in verdicts}
     members = [
-        (comparison, [[row for row in rows if not row["variant"]] for rows in both])
-        for comparison, *both in zip(comparisons, speedups, recalls, strict=True)
-        if (*data_of(comparison), comparison.config.encoder, comparison.config.loss) in printed
+        (runs, [[row for row in rows if not row["variant"]] for rows in both])
+        for runs, *both in zip(groups, speedups, recalls, strict=True)
+        if (*data_of(runs[0]), runs[0].config.encoder, runs[0].config.loss) in printed
     ]
-    chosen = [comparison for comparison, _ in members]
+    chosen = [runs for runs, _ in members]
     tables = []
     for (loss, settings), own in by_table(chosen, [rows for _, (rows, _) in members]).items():
         if loss != SPEEDUP_LOSS:
@@ -93,7 +95,6 @@ def beside_tables(
 def _beside(
     by_cell: Mapping[tuple[str, ...], CellVerdict], measure: str, mark: Mark, row: Row, best: bool
 ) -> Cell:
-    """Return our value, the printed one and the verdict."""
     verdict = by_cell.get((*(row[name] for name in cells.KEY), measure))
     value, bound = row.get(measure), row.get(f"{measure}_at_most")
     digits = 4 if measure == RECALL else 2

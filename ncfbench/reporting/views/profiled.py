@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.reporting.comparison import label
 from ncfbench.reporting.formats import estimate, three_digits
+from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.profiles import ProfiledComparison
 from ncfbench.reporting.table import Col, Table, slug
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
@@ -37,21 +37,22 @@ COLS = (
 
 
 def profiled_tables(profiled: Sequence[ProfiledComparison]) -> list[Table]:
-    """Return a table for each comparison and profile."""
+    """Return a table for each group of runs and profile."""
     counts = Counter(map(_name, profiled))
     # Profiles of several machines or versions differ in their environment alone.
     return [_table(each, is_alone=counts[_name(each)] == 1) for each in profiled]
 
 
 def _name(profiled: ProfiledComparison) -> str:
-    comparison, config = profiled.comparison, profiled.comparison.config
-    digits = comparison.data_fingerprint[:6]
+    first = profiled.runs[0]
+    config, digits = first.config, first.data_fingerprint[:6]
     where = config.dataset, config.encoder, config.loss, digits
-    return slug("profiled", *where, comparison.title(), profiled.computation)
+    return slug("profiled", *where, unusual_label(config), profiled.computation)
 
 
 def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:
-    comparison, config = profiled.comparison, profiled.comparison.config
+    first = profiled.runs[0]
+    config = first.config
     few = "" if profiled.rounds >= ROUNDS_OF_INTERVALS else ", too few for an interval,"
     notes = [
         f"A profile of {profiled.rounds} rounds{few} measured the length of an iteration, all"
@@ -60,9 +61,9 @@ def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:
         " seed never came down to the reference loss, so the ratio is at most this.",
     ]
     titles = find_encoder(config.encoder).title, find_loss(config.loss).title
-    parts = [config.dataset, *titles, label([comparison])]
+    parts = [config.dataset, *titles, label(profiled.runs)]
     computed = f" ({profiled.computation})" if profiled.computation else ""
-    baseline = find_sampler(comparison.baseline_sampler).title
+    baseline = find_sampler(first.baseline_sampler).title
     title = f"Speedup over {baseline} with a profile's times{computed}: {', '.join(parts)}"
     name, key = _name(profiled), profiled.environment_key[:6]
     if not is_alone:

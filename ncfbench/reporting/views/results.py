@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
+    BUSY,
     Column,
+    Mark,
     Member,
     Render,
     Row,
@@ -24,6 +25,8 @@ from ncfbench.reporting.views.layout import (
     data_of,
     label_of,
     losses,
+    marks,
+    no_mark,
     without_value,
 )
 from ncfbench.reporting.views.run import last_staleness
@@ -60,11 +63,11 @@ NO_BASELINE = ("missing", "no baseline", "no baseline of this seed")
 """Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
-def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def speedup_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
     """Return a speedup table for each loss and choice of settings that have a baseline."""
     tables = []
-    for (loss, settings), members in by_table(comparisons, rows).items():
-        baseline = find_sampler(members[0][0].baseline_sampler).title
+    for (loss, settings), members in by_table(groups, rows).items():
+        baseline = find_sampler(members[0][0][0].baseline_sampler).title
         flat = [row for _, member in members for row in member]
         if all(row["status"] in NO_BASELINE for row in flat):
             continue
@@ -85,13 +88,13 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
     return tables
 
 
-def parts_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def parts_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
     """Return what the ratios of each speedup table and data set are made of."""
     tables = []
-    for (loss, settings), members in by_table(comparisons, rows).items():
+    for (loss, settings), members in by_table(groups, rows).items():
         columns = [Column(heading, loss, render) for heading, render in PARTS.items()]
         for data in data_names(members):
-            own = [member for member in members if data_of(member[0]) == data]
+            own = [member for member in members if data_of(member[0][0]) == data]
             title = (
                 f"What the ratios are made of, {find_loss(loss).title} loss: {label_of(own)}"
                 " (full account; step beside it)"
@@ -101,10 +104,10 @@ def parts_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
     return tables
 
 
-def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def recall_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
     """Return a recall table of all losses for each choice of other settings."""
     tables = []
-    for settings, members in by_settings(comparisons, rows).items():
+    for settings, members in by_settings(groups, rows).items():
         flat = [row for _, member in members for row in member]
         known = [row for row in flat if row.get("reported_epoch") is not None]
         epochs = {f"{row['reported_epoch']:.3g}" for row in known}
@@ -135,26 +138,24 @@ def missing_tables(rows: Sequence[Row]) -> list[Table]:
 
 
 def _reference_note(members: Sequence[Member]) -> str:
-    """Return the reference losses by data set, encoder, and k where baselines differ in it."""
     names = data_names(members)
     parts = []
-    for comparison, member in members:
+    for runs, member in members:
         own = [row for row in member if row["status"] == "baseline"]
-        usual = find_encoder(comparison.config.encoder).negatives
+        usual = find_encoder(runs[0].config.encoder).negatives
         for row in own:
             which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
-            name = f"{names[data_of(comparison)]} {row['encoder']}{which}"
+            name = f"{names[data_of(runs[0])]} {row['encoder']}{which}"
             parts.append(f"{name}: {row['reference_loss']:.4f}")
     known = "; ".join(parts) or "none: no baseline has trained"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
 
 
 def _untrained_notes(members: Sequence[Member]) -> list[str]:
-    """Return why baselines give no ratio, by data set and encoder."""
     names = data_names(members)
     reasons = [
-        f"Not trained, {names[data_of(comparison)]} {row['encoder']}: {row['reason']}"
-        for comparison, member in members
+        f"Not trained, {names[data_of(runs[0])]} {row['encoder']}: {row['reason']}"
+        for runs, member in members
         for row in member
         if row["status"] == "not trained"
     ]
@@ -171,16 +172,15 @@ def _epochs_note(epochs: set[str]) -> str:
 
 
 def _tuned_notes(members: Sequence[Member]) -> list[str]:
-    """Return what a sweep tuned for each arm, and the budget that each had."""
     notes = []
-    for comparison, _ in members:
-        config = comparison.config
+    for runs, _ in members:
+        config = runs[0].config
         if config.tuned:
             budget = Budget.of(config.tuned)
             values = "; ".join(
                 " ".join((_titled(variant, config), chosen))
-                for variant in comparison.arms
-                if (chosen := comparison.tuned(variant))
+                for variant, own in by_variant(runs).items()
+                if (chosen := _tuned(own.values()))
             )
             notes.append(
                 f"{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned on"
@@ -189,19 +189,25 @@ def _tuned_notes(members: Sequence[Member]) -> list[str]:
     return notes
 
 
+def _tuned(runs: Iterable[Run]) -> str:
+    chosen = [
+        " ".join(f"{name}={getattr(run.config, name):g}" for name in run.config.tuned_settings)
+        for run in runs
+    ]
+    return " or ".join(filter(None, dict.fromkeys(chosen)))
+
+
 def _staleness_notes(members: Sequence[Member]) -> list[str]:
-    """Return how stale the remembered item vectors were at the end of an arm's first run."""
     return [
-        f"{find_encoder(comparison.config.encoder).title}, {_titled(variant, comparison.config)}:"
+        f"{find_encoder(runs[0].config.encoder).title}, {_titled(variant, runs[0].config)}:"
         f" at the end remembered item vectors were {stale}."
-        for comparison, _ in members
-        for variant, runs in comparison.arms.items()
-        if (stale := last_staleness(runs[min(runs)].curve))
+        for runs, _ in members
+        for variant, own in by_variant(runs).items()
+        if (stale := last_staleness(own[min(own)].curve))
     ]
 
 
 def _titled(variant: Variant, config: RunConfig) -> str:
-    """Return an arm's title, with what distinguishes it in brackets."""
     note = variant.note(config.encoder)
     return find_sampler(variant.sampler).title + (f" ({note})" if note else "")
 
@@ -236,14 +242,11 @@ def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
 
 
 def _full_over_step(row: Row, best: bool) -> Cell:
-    """Return what the sampler and the loop add to an iteration, as a ratio."""
     full, step = row.get("full_iteration_seconds"), row.get("step_iteration_seconds")
     return Cell(f"{full / step:.2f}") if full and step else without_value(row)
 
 
 def _number(column: str, digits: int, scale: float = 1) -> Render:
-    """Return a function that shows a column of a row as a number."""
-
     def render(row: Row, best: bool) -> Cell:
         value = row.get(column)
         if value is not None:

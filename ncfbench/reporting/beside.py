@@ -1,26 +1,31 @@
-"""Manifests of the runs' data sets, prepared here or kept by an earlier report.
+"""Files beside the runs of a folder: manifests, tables of audits and profiles, and sweeps.
 
-A report keeps them beside its tables, so that a folder of results says what text it is about where
-the data are not.
+A report keeps the manifests of the runs' data sets beside its tables, so that a folder of results
+says what text it is about where the data are not.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
-from ncfbench.reporting.comparison import Comparison
-from ncfbench.storage import tables
+from ncfbench.reporting.selection import Wanted, keeps_row
+from ncfbench.runs.folder import RunRecord
+from ncfbench.storage import schemas, tables
 
 FILE = "datasets.json"
+SWEEPS = "sweeps"
+"""Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
 Manifest: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = list[dict[str, Any]]
 
 
 def find_manifests(
-    comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path
+    runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
 ) -> tuple[dict[str, Manifest], list[str]]:
     """Return the known manifests by fingerprint, and messages about what cannot be read."""
     found: dict[str, Manifest] = {}
@@ -33,9 +38,10 @@ def find_manifests(
     except DataError as error:
         kept = {}
         problems.append(f"Skipped {FILE}: {error}")
-    for comparison in comparisons:
-        fingerprint = comparison.data_fingerprint
-        prepared = read_manifest(data_dir, comparison.config.dataset)
+    for fingerprint, name in dict.fromkeys(
+        (run.data_fingerprint, run.config.dataset) for run in runs
+    ):
+        prepared = read_manifest(data_dir, name)
         if prepared is not None and _is_manifest(fingerprint, prepared):
             found[fingerprint] = prepared
         elif fingerprint in kept:
@@ -53,6 +59,38 @@ def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | Non
         return None
     tables.write_json(runs_dir / FILE, dict(found))
     return runs_dir / FILE
+
+
+def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str, Rows], list[str]]:
+    """Return the wanted rows of the tables that audits and profiles left in their folders, and
+    messages about what cannot be read.
+    """
+    beside, problems = {}, []
+    for folder, kinds in ((audits, schemas.AUDIT_TABLES), (profiles, schemas.PROFILE_TABLES)):
+        for name, schema in kinds.items():
+            path = folder / f"{name}.parquet"
+            try:
+                rows = tables.read_rows(path, schema) if path.exists() else []
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if kept := [row for row in rows if keeps_row(row, wanted)]:
+                beside[name] = kept
+    return beside, problems
+
+
+def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
+    texts, problems = {}, []
+    for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
+        try:
+            text = path.read_text(encoding="utf-8")
+            tomllib.loads(text)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            problems.append(f"Skipped {path.name}: {error}")
+            continue
+        texts[path.stem] = text
+    return texts, problems
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:

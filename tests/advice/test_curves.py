@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ncfbench.advice.comparison import Runs, best_of, is_ahead, times_sooner
+from ncfbench.advice.curves import Runs, best_of, is_ahead, times_sooner
 from ncfbench.advice.rule import Curve
 
 

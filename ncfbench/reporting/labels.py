@@ -1,0 +1,112 @@
+"""Settings in words: labels of runs that compare, the flags of an arm, the command of a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ncfbench.catalog import find_encoder
+from ncfbench.config import RunConfig, all_settings, default_values, identity_of
+from ncfbench.reporting.frames import Run
+from ncfbench.runs.arms import Variant, shared_settings
+
+CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate")
+"""Settings that an answer chooses."""
+
+
+def label(runs: Sequence[Run]) -> str:
+    """Return b, s and k, other settings that differ from the defaults, and the seeds.
+
+    s and k are those of arms that name none, such as ``b=512, s=4, k=10, epochs=8, seeds 0 to 2``.
+
+    Args:
+        runs: with the same :func:`unusual_label`.
+    """
+    first, encoders = runs[0].config, dict.fromkeys(run.config.encoder for run in runs)
+    parts = [f"b={first.batch_size}", *usual_shape((run.variant for run in runs), encoders)]
+    others = unusual_label(first).split(", ")
+    parts += [part for part in others if part and not part.startswith("batch_size=")]
+    return ", ".join([*parts, seeds_label({run.config.seed for run in runs})])
+
+
+def usual_shape(variants: Iterable[Variant], encoders: Iterable[str]) -> list[str]:
+    """Return s and k of arms that name none, such as ``s=4`` and ``k=10``."""
+    parts = []
+    if any(variant.stratum_size == RunConfig.stratum_size for variant in variants):
+        parts.append(f"s={RunConfig.stratum_size}")
+    usual = {name: find_encoder(name).negatives for name in encoders}
+    if len(set(usual.values())) == 1:
+        return [*parts, f"k={next(iter(usual.values()))}"]
+    return parts + [f"k={k} ({find_encoder(name).title})" for name, k in usual.items()]
+
+
+def seeds_label(seeds: Iterable[int]) -> str:
+    """Return ``seed 0``, ``seeds 0 to 2`` or ``seeds 0, 5``."""
+    known = sorted(seeds)
+    if len(known) == 1:
+        return f"seed {known[0]}"
+    if known == list(range(known[0], known[-1] + 1)):
+        return f"seeds {known[0]} to {known[-1]}"
+    return f"seeds {', '.join(map(str, known))}"
+
+
+@cache
+def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
+    """Return the settings that differ from the defaults for the run's encoder, loss and sampler."""
+    usual = default_values(config)
+    return {name: value for name, value in config.to_dict().items() if value != usual[name]}
+
+
+def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
+    """Return the shared settings that differ from the defaults, such as ``epochs=8, noise=0.75``,
+    but for data set, encoder, loss and those of ``left_out``.
+    """
+    shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *left_out}
+    return ", ".join(
+        f"{name}={value}" for name, value in unusual_settings(config).items() if name in shared
+    )
+
+
+def flags(config: RunConfig) -> str:
+    """Return the flags of ``ncfbench run`` for :data:`CHOSEN`, the defaults too, and for what else
+    the sampler was told.
+    """
+    effective = identity_of(config)
+    names = [name for name in CHOSEN if effective.get(name) is not None]
+    told = dict.fromkeys([*dict(Variant.of(config).own), *config.objective_settings])
+    names += [name for name in told if name in unusual_settings(config)]
+    words = config.to_dict()
+    return shlex.join(
+        word for name in names for word in config.settings[name].arguments(words[name])
+    )
+
+
+def run_command(
+    config: RunConfig, variant: Variant, seed: int, locations: Mapping[str, str]
+) -> str:
+    """Return the command line that trains the run of a missing cell."""
+    named = {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
+    shared = shared_settings(config)
+    settings = {name: value for name, value in unusual_settings(config).items() if name in shared}
+    settings |= named
+    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share")}
+    usual = {
+        "stratum_size": RunConfig.stratum_size,
+        "negatives": find_encoder(config.encoder).negatives,
+    }
+    own |= {
+        name: getattr(variant, name)
+        for name, value in usual.items()
+        if getattr(variant, name) != value
+    }
+    settings |= {name: value for name, value in own.items() if value is not None}
+    settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
+    settings |= dict(variant.own)
+    words = ["ncfbench", "run"]
+    known = {**config.settings, **all_settings({"sampler": [variant.sampler]})}
+    for name in dict.fromkeys(["dataset", "sampler", "encoder", "loss", *known]):
+        if name in settings:
+            words += known[name].arguments(settings[name])
+    return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
