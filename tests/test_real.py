@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ncfbench.config import Locations, complete
-from ncfbench.data import prepare, prepare_dataset, store
+from ncfbench.data import prepare, store
 from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.sources import citeulike
+from ncfbench.data.store import prepare_dataset
 from ncfbench.reporting.contents import xray
 from ncfbench.training import run as training
 
