@@ -192,8 +192,8 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
         )
     if to_new := counts.get("test_links_to_new_items"):
         said.append(
-            f"{to_new:,} of {n_test:,} test links ({to_new / n_test:.1%}) are to new items, which"
-            " have no training link: recall of these stands by itself too."
+            f"{to_new:,} of {n_test:,} test links ({100 * to_new / n_test:.1f} %) are to new items,"
+            " which have no training link: recall of these stands by itself too."
         )
     removed = manifest.get("removed", {})
     if new := sum(removed.get(f"{split}_links_of_new_users", 0) for split in SPLITS):

@@ -115,10 +115,11 @@ def _held_out(manifest: Mapping[str, Any]) -> str:
     kind = options.get("hold_out", "items")
     what = HOLD_OUTS.get(kind or "", f"as column {options.get('split_column')} says")
     if "test_links" not in counts:
-        return f"{what}: {counts['test_items']:,}, of {counts['users_with_test_items']:,} users"
+        users = counts["users_with_test_items"]
+        return f"{what}: {counts['test_items']:,} items, with links of {users:,} users"
     to_new, n_test = counts["test_links_to_new_items"], counts["test_links"]
-    share = f", {to_new / n_test:.1%} of them to new items" if n_test else ""
-    return f"{what}: {n_test:,} of {counts['users_with_test_links']:,} users{share}"
+    share = f", {100 * to_new / n_test:.1f} % of them to new items" if n_test else ""
+    return f"{what}: {n_test:,} links of {counts['users_with_test_links']:,} users{share}"
 
 
 def distribution(counts: NDArray[np.integer]) -> dict[str, Any] | None:

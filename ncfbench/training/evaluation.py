@@ -92,8 +92,8 @@ class Evaluators:
                 )
             if self._learns_items and (share := evaluator.share_of_new):
                 notes.append(
-                    f"{share:.1%} of the {split} links are to new items, for which the encoder has"
-                    " no trained vector: recall of these stands by itself too."
+                    f"{100 * share:.1f} % of the {split} links are to new items, for which the"
+                    " encoder has no trained vector: recall of these stands by itself too."
                 )
         if self.embedder.by_length and epochs_done < schedule.epochs:
             items = len(self.probe.links.nodes), sum(map(len, self._embedded_items))

@@ -201,7 +201,7 @@ def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
     assert [counts[name] for name in ("test_links", "test_links_to_new_items", "new_items")] == [
         *(3, 3, 2)
     ]
-    assert "3 of 3 test links (100.0%) are to new items" in cautions(dataset.manifest)[-1]
+    assert "3 of 3 test links (100.0 %) are to new items" in cautions(dataset.manifest)[-1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from ncfbench.data.options import TextOptions, TimedOptions, as_flags, option
 from ncfbench.errors import UsageError
 
-SPLITS = {None: "random", "items": "random", "newest-items": "time"}
+STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
 """The stored option ``split`` of each hold-out that has one; else ``hold_out`` is stored."""
 _of_links = partial(option, panel="Columns of the links")
 _of_items = partial(option, panel="Columns of the items")
@@ -140,7 +140,7 @@ class Options(TextOptions, TimedOptions):
         data sets have for it.
         """
         stored = super().stored()
-        split = "column" if self.split_column else SPLITS.get(self.hold_out)
+        split = "column" if self.split_column else STORED_SPLIT.get(self.hold_out)
         if split is not None:
             stored.pop("hold_out", None)
             stored["split"] = split
