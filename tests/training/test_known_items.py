@@ -34,7 +34,7 @@ from ncfbench.training.recommend import FILE
 from ncfbench.training.step import Trainer
 
 DOT = make_interaction(complete({}))
-SIZES = {"batch_size": 64, "epochs": 2, "dimension": 8, "word_dimension": 8, "filters": 8}
+SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
 
 
 @pytest.fixture(scope="module")
