@@ -23,17 +23,29 @@ if TYPE_CHECKING:
     from ncfbench.auditing.audit import audit_samplers as audit
     from ncfbench.data.store import open_dataset
     from ncfbench.data.store import prepare_dataset as prepare
+    from ncfbench.floors.pipeline import floor
     from ncfbench.profiling.profile import profile
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.run import train as run
 
-__all__ = ["advise", "audit", "open_dataset", "prepare", "profile", "report", "run", "sweep"]
+__all__ = [
+    "advise",
+    "audit",
+    "floor",
+    "open_dataset",
+    "prepare",
+    "profile",
+    "report",
+    "run",
+    "sweep",
+]
 __version__ = "0.1.0"
 
 _FUNCTIONS = {
     "advise": ("advice.pipeline", "advise"),
     "audit": ("auditing.audit", "audit_samplers"),
+    "floor": ("floors.pipeline", "floor"),
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),

@@ -15,6 +15,7 @@ from ncfbench.cli import (
     catalogue,
     describe,
     doctor,
+    floor,
     output,
     prepare,
     profile,
@@ -101,6 +102,7 @@ def root(
 
 app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe", cls=SettingsCommand)(describe.describe)
+app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)

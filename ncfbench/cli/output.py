@@ -99,6 +99,7 @@ def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
     advice = {
         "run": f" To continue from the last checkpoint, or begin where there is none: {again}",
         "advise": f" The same command continues: {typed_with()}",
+        "floor": f" Floors that were done are kept. To go on: {typed_with(without=['--again'])}",
         "sweep": "",
     }
     nothing = " Nothing was kept. Repeat the command to begin again."

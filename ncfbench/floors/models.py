@@ -1,24 +1,51 @@
 """The floors: recommenders in closed form, or in a few sweeps of least squares.
 
-Each is fitted to a :class:`ncfbench.floors.task.Task` and returns a function that scores its
-candidates for some users, float32[users, C]. Y is the matrix of training links, X_n the content of
-the n items with training links, x_c that of a candidate.
+Each is fitted to a :class:`ncfbench.floors.task.Task` with a penalty. Y is the matrix of training
+links of U users, over the K items that have any; X their content, x_c that of a candidate c, of F
+features. Costs are floating-point operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from ncfbench.floors.task import Features, Float32, Task
+from ncfbench.floors.ranking import Scores
+from ncfbench.floors.task import Features, Float32, Ids, Task, rows_of
 
-Scores: TypeAlias = Callable[[NDArray[np.integer]], Float32]
-"""Returns the scores of all candidates for some users."""
+Fitted: TypeAlias = Callable[[Ids], Scores]
+"""Returns the scores of some candidates, by their ids."""
+COLUMNS = 512
+"""Columns of a block of a product, and of right sides solved together by conjugate gradients."""
+TOLERANCE, STEPS = 1e-4, 300
+"""Length of a residual over that of the right side at which conjugate gradients end, and most
+steps of them.
+"""
+DIMENSION, SWEEPS, UNOBSERVED = 64, 10, 0.1
+"""Of iALS: length of a vector, least squares of both sides, weight of a pair without a link."""
+BATCH_ROWS, BATCH_LINKS = 1024, 2**16
+"""Rows that are solved together in iALS, and links of these, zeros included, at most."""
+
+SMALL = 64
+"""Links of a product of a row: OpenBLAS spreads larger ones over threads that mostly wait."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one fit takes, and scores of its candidates.
+
+    Attributes:
+        peak_bytes: of its arrays.
+        dense, sparse: floating-point operations of dense and of sparse products.
+    """
+
+    peak_bytes: float
+    dense: float = 0.0
+    sparse: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -28,68 +55,186 @@ class Floor:
     Attributes:
         formula: the score of user u and candidate c.
         source: where it comes from.
+        fit: fits it to a task with a penalty.
+        cost: of fitting it to a task and scoring a number of candidates.
         needs_content: whether it reads the items' content.
         needs_links: whether it can rank only items with training links.
-        penalties: values to choose from on validation; empty where it has none.
-        fit: fits it to a task with a penalty.
-        cost: its largest arrays in bytes, and its floating-point operations, for a task.
+        penalties: values to choose from, ascending, begun in the middle; empty where it has none.
+        settings: other numbers that decide its scores.
     """
 
-    name: str
     formula: str
     source: str
-    fit: Callable[[Task, float], Scores]
-    cost: Callable[[Task], tuple[float, float]]
+    fit: Callable[[Task, float], Fitted]
+    cost: Callable[[Task, int], Cost]
     needs_content: bool = False
     needs_links: bool = False
     penalties: Sequence[float] = ()
+    settings: Mapping[str, float] = field(default_factory=dict)
 
 
-def popularity(task: Task, penalty: float = 0.0) -> Scores:
+def popularity(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its number of training links."""
-    counts = np.bincount(task.links_UxI.indices, minlength=task.links_UxI.shape[1])
-    scores = counts[task.candidates].astype(np.float32)
-    return lambda users: np.broadcast_to(scores, (len(users), len(scores)))
+    degrees = task.item_degrees.astype(np.float32)
+    return lambda candidates: lambda users: np.tile(degrees[candidates], (len(users), 1))
 
 
-def profile(task: Task, penalty: float = 0.0) -> Scores:
-    """Score a candidate by its product with the sum of a user's items."""
-    features = _content(task)
-    return _products(task.links_UxI @ features, _dense(features[task.candidates]).T)
+def profile(task: Task, penalty: float = 0.0) -> Fitted:
+    """Score a candidate by its product with the sum of a user's items (Rocchio 1971)."""
+    content, known = task.content, task.content[task.known]
+    return lambda candidates: _by_items(task, _products(known, content[candidates]))
 
 
-def ridge(task: Task, penalty: float) -> Scores:
-    """Regress links on content: (X'X + penalty I)^-1 whitens profiles.
+def profile_cost(task: Task, candidates: int) -> Cost:
+    """Return the cost of products of all known items with the candidates."""
+    known, width = len(task.known), _width(task)
+    sparse_ones, dense_ones = _product_cost(task, known * width * candidates)
+    sparse_ones += 2.0 * task.links_UxI.nnz * candidates
+    block = min(candidates, COLUMNS) * (known + 2 * width)
+    return Cost(4.0 * (candidates * known + block), dense_ones, sparse_ones)
 
-    Solved for the candidates, of which there are fewer than users: in the primal where there are
-    fewer features than items, else in the dual.
+
+def ridge(task: Task, penalty: float) -> Fitted:
+    """Regress a user's links on content: w_u = (X'X + penalty I)^-1 X'y_u (Hoerl, Kennard 1970).
+
+    With fewer features than items X'X + penalty I is factorised by Cholesky, else XX' + penalty I,
+    the same by (X'X + penalty I)^-1 X' = X' (XX' + penalty I)^-1; where memory holds neither,
+    conjugate gradients multiply by X and X' only. Solved for the candidates or for the users,
+    whichever are fewer. The Gram matrix costs a hundredth of its factor, so each penalty has both.
     """
-    features = _content(task)
-    known = task.training_items
-    of_known, of_candidates = features[known], features[task.candidates]
-    if features.shape[1] <= len(known):
-        gram = _dense(of_known.T @ of_known)
-        solved = _solve(gram, penalty, _dense(of_candidates.T))
-        return _products(task.links_UxI @ features, solved)
-    gram = _dense(of_known @ of_known.T)
-    solved = _solve(gram, penalty, _dense(of_known @ of_candidates.T))
-    return _products(task.links_UxI[:, known], solved)
+    content, known = task.content, task.content[task.known]
+    form = ridge_form(task)
+    if form == "gradients":
+        return lambda candidates: _by_items(
+            task, _by_gradients(known, penalty, content[candidates])
+        )
+    factor = _factor(_gram(known.T if form == "primal" else known), penalty)
+
+    def fitted(candidates: Ids) -> Scores:
+        chosen = content[candidates]
+        if len(candidates) <= task.links_UxI.shape[0]:
+            if form == "primal":
+                return _by_items(task, _products(known, _solve(factor, _columns(chosen)).T))
+            return _by_items(task, _solve(factor, _products(chosen, known).T))
+        if form == "primal":
+            weights = _solve(factor, _columns(task.known_UxK @ known))
+        else:
+            weights = known.T @ np.ascontiguousarray(_solve(factor, _columns(task.known_UxK)))
+        return lambda users: np.asarray(chosen @ weights[:, users]).T
+
+    return fitted
 
 
-def ease(task: Task, penalty: float) -> Scores:
-    """Regress each item's links on those of all other items (Steck 2019)."""
-    links = task.links_UxI
-    gram = _dense(links.T @ links)
-    inverse = _solve(gram, penalty, np.eye(len(gram), dtype=np.float32))
-    weights = inverse / -np.diag(inverse)
-    np.fill_diagonal(weights, 0.0)
-    return _products(links, weights[:, task.candidates])
+def ridge_form(task: Task) -> str:
+    """Return ``primal``, ``dual`` or ``gradients``, of which ridge solves one."""
+    size = min(len(task.known), _width(task))
+    if 4.0 * size**2 > task.memory_bytes / 3:
+        return "gradients"
+    return "primal" if size == _width(task) else "dual"
 
 
-def ials(task: Task, penalty: float) -> Scores:
+def ridge_cost(task: Task, candidates: int) -> Cost:
+    """Return the cost of a factor and of the right sides of candidates or users."""
+    known, width = len(task.known), _width(task)
+    size, sides = min(known, width), min(candidates, task.links_UxI.shape[0])
+    sparse_ones, dense_ones = _product_cost(task, known * width * sides)
+    sparse_ones += 2.0 * task.links_UxI.nnz * sides
+    if ridge_form(task) == "gradients":
+        return Cost(4.0 * candidates * known, 60 * dense_ones, 60 * sparse_ones)
+    dense_ones += size**3 / 3 + 2.0 * size**2 * sides
+    return Cost(4.0 * (size**2 + sides * (width + known)), dense_ones, sparse_ones)
+
+
+def ease(task: Task, penalty: float) -> Fitted:
+    """Regress each item's links on those of all other items (Steck 2019).
+
+    With P = (Y'Y + penalty I)^-1 the scores are Y - Y P diag(1 / P_ii). With fewer users than items
+    Y P = A = (YY' + penalty I)^-1 Y, and P_ii = (1 - y_i'a_i) / penalty.
+    """
+    links = task.known_UxK
+    if links.shape[1] <= links.shape[0]:
+        weights = _inverse(_gram(links.T), penalty)
+        weights /= -np.diag(weights).copy()
+        np.fill_diagonal(weights, 0.0)
+        return lambda candidates: _of_known(task, candidates, lambda users: links[users] @ weights)
+    by_item = sparse.csr_array(links.T)
+    scores_KxU = by_item @ _inverse(_gram(links), penalty)
+    item, user = rows_of(by_item), by_item.indices
+    shared = np.bincount(item, scores_KxU[item, user].astype(np.float64), links.shape[1])
+    scores_KxU *= (-penalty / (1.0 - shared)).astype(np.float32)[:, None]
+    scores_KxU[item, user] += 1.0
+    return lambda candidates: _of_known(task, candidates, lambda users: scores_KxU[:, users].T)
+
+
+def ease_cost(task: Task, candidates: int) -> Cost:
+    """Return the cost of the inverse of a Gram matrix over users or items, and of its product."""
+    n_users, known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
+    size = min(n_users, known)
+    sides = 4.0 * known * n_users if n_users < known else 0.0
+    return Cost(8.0 * size**2 + sides, size**3, 2.0 * links * size)
+
+
+def ials(task: Task, penalty: float) -> Fitted:
     """Factorise all pairs by weighted least squares (Hu et al. 2008), of 64 dimensions."""
-    users, items = factors(task.links_UxI, penalty, dimension=64, unobserved=0.1, sweeps=10)
-    return _products(users, items[task.candidates].T)
+    users, items = factors(
+        task.links_UxI, penalty, dimension=DIMENSION, unobserved=UNOBSERVED, sweeps=SWEEPS
+    )
+    return lambda candidates: lambda chosen: users[chosen] @ items[candidates].T
+
+
+def ials_cost(task: Task, candidates: int) -> Cost:
+    """Return the cost of all sweeps: a Gram matrix and a solution for each user and item."""
+    rows = task.links_UxI.shape[0] + len(task.known)
+    links = 2 * 2.0 * task.links_UxI.nnz * DIMENSION**2
+    # A small system has a tenth of the speed of a large product.
+    solved = 10 * rows * DIMENSION**3
+    batches = BATCH_LINKS * DIMENSION + 4.0 * min(BATCH_ROWS, rows) * DIMENSION**2
+    vectors = 2.0 * sum(task.links_UxI.shape) * DIMENSION
+    return Cost(4.0 * (vectors + batches), SWEEPS * (links + solved))
+
+
+FLOORS: Mapping[str, Floor] = {
+    "popularity": Floor(
+        "training links of c",
+        "-",
+        popularity,
+        lambda task, candidates: Cost(4.0 * candidates),
+        needs_links=True,
+    ),
+    "profile": Floor(
+        "x_c . sum of the x_i of u's items i",
+        "Rocchio 1971",
+        profile,
+        profile_cost,
+        needs_content=True,
+    ),
+    "ridge": Floor(
+        "x_c . (X'X + penalty I)^-1 X'y_u",
+        "Hoerl and Kennard 1970",
+        ridge,
+        ridge_cost,
+        needs_content=True,
+        penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+    ),
+    "ease": Floor(
+        "y_u . b_c, b_c the regression of c on all other items",
+        "Steck 2019",
+        ease,
+        ease_cost,
+        needs_links=True,
+        penalties=(3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+    ),
+    "ials": Floor(
+        "v_u . v_c, vectors that fit 1 at links and 0 at all pairs",
+        "Hu, Koren and Volinsky 2008; Rendle et al. 2021",
+        ials,
+        ials_cost,
+        needs_links=True,
+        penalties=(0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+        settings={"dimension": DIMENSION, "sweeps": SWEEPS, "unobserved": UNOBSERVED},
+    ),
+}
+"""The floors by name."""
 
 
 def factors(
@@ -118,34 +263,127 @@ def _least_squares(
     """Return the vectors of one side that fit best to those of the other."""
     gram = unobserved * (other.T @ other)
     eye = np.eye(other.shape[1], dtype=np.float32)
-    found = np.zeros((links.shape[0], other.shape[1]), np.float32)
-    for row, (start, end) in enumerate(zip(links.indptr[:-1], links.indptr[1:], strict=True)):
-        if start == end:
-            continue
-        linked = other[links.indices[start:end]]
-        weight = penalty * (end - start + unobserved * len(other))
-        found[row] = np.linalg.solve(gram + linked.T @ linked + weight * eye, linked.sum(axis=0))
-    return found
+    padded = np.vstack([other, np.zeros_like(other[:1])])
+    vectors = np.zeros((links.shape[0], other.shape[1]), np.float32)
+    degrees = np.diff(links.indptr)
+    for rows in _alike(degrees):
+        index = np.full((len(rows), degrees[rows].max()), len(other))
+        index[np.arange(index.shape[1]) < degrees[rows][:, None]] = links[rows].indices
+        linked = padded[index]
+        weight = (penalty * (degrees[rows] + unobserved * len(other))).astype(np.float32)
+        systems = gram + weight[:, None, None] * eye
+        for start in range(0, linked.shape[1], SMALL):
+            part = linked[:, start : start + SMALL]
+            systems += part.transpose(0, 2, 1) @ part
+        vectors[rows] = np.linalg.solve(systems, linked.sum(axis=1)[:, :, None])[:, :, 0]
+    return vectors
 
 
-def _content(task: Task) -> Features:
-    if task.features_IxF is None:
-        raise ValueError("the items of this task have no content")
-    return task.features_IxF
+def _alike(degrees: Ids) -> Iterator[Ids]:
+    """Yield the rows that have links in batches of similar degree."""
+    order = np.argsort(degrees, kind="stable")[::-1]
+    end = np.count_nonzero(degrees)
+    start = 0
+    while start < end:
+        size = min(BATCH_ROWS, max(BATCH_LINKS // int(degrees[order[start]]), 1))
+        yield order[start : min(start + size, end)]
+        start += size
 
 
-def _dense(matrix: Features) -> Float32:
-    dense = matrix.toarray() if isinstance(matrix, sparse.sparray) else matrix
-    return np.asarray(dense)
+def _by_items(task: Task, weights_KxC: Float32) -> Scores:
+    """Return scores that add the weights of a user's items."""
+    return lambda users: task.known_UxK[users] @ weights_KxC
 
 
-def _solve(gram: Float32, penalty: float, right: Float32) -> Float32:
-    """Return (gram + penalty I)^-1 right; the Gram matrix is overwritten."""
-    gram.flat[:: len(gram) + 1] += penalty
-    factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+def _of_known(task: Task, candidates: Ids, scores_of_known: Scores) -> Scores:
+    """Return scores of candidates from those of all known items; a new item has 0."""
+    is_known = task.item_degrees[candidates] > 0
+    columns = np.searchsorted(task.known, candidates[is_known])
+
+    def scores(users: Ids) -> Float32:
+        of_candidates = np.zeros((len(users), len(candidates)), np.float32)
+        of_candidates[:, is_known] = scores_of_known(users)[:, columns]
+        return of_candidates
+
+    return scores
+
+
+def _by_gradients(known: Features, penalty: float, chosen: Features) -> Float32:
+    """Return X (X'X + penalty I)^-1 x_c of some candidates, float32[K, C]."""
+    weights = np.empty((known.shape[0], chosen.shape[0]), np.float32)
+    for columns in _blocks(chosen.shape[0]):
+        right = np.ascontiguousarray(_columns(chosen[columns]))
+        solution, residual = np.zeros_like(right), right.copy()
+        direction, lengths = residual.copy(), np.square(residual).sum(axis=0)
+        limit = TOLERANCE**2 * lengths
+        for _ in range(STEPS):
+            if (lengths <= limit).all():
+                break
+            image = known.T @ (known @ direction) + np.float32(penalty) * direction
+            curvature = (direction * image).sum(axis=0)
+            step = np.divide(lengths, curvature, where=curvature > 0, out=np.zeros_like(lengths))
+            solution += step * direction
+            residual -= step * image
+            before, lengths = lengths, np.square(residual).sum(axis=0)
+            ratio = np.divide(lengths, before, where=before > 0, out=np.zeros_like(lengths))
+            direction = residual + ratio * direction
+        weights[:, columns] = known @ solution
+    return weights
+
+
+def _products(left: Features, right: Features) -> Float32:
+    """Return the products of all rows of two matrices, a block of columns at a time."""
+    result = np.empty((left.shape[0], right.shape[0]), np.float32)
+    for columns in _blocks(right.shape[0]):
+        result[:, columns] = left @ np.ascontiguousarray(_columns(right[columns]))
+    return result
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(start, start + COLUMNS) for start in range(0, n, COLUMNS))
+
+
+def _columns(rows: Features) -> Float32:
+    """Return the rows of a matrix as dense columns, in the order that LAPACK overwrites."""
+    dense = rows.toarray() if isinstance(rows, sparse.sparray) else np.array(rows, order="C")
+    return np.asarray(dense, np.float32).T
+
+
+def _gram(rows: Features) -> Float32:
+    """Return the products of all rows of a matrix with each other."""
+    return _columns(rows @ rows.T)
+
+
+def _factor(gram: Float32, penalty: float) -> tuple[Float32, bool]:
+    """Return the Cholesky factor of gram + penalty I, in place of the Gram matrix."""
+    np.einsum("ii->i", gram)[:] += penalty
+    factor, is_lower = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    return factor, is_lower
+
+
+def _solve(factor: tuple[Float32, bool], right: Float32) -> Float32:
     return np.asarray(linalg.cho_solve(factor, right, overwrite_b=True, check_finite=False))
 
 
-def _products(of_users: Features, of_candidates: Float32) -> Scores:
-    """Return the scores as products of a row of each user and a column of each candidate."""
-    return lambda users: np.asarray(of_users[users] @ of_candidates, np.float32)
+def _inverse(gram: Float32, penalty: float) -> Float32:
+    """Return (gram + penalty I)^-1, in place of the Gram matrix."""
+    inverse, failed = linalg.lapack.spotri(_factor(gram, penalty)[0], lower=True, overwrite_c=True)
+    if failed:
+        raise linalg.LinAlgError("the inverse does not exist")
+    for rows in _blocks(len(inverse)):  # LAPACK leaves the upper triangle as it was
+        square = np.tril(inverse[rows, rows])
+        inverse[rows, rows.start :] = inverse[rows.start :, rows].T
+        inverse[rows, rows] = square + np.tril(square, -1).T
+    return np.asarray(inverse).T  # symmetric, and row by row, as products read it
+
+
+def _width(task: Task) -> int:
+    return int(task.content.shape[1])
+
+
+def _product_cost(task: Task, products: float) -> tuple[float, float]:
+    """Return the operations of sparse and of dense products with known items' content."""
+    content = task.content
+    if isinstance(content, sparse.sparray):
+        return 2.0 * products * content.nnz / max(content.shape[0] * content.shape[1], 1), 0.0
+    return 0.0, 2.0 * products

@@ -1,78 +1,172 @@
-"""What a floor is fitted to, and which items it ranks."""
+"""What floors are fitted to: training links and content; and the held-out links that they rank."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.data.text import Texts
+from ncfbench.floors.ranking import Scores, link_ranks
+from ncfbench.rng import Streams
+from ncfbench.runs.quality import Evaluation, Ranking
 
 Float32: TypeAlias = NDArray[np.float32]
+Ids: TypeAlias = NDArray[np.integer]
 Features: TypeAlias = "sparse.csr_array | Float32"
+APART = 0.1
+"""Share of the training items, or links, on which a penalty is chosen without validation."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Training links, the content of all items, and the items that are ranked for every user.
+    """Training links and content of all items.
 
     Args:
         links_UxI: float32, 1 at every training link.
-        candidates: int32[C], ids of the items that are ranked, ascending.
-        features_IxF: float32, a row for each item; None where items have no content.
+        content_IxF: float32, a row for each item; None where items have no content.
+        leaves_out_known: whether a user's training items are no candidates for him.
+        memory_bytes: that the arrays of a floor may take.
     """
 
     links_UxI: sparse.csr_array
-    candidates: NDArray[np.int32]
-    features_IxF: Features | None = None
+    content_IxF: Features | None = None
+    leaves_out_known: bool = False
+    memory_bytes: float = np.inf
 
     @classmethod
-    def of(cls, dataset: Dataset, split: Split) -> Task:
-        """Return the task of ranking the held-out items of a split."""
-        users, items = dataset.links("train")
-        ones = np.ones(len(users), np.float32)
-        links = sparse.csr_array((ones, (users, items)), (dataset.n_users, dataset.n_items))
-        return cls(links, dataset.items_of(split), content_features(dataset))
+    def of(cls, dataset: Dataset, content: Features | None, memory_bytes: float) -> Task:
+        """Return the task of a data set."""
+        links = _links(*dataset.links("train"), (dataset.n_users, dataset.n_items))
+        return cls(links, content, dataset.ranks_known_items, memory_bytes)
+
+    @cached_property
+    def known(self) -> Ids:
+        """The K items with a training link, ascending."""
+        return np.flatnonzero(self.item_degrees)
+
+    @cached_property
+    def known_UxK(self) -> sparse.csr_array:  # noqa: N802 - a name with its shape
+        """The training links, without the columns of items that have none."""
+        return self.links_UxI[:, self.known]
+
+    @cached_property
+    def item_degrees(self) -> NDArray[np.int64]:
+        """Training links of each item."""
+        return np.bincount(self.links_UxI.indices, minlength=self.links_UxI.shape[1])
 
     @property
-    def training_items(self) -> NDArray[np.int64]:
-        """The items with a training link, ascending."""
-        return np.unique(self.links_UxI.indices)
+    def content(self) -> Features:
+        """The items' content."""
+        if self.content_IxF is None:
+            raise ValueError("the items of this task have no content")
+        return self.content_IxF
+
+    def apart(self) -> tuple[Task, HeldOut]:
+        """Return the task without a tenth of its items with all their links or, where links are
+        held out, a tenth of the links of each user; and what was taken from it.
+        """
+        rng = Streams(0).generator("floors")
+        shape = self.links_UxI.shape
+        users, items = rows_of(self.links_UxI), self.links_UxI.indices
+        if self.leaves_out_known:
+            candidates = np.arange(shape[1])
+            is_apart = rng.random(len(items)) < APART
+            stay = np.bincount(users[~is_apart], minlength=shape[0])
+            is_apart &= stay[users] > 0
+        else:
+            n_items = max(round(APART * len(self.known)), 1)
+            candidates = np.sort(rng.choice(self.known, n_items, replace=False))
+            is_apart = np.isin(items, candidates)
+        reduced = replace(self, links_UxI=_links(users[~is_apart], items[~is_apart], shape))
+        return reduced, HeldOut(reduced, users[is_apart], items[is_apart], candidates)
 
 
-def content_features(dataset: Dataset) -> Features | None:
-    """Return TF-IDF vectors of all items, or their dense features where there are no texts."""
-    if len(dataset.vocabulary.words):
-        return tfidf(dataset.texts, len(dataset.vocabulary.words))
-    return dataset.item_features
+class HeldOut:
+    """Held-out links, and the items among which they are ranked.
+
+    Args:
+        task: the training links.
+        users, items: the ends of each held-out link.
+        candidates: int32[C], ids of the items that are ranked, ascending.
+    """
+
+    def __init__(self, task: Task, users: Ids, items: Ids, candidates: Ids) -> None:
+        order = np.lexsort((items, users))
+        self.candidates, self._users = candidates, users[order]
+        self._index = np.searchsorted(candidates, items[order])
+        self._left_out: sparse.csr_array | None = None
+        degrees = np.diff(task.links_UxI.indptr)
+        more = {}
+        if task.leaves_out_known:
+            self._left_out = task.links_UxI[:, candidates]
+            n_excluded = np.diff(self._left_out.indptr)
+            more = {"n_excluded": n_excluded, "is_new": task.item_degrees[candidates] == 0}
+        self._ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
+
+    @property
+    def n_scores(self) -> int:
+        """Number of scores that are ranked."""
+        return len(np.unique(self._users)) * len(self.candidates)
+
+    def evaluate(self, scores: Scores, top: int = 0) -> tuple[Evaluation, Ids]:
+        """Return the quality of a ranking by scores of the candidates, and the best items of each
+        user who has a held-out link, int[such users, top]; -1 where he has fewer.
+        """
+        ranks, best = link_ranks(
+            scores,
+            self._users,
+            self._index,
+            len(self.candidates),
+            left_out_UxC=self._left_out,
+            top=top,
+        )
+        return self._ranking(ranks), np.where(best >= 0, self.candidates[best], -1)
 
 
-def tfidf(texts: Texts, n_words: int) -> sparse.csr_array:
+def content_of(dataset: Dataset) -> Features | None:
+    """Return TF-IDF vectors of all items; without texts their dense features, of unit length."""
+    if dataset.n_words:
+        return tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
+    features = dataset.item_features
+    if features is None:
+        return None
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    return np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
+
+
+def tfidf(texts: Texts, n_words: int, counted: Ids) -> sparse.csr_array:
     """Return TF-IDF vectors of unit length, float32[texts, n_words]; zero for an empty text.
 
-    A word that stands tf times in a text, and at least once in df of n texts, weighs
-    (1 + log tf) (log((1 + n) / (1 + df)) + 1) before the row is scaled (Salton and Buckley 1988,
-    with scikit-learn's smoothing). Held-out texts count in df: they are known before any link is.
+    A word that stands tf times in a text, and at least once in df of the n texts that are counted,
+    weighs (1 + log tf) (log((1 + n) / (1 + df)) + 1) before the row is scaled (Salton and Buckley
+    1988, with scikit-learn's smoothing).
+
+    Args:
+        counted: indices of the texts that n and df count: those of training items.
     """
-    n = len(texts)
-    rows = np.repeat(np.arange(n), texts.lengths)
-    ones = np.ones(len(rows))
-    counts = sparse.csr_array(sparse.coo_array((ones, (rows, texts.words - 1)), (n, n_words)))
-    df = np.bincount(counts.indices, minlength=n_words)
-    idf = np.log((1 + n) / (1 + df)) + 1
-    weights = (1 + np.log(counts.data)) * idf[counts.indices]
-    squares = np.bincount(rows_of(counts), np.square(weights), n)
-    weights /= np.sqrt(squares)[rows_of(counts)]
-    return sparse.csr_array(
-        (weights.astype(np.float32), counts.indices, counts.indptr), counts.shape
+    rows = np.repeat(np.arange(len(texts)), texts.lengths)
+    shape = len(texts), n_words
+    counts = sparse.csr_array(
+        sparse.coo_array((np.ones(len(rows)), (rows, texts.words - 1)), shape)
     )
+    df = np.bincount(counts[counted].indices, minlength=n_words)
+    idf = np.log((1 + len(counted)) / (1 + df)) + 1
+    weights = (1 + np.log(counts.data)) * idf[counts.indices]
+    squares = np.bincount(rows_of(counts), np.square(weights), len(texts))
+    weights /= np.sqrt(squares)[rows_of(counts)]
+    return sparse.csr_array((weights.astype(np.float32), counts.indices, counts.indptr), shape)
 
 
 def rows_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
     """Return the row of each stored value."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _links(users: Ids, items: Ids, shape: tuple[int, int]) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(users), np.float32), (users, items)), shape)

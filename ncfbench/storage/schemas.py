@@ -117,6 +117,24 @@ SUMMARY = _schema(
 epoch. ``reported_by``: the rule that chose it (:mod:`ncfbench.runs.reported`).
 """
 
+EXPOSURE = tuple(f"{name}_at_{m}" for m in CUTOFFS for name in ("coverage", "popularity"))
+FLOOR = _schema(
+    "floor",
+    "text: dataset floor settings number: penalty text: chosen_by numbers: penalties recalls",
+    "number: content_seconds fit_seconds choice_seconds ranking_seconds integer: peak_bytes",
+    ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
+    "text: data_fingerprint environment_key",
+)
+"""One row for each floor of a data set. ``settings``: a penalty that was given, or those that it is
+chosen from, and other numbers that decide its scores, as JSON. ``chosen_by``: validation, what
+stood in for it, or given; ``recalls``: recall@50 there with each of the ``penalties`` tried.
+
+``content_seconds``: vectors of the items, which floors share; ``fit_seconds``: the fit with the
+penalty of the row; ``choice_seconds``: all that chose it; ``ranking_seconds``: the test links.
+``peak_bytes``: by which memory grew at most. ``coverage``: share of the candidates that are among
+the M best of any user with a test link; ``popularity``: mean training links of these items.
+"""
+
 
 def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
     """Return the schema of recommendations: one row for each user and rank, the best first, with an

@@ -100,6 +100,19 @@ def key(environment: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def host_key() -> str:
+    """Return twelve hexadecimal digits of what times of computations without JAX depend on."""
+    described = {
+        "cpu": processor().name,
+        "cores": available_cores(),
+        "core_quota": _core_quota(),
+        "packages": {name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
+        "variables": _variables(),
+        "ncfbench": __version__,
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
+
+
 @functools.cache
 def processor() -> Processor:
     """Return the processor's name and features.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -20,67 +21,85 @@ LINKS = (RNG.random((7, 9)) < 0.4).astype(np.float32)
 LINKS[:, 7:] = 0.0  # new items
 CONTENT = RNG.normal(size=(9, 4)).astype(np.float32)
 NEW = np.array([7, 8], np.int32)
-KNOWN = np.arange(7, dtype=np.int32)
+ALL = np.arange(9, dtype=np.int32)
 ALL_USERS = np.arange(7)
 
 
-def task(candidates: np.ndarray, content: Features | None = CONTENT) -> Task:
-    return Task(sparse.csr_array(LINKS), candidates, content)
+def task(content: Features | None = CONTENT, links: np.ndarray = LINKS) -> Task:
+    return Task(sparse.csr_array(links), content)
 
 
 def test_a_weight_of_tfidf_is_that_of_its_formula() -> None:
+    """The last word is in no text that is counted."""
     texts = Texts(np.array([1, 1, 2, 2, 3], np.int32), np.array([3, 2, 0], np.int32))
-    first = [(1 + math.log(2)) * (math.log(4 / 2) + 1), math.log(4 / 3) + 1, 0.0]
-    length = math.sqrt(sum(weight**2 for weight in first))
+    first = [(1 + math.log(2)) * (math.log(3 / 2) + 1), math.log(3 / 2) + 1, 0.0]
+    second = [0.0, math.log(3 / 2) + 1, math.log(3 / 1) + 1]
 
-    rows = tfidf(texts, 3).toarray()
+    rows = tfidf(texts, 3, np.array([0, 2])).toarray()
 
-    assert rows[0] == pytest.approx([weight / length for weight in first], rel=1e-6)
-    assert np.linalg.norm(rows[1]) == pytest.approx(1.0)
+    for row, weights in zip(rows, (first, second), strict=False):
+        length = math.sqrt(sum(weight**2 for weight in weights))
+        assert row == pytest.approx([weight / length for weight in weights], rel=1e-6)
     assert not rows[2].any()
 
 
 def test_popularity_counts_training_links() -> None:
-    scores = models.popularity(task(KNOWN))(np.array([2, 0]))
+    scores = models.popularity(task())(ALL)(np.array([2, 0]))
 
-    assert scores.tolist() == [LINKS[:, :7].sum(axis=0).tolist()] * 2
+    assert scores.tolist() == [LINKS.sum(axis=0).tolist()] * 2
 
 
-def test_a_profile_adds_the_products_with_the_users_items() -> None:
-    scores = models.profile(task(NEW))(ALL_USERS)
-
+@pytest.mark.parametrize("candidates", [NEW, ALL])
+def test_a_profile_adds_the_products_with_the_users_items(candidates: np.ndarray) -> None:
     by_hand = [
-        [sum(float(CONTENT[c] @ CONTENT[i]) for i in np.flatnonzero(LINKS[u])) for c in NEW]
+        [sum(float(CONTENT[c] @ CONTENT[i]) for i in np.flatnonzero(LINKS[u])) for c in candidates]
         for u in ALL_USERS
     ]
-    assert scores == pytest.approx(np.array(by_hand), rel=1e-5, abs=1e-5)
+    for content in (CONTENT, sparse.csr_array(CONTENT)):
+        scores = models.profile(task(content))(candidates)(ALL_USERS)
+        assert scores == pytest.approx(np.array(by_hand), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("width", [4, 30])  # fewer features than items, and more
-def test_ridge_scores_are_those_of_the_regression_of_each_user(width: int) -> None:
+@pytest.mark.parametrize("candidates", [NEW, ALL])  # fewer than users, and more
+@pytest.mark.parametrize(
+    ("width", "memory", "form"),
+    [(4, np.inf, "primal"), (30, np.inf, "dual"), (4, 100.0, "gradients")],
+)
+def test_ridge_scores_are_those_of_the_regression_of_each_user(
+    candidates: np.ndarray, width: int, memory: float, form: str
+) -> None:
     content = RNG.normal(size=(9, width)).astype(np.float32)
     trained = np.flatnonzero(LINKS.any(axis=0))
     x, y = content[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
     weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(width), x.T @ y.T)
 
     for given_content in (content, sparse.csr_array(content)):
-        scores = models.ridge(task(NEW, given_content), 2.5)(ALL_USERS)
-        assert scores == pytest.approx((content[NEW] @ weights).T, rel=1e-3, abs=1e-4)
+        given_task = replace(task(given_content), memory_bytes=memory)
+        assert models.ridge_form(given_task) == form
+        scores = models.ridge(given_task, 2.5)(candidates)(ALL_USERS[::-1])
+        expected = (content[candidates] @ weights).T[::-1]
+        assert scores == pytest.approx(expected, rel=1e-3, abs=1e-3)
 
 
-def test_ease_regresses_each_item_on_all_others() -> None:
-    links = LINKS[:, :7].astype(np.float64)
+@pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
+def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
+    links = (RNG.random((n_users, 9)) < 0.5).astype(np.float32)
+    links[:, 3] = 0.0  # a new item among known ones
+    candidates = np.array([0, 3, 8])
 
-    scores = models.ease(Task(sparse.csr_array(LINKS[:, :7]), KNOWN), 1.5)(ALL_USERS)
+    scores = models.ease(task(None, links), 1.5)(candidates)(np.arange(n_users))
 
-    for item in range(7):
-        others = np.delete(np.arange(7), item)
-        x = links[:, others]
-        weights = np.linalg.solve(x.T @ x + 1.5 * np.eye(6), x.T @ links[:, item])
-        assert scores[:, item] == pytest.approx(x @ weights, rel=1e-3, abs=1e-4)
+    y = links.astype(np.float64)
+    for column, item in enumerate(candidates):
+        others = np.delete(np.arange(9), item)
+        x = y[:, others]
+        weights = np.linalg.solve(x.T @ x + 1.5 * np.eye(8), x.T @ y[:, item])
+        assert scores[:, column] == pytest.approx(x @ weights, rel=1e-3, abs=1e-4)
 
 
-def test_ials_ends_where_its_objective_has_no_slope() -> None:
+def test_ials_ends_where_its_objective_has_no_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches of two rows, of padded links."""
+    monkeypatch.setattr(models, "BATCH_ROWS", 2)
     penalty, unobserved = 0.05, 0.3
     links = LINKS[:, :7].astype(np.float64)
     users, items = models.factors(
@@ -97,12 +116,33 @@ def test_ials_ends_where_its_objective_has_no_slope() -> None:
     assert np.abs(slope_of_items[has_links[1]]).max() < 1e-3
 
 
+def test_the_vectors_of_ials_are_those_of_each_candidate() -> None:
+    scores = models.ials(task(), 0.01)(np.array([8, 2]))(np.array([3, 0]))
+    assert not scores[:, 0].any()
+    users, items = models.factors(
+        sparse.csr_array(LINKS), 0.01, dimension=64, unobserved=0.1, sweeps=10
+    )
+    assert scores[:, 1] == pytest.approx([users[3] @ items[2], users[0] @ items[2]], rel=1e-5)
+
+
 @given(st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=3, max_size=3))
+@settings(deadline=None)
 def test_ranks_count_higher_scores_and_equal_ones_before(values: list[list[int]]) -> None:
+    """Items that are left out are not counted, and in no list."""
     scores = np.array(values, np.float32)
     users, index = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 1, 0, 2, 3, 4])
+    left_out = np.zeros((3, 5))
+    left_out[0, 2] = left_out[2, :2] = 1
 
-    ranks = link_ranks(lambda rows: scores[rows], users, index, 5)
-
-    order = [sorted(range(5), key=lambda item: (-row[item], item)) for row in values]
-    assert ranks.tolist() == [order[u].index(i) for u, i in zip(users, index, strict=True)]
+    for excluded in (None, sparse.csr_array(left_out)):
+        ranks, best = link_ranks(
+            lambda rows: scores[rows], users, index, 5, left_out_UxC=excluded, top=4
+        )
+        allowed = np.ones_like(left_out) if excluded is None else 1 - left_out
+        order = [
+            sorted(np.flatnonzero(allowed[user]).tolist(), key=lambda item: (-row[item], item))
+            for user, row in enumerate(values)
+        ]
+        expected = [order[u].index(i) for u, i in zip(users, index, strict=True)]
+        assert ranks.tolist() == expected
+        assert best.tolist() == [(items + [-1] * 4)[:4] for items in order]

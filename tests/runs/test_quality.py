@@ -140,7 +140,7 @@ def test_measures_are_those_of_trec_eval(seed: int, n_items: int, n_scores: int)
     is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))
     is_held_out[5], is_held_out[2, 1] = False, True
     users, items = np.nonzero(is_held_out)
-    ranks = link_ranks(lambda rows: scores[rows], users, items, n_items)
+    ranks, _ = link_ranks(lambda rows: scores[rows], users, items, n_items)
     found = Ranking(users, items, n_items)(ranks).figures
 
     # Of equal scores trec_eval puts the larger name first, and this program the smaller number.

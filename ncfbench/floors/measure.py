@@ -1,0 +1,295 @@
+"""One floor, measured: its penalty chosen, fitted, and the held-out links ranked by it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
+from ncfbench.floors.task import HeldOut, Task, content_of
+from ncfbench.runs.quality import COMPARED, Evaluation, exposure
+from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR
+from ncfbench.timing.clock import format_duration
+
+FITS = 4
+"""Penalties that a choice tries, as a rule."""
+RANKING_SECONDS = 2e-8
+"""To rank one score of a user among all."""
+EFFICIENCY = 0.6
+"""Speed of a Cholesky factor over that of a product."""
+PROCESS = Path("/proc/self")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set as floors see it: what they share is made once.
+
+    Attributes:
+        task: training links, and content if some floor reads it.
+        splits: the held-out links of each split that has any.
+        content_seconds: what the content took.
+    """
+
+    dataset: Dataset
+    task: Task
+    splits: Mapping[str, HeldOut]
+    content_seconds: float
+
+    @classmethod
+    def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
+        """Return a data set's links, and the content of its items if it is needed."""
+        begin = time.perf_counter()
+        content = content_of(dataset) if needs_content else None
+        seconds = time.perf_counter() - begin
+        task = Task.of(dataset, content, memory_bytes)
+        splits: dict[str, HeldOut] = {
+            split: HeldOut(task, *dataset.links(split), dataset.candidates(split))
+            for split in EVALUATED
+            if len(dataset.links(split)[0])
+        }
+        return cls(dataset, task, splits, seconds)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A penalty, and what chose it.
+
+    Attributes:
+        recalls: recall@50 by each penalty that was tried.
+        validation: quality of validation links with it, where these chose it.
+        fitted: its fit, where that saw all training links and memory holds two.
+        fit_seconds: what that took.
+    """
+
+    penalty: float = 0.0
+    by: str = ""
+    recalls: Mapping[float, float] = field(default_factory=dict)
+    validation: Evaluation | None = None
+    fitted: Fitted | None = None
+    fit_seconds: float = 0.0
+
+
+def settings_text(floor: Floor, penalty: float | None) -> str:
+    """Return as JSON what decides a floor's scores beside the data."""
+    asked: dict[str, Any] = {}
+    if floor.penalties:
+        asked = {"penalties": list(floor.penalties)} if penalty is None else {"penalty": penalty}
+    return json.dumps({**asked, **floor.settings}, sort_keys=True)
+
+
+def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float) -> str | None:
+    """Return why a floor is not fitted, as the end of a sentence; None if it is."""
+    floor, task, data = FLOORS[name], case.task, case.dataset.name
+    if floor.needs_links and not task.leaves_out_known:
+        return (
+            f"the held-out items of {data} have no training links to rank them by, as they have"
+            " where data are prepared with --hold-out links, last or time."
+        )
+    if floor.needs_content and task.content_IxF is None:
+        return f"the items of {data} have neither texts nor features."
+    needed = _peak_bytes(case, floor)
+    if needed > task.memory_bytes:
+        return (
+            f"it needs about {needed / 2**30:.2g} GiB of memory, and"
+            f" {task.memory_bytes / 2**30:.2g} GiB are free."
+        )
+    is_chosen = bool(floor.penalties) and penalty is None
+    seconds = expected_seconds(case, floor, is_chosen=is_chosen)
+    if seconds > budget_seconds:
+        fewer = ", or one --penalty" if is_chosen else ""
+        return (
+            f"it would take about {format_duration(seconds)}, and --budget is"
+            f" {format_duration(budget_seconds)}: allow more{fewer}."
+        )
+    return None
+
+
+def expected_seconds(case: Case, floor: Floor, *, is_chosen: bool) -> float:
+    """Return about how long a floor takes here, with the choice of its penalty or without."""
+    seconds = {
+        split: _seconds(floor.cost(case.task, len(links.candidates)))
+        + RANKING_SECONDS * links.n_scores
+        for split, links in case.splits.items()
+    }
+    return seconds["test"] + is_chosen * FITS * seconds.get("validation", seconds["test"])
+
+
+def measure(
+    case: Case, name: str, penalty: float | None, show: Callable[[str], object]
+) -> dict[str, Any]:
+    """Fit a floor, rank the held-out links, and return its row of
+    :data:`ncfbench.storage.schemas.FLOOR`.
+
+    Args:
+        penalty: None to choose it, by :func:`choose_penalty`.
+        show: receives what is being done.
+
+    Raises:
+        UsageError: the penalty is too small for single precision.
+    """
+    floor, task, test = FLOORS[name], case.task, case.splits["test"]
+    before = _reset_peak()
+    begin = time.perf_counter()
+    choice = Choice() if penalty is None else Choice(penalty, "given")
+    try:
+        if floor.penalties and penalty is None:
+            choice = choose_penalty(case, name, show)
+        chosen = time.perf_counter()
+        show(f"{name}: test links" + f", penalty {choice.penalty:g}" * bool(floor.penalties))
+        fitted = choice.fitted or floor.fit(task, choice.penalty)
+        scores = fitted(test.candidates)
+    except linalg.LinAlgError as error:
+        raise UsageError(
+            "its matrices have no factor in single precision with so small a penalty: use a larger"
+            " --penalty."
+        ) from error
+    done = time.perf_counter()
+    evaluation, lists = test.evaluate(scores, max(CUTOFFS))
+    ranked = time.perf_counter()
+    validation = choice.validation
+    if validation is None and (links := case.splits.get("validation")):
+        validation, _ = links.evaluate(fitted(links.candidates))
+    after = _process_bytes("VmHWM")
+    row = dict.fromkeys(FLOOR.names) | {
+        "dataset": case.dataset.name,
+        "floor": name,
+        "settings": settings_text(floor, penalty),
+        "penalty": choice.penalty if floor.penalties else None,
+        "chosen_by": choice.by if floor.penalties else None,
+        "penalties": [*choice.recalls],
+        "recalls": [*choice.recalls.values()],
+        "content_seconds": case.content_seconds if floor.needs_content else 0.0,
+        "choice_seconds": chosen - begin - choice.fit_seconds,
+        "fit_seconds": done - chosen + choice.fit_seconds,
+        "ranking_seconds": ranked - done,
+        "peak_bytes": None if before is None or after is None else max(after - before, 0),
+        "data_fingerprint": case.dataset.fingerprint,
+    }
+    for m in CUTOFFS:
+        shown = exposure(lists[:, :m], task.item_degrees, len(test.candidates))
+        row |= {f"test_coverage_at_{m}": shown[0], f"test_popularity_at_{m}": shown[1]}
+    for split, quality in (("validation", validation), ("test", evaluation)):
+        figures = quality.figures if quality else {}
+        row |= {f"{split}_{measure}": value for measure, value in figures.items()}
+    return row
+
+
+def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choice:
+    """Return the penalty of the best recall@50 of validation links; test links have no part in it.
+
+    Without validation a tenth of the training items or links stands in for it, which the fits of
+    the choice leave out.
+    """
+    floor, task = FLOORS[name], case.task
+    by, held_out = "validation", case.splits.get("validation")
+    if held_out is None:
+        task, held_out = task.apart()
+        by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
+    is_reusable = by == "validation" and 2 * _peak_bytes(case, floor) <= task.memory_bytes
+    qualities: dict[float, Evaluation] = {}
+    best: dict[float, tuple[Fitted, float]] = {}
+
+    def recall(penalty: float) -> float:
+        show(f"{name}: choosing its penalty, {penalty:g}")
+        begin = time.perf_counter()
+        fitted = floor.fit(task, penalty)
+        seconds = time.perf_counter() - begin
+        quality, _ = held_out.evaluate(fitted(held_out.candidates))
+        if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
+            best.clear()
+            best[penalty] = fitted, seconds
+        qualities[penalty] = quality
+        return _recall(quality)
+
+    penalty, recalls = climb(floor.penalties, recall)
+    validation = qualities[penalty] if by == "validation" else None
+    return Choice(penalty, by, recalls, validation, *best.get(penalty, (None, 0.0)))
+
+
+def climb(
+    values: Sequence[float], height: Callable[[float], float]
+) -> tuple[float, dict[float, float]]:
+    """Return a value that none of its neighbours is higher than, and the heights that were asked
+    for, from the middle upwards and then downwards.
+    """
+    heights: dict[float, float] = {}
+
+    def at(index: int) -> float:
+        if values[index] not in heights:
+            heights[values[index]] = height(values[index])
+        return heights[values[index]]
+
+    best = len(values) // 2
+    at(best)
+    for step in (1, -1):
+        while 0 <= best + step < len(values) and at(best + step) > at(best):
+            best += step
+    return values[best], heights
+
+
+def _recall(quality: Evaluation) -> float:
+    return float(quality.figures[f"recall_at_{COMPARED}"] or 0.0)
+
+
+def _peak_bytes(case: Case, floor: Floor) -> float:
+    return max(
+        floor.cost(case.task, len(links.candidates)).peak_bytes for links in case.splits.values()
+    )
+
+
+def _seconds(cost: Cost) -> float:
+    dense, sparse_rate = _rates()
+    return cost.dense / dense + cost.sparse / sparse_rate
+
+
+@functools.cache
+def _rates() -> tuple[float, float]:
+    """Return the operations a second of dense and of sparse products, measured in a moment."""
+    rng = np.random.default_rng(0)
+    square = rng.random((1024, 1024), np.float32)
+    left = sparse.random_array((2000, 2000), density=0.01, dtype=np.float32, rng=rng).tocsr()
+    wide = rng.random((2000, 512), np.float32)
+    dense, thin = (
+        operations / min(_time(left, right) for _ in range(3))
+        for operations, left, right in (
+            (2.0 * 1024**3, square, square),
+            (2.0 * left.nnz * 512, left, wide),
+        )
+    )
+    return EFFICIENCY * dense, thin
+
+
+def _time(left: Any, right: Any) -> float:
+    begin = time.perf_counter()
+    left @ right
+    return time.perf_counter() - begin
+
+
+def _reset_peak() -> int | None:
+    """Forget the largest memory of this process so far, and return what it has now; None where the
+    system does not tell.
+    """
+    try:
+        (PROCESS / "clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return None
+    return _process_bytes("VmRSS")
+
+
+def _process_bytes(name: str) -> int | None:
+    """Return a line of the process's status on Linux, in bytes."""
+    try:
+        status = (PROCESS / "status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return 1024 * int(status.partition(f"{name}:")[2].split()[0])

@@ -1,0 +1,176 @@
+"""The floors of a data set: fitted one after another, and kept beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ncfbench.config import Folder, Locations, complete
+from ncfbench.data.store import open_dataset
+from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.floors.measure import Case, measure, refusal, settings_text
+from ncfbench.floors.models import FLOORS
+from ncfbench.storage import locks, tables
+from ncfbench.storage.free_space import available_memory
+from ncfbench.storage.schemas import FLOOR
+from ncfbench.timing import environment
+
+Row = dict[str, Any]
+FILE = "floors.parquet"
+BUDGET_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The floors of a data set.
+
+    Attributes:
+        path: the table that keeps them.
+        rows: rows of :data:`ncfbench.storage.schemas.FLOOR`.
+        left_out: the reason of each floor that was not fitted, as the end of a sentence.
+    """
+
+    dataset: str
+    fingerprint: str
+    path: Path
+    rows: Sequence[Row]
+    left_out: dict[str, str]
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each reason to leave floors out."""
+        return _sentences(self.left_out)
+
+
+def floor(
+    dataset: str | None = None,
+    *,
+    floors: Sequence[str] = (),
+    penalty: float | None = None,
+    budget_seconds: float = BUDGET_SECONDS,
+    again: bool = False,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    show: Callable[[str], object] = lambda text: None,
+) -> Floors:
+    """Fit the floors of a data set and rank its held-out links, and keep what they reach.
+
+    Each is kept as soon as it is done, in ``floors.parquet`` beside the data set. One that is kept
+    for the same data, settings and machine is not fitted again.
+
+    Args:
+        dataset: name of a prepared data set; by default ``citeulike``.
+        floors: names of :data:`ncfbench.floors.models.FLOORS`; all by default.
+        penalty: of the floors that have one; by default each one's best by validation.
+        budget_seconds: that one floor may take.
+        again: fit floors that are kept, too.
+        show: receives what is being done.
+
+    Raises:
+        DataError: the data set is not prepared, or its folder cannot be written.
+        UsageError: an unknown floor, a penalty that cannot be, nothing to rank, or no floor that
+            can be fitted.
+    """
+    names = _checked(floors, penalty)
+    name = complete({"dataset": dataset} if dataset else {}).dataset
+    locations = Locations.of(data_dir)
+    data = open_dataset(name, data_dir=locations.data_dir, say=say)
+    if not len(data.links("test")[0]):
+        raise UsageError(
+            f"{name} has no test links, and floors rank these. Prepare it with a --test-fraction"
+            " above 0."
+        )
+    path, host = locations.data_dir / name / FILE, environment.host_key()
+    is_current = {"data_fingerprint": data.fingerprint, "environment_key": host}.items()
+    kept = {
+        row["floor"]: row
+        for row in _read(path, say)
+        if row["settings"] == settings_text(FLOORS[row["floor"]], penalty)
+        and is_current <= row.items()
+        and not again
+    }
+    missing = [each for each in names if each not in kept]
+    left_out: dict[str, str] = {}
+    case: Case | None = None
+    for each in missing:
+        if case is None:
+            show("reading links and content")
+            needs_content = any(FLOORS[other].needs_content for other in missing)
+            case = Case.of(data, available_memory(), needs_content=needs_content)
+        try:
+            reason = refusal(case, each, penalty, budget_seconds)
+            if reason is None:
+                kept[each] = measure(case, each, penalty, show) | {"environment_key": host}
+                _keep(path, kept[each], say)
+        except UsageError as error:
+            reason = str(error)
+        except MemoryError:
+            reason = "it needs more memory than is free."
+        if reason is not None:
+            left_out[each] = reason
+    rows = [kept[each] for each in names if each in kept]
+    if not rows:
+        raise UsageError(" ".join(_sentences(left_out)))
+    return Floors(name, data.fingerprint, path, rows, left_out)
+
+
+def read(data_dir: Path, name: str, fingerprint: str) -> list[Row]:
+    """Return the kept floors of a data set of some fingerprint; none where it has none.
+
+    Raises:
+        DataError: the table is damaged.
+    """
+    path = data_dir / name / FILE
+    rows = tables.read_rows(path, FLOOR) if path.exists() else []
+    return [row for row in rows if row["data_fingerprint"] == fingerprint]
+
+
+def _sentences(left_out: Mapping[str, str]) -> list[str]:
+    names = {
+        reason: ", ".join(name for name in left_out if left_out[name] == reason)
+        for reason in left_out.values()
+    }
+    return [f"No {alike}: {reason}" for reason, alike in names.items()]
+
+
+def _checked(floors: Sequence[str], penalty: float | None) -> list[str]:
+    """Return the floors to fit, each once."""
+    for name in floors:
+        if name not in FLOORS:
+            raise UsageError(
+                f"There is no floor {name!r}{nearest(name, FLOORS)} Valid: {', '.join(FLOORS)}."
+            )
+    names = [*dict.fromkeys(floors)] or [*FLOORS]
+    if penalty is not None and not (math.isfinite(penalty) and penalty > 0):
+        raise UsageError(f"--penalty {penalty:g}: it must be above 0.")
+    if penalty is not None and not any(FLOORS[name].penalties for name in names):
+        raise UsageError(f"--penalty has no meaning for {' and '.join(names)}: leave it out.")
+    return names
+
+
+def _read(path: Path, say: Callable[[str], None]) -> list[Row]:
+    """Return the kept rows of all settings; a damaged table is made again."""
+    if not path.exists():
+        return []
+    try:
+        return [row for row in tables.read_rows(path, FLOOR) if row["floor"] in FLOORS]
+    except DataError as error:
+        say(f"Warning: {error} The floors are fitted again.")
+        return []
+
+
+def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
+    """Add a row to the kept ones of the same data, in place of an older one of the same floor."""
+    with locks.held(path.parent, "keeping floors in", wait=say):
+        others = [
+            other
+            for other in _read(path, say)
+            if other["data_fingerprint"] == row["data_fingerprint"]
+            and (other["floor"], other["settings"]) != (row["floor"], row["settings"])
+        ]
+        order = [*FLOORS].index
+        rows = sorted([*others, row], key=lambda kept: order(kept["floor"]))
+        tables.write_rows(path, rows, FLOOR)

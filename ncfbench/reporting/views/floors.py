@@ -1,0 +1,80 @@
+"""Floors as a table: what each reaches without training by gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.table import Col, Table
+from ncfbench.runs.quality import CERTAIN, COMPARED
+
+Row = Mapping[str, Any]
+
+
+def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) -> Table:
+    """Return the table of rows of :data:`ncfbench.storage.schemas.FLOOR`.
+
+    Args:
+        more: notes below it.
+    """
+    cols = [
+        Col("floor", "floor"),
+        Col(f"recall@{COMPARED}", lambda row: _with_error(row, "recall")),
+        Col("NDCG", f"test_ndcg_at_{COMPARED}", ".3f"),
+        Col("MRR", "test_mrr", ".3f"),
+        Col("hit rate", f"test_hit_rate_at_{COMPARED}", ".3f"),
+        Col("penalty", "penalty", "g"),
+        Col("valid.", f"validation_recall_at_{COMPARED}", ".3f"),
+        Col("s", lambda row: three_digits(row["content_seconds"] + row["fit_seconds"])),
+        Col("s in all", lambda row: three_digits(seconds_in_all(row))),
+        Col("MB", "peak_bytes", ",.0f", scale=1e-6),
+    ]
+    chance = rows[0][f"test_recall_at_{COMPARED}_chance"]
+    notes = [
+        f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users. Chance:"
+        f" recall@{COMPARED} {chance:.3f}.",
+        "s: seconds of content and fit with the penalty of the row; in all: its choice and the"
+        " ranking too. MB: by which memory grew. valid.: recall of validation links.",
+    ]
+    if chance >= 1:
+        notes.append(CERTAIN)
+    by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))
+    notes += [f"Penalties are chosen by recall@{COMPARED} of {text}." for text in by]
+    return Table.of(f"Floors of {dataset}", cols, rows, [*notes, *more], name="floors")
+
+
+def exposure_table(dataset: str, rows: Sequence[Row]) -> Table:
+    """Return what the floors recommend, and recall of new and of known items where both are."""
+    cols = [
+        Col("floor", "floor"),
+        *(Col(f"coverage@{m}", f"test_coverage_at_{m}", ".3f") for m in (10, COMPARED)),
+        *(Col(f"links@{m}", f"test_popularity_at_{m}", ",.1f") for m in (10, COMPARED)),
+    ]
+    notes = [
+        "coverage@M: share of the candidates that are among the M best of any user; links@M: mean"
+        " training links of these items."
+    ]
+    recall = f"test_recall_at_{COMPARED}"
+    if any(row[f"{recall}_new_items"] is not None for row in rows):
+        cols += [
+            Col("recall, new", f"{recall}_new_items", ".3f"),
+            Col("recall, known", f"{recall}_known_items", ".3f"),
+        ]
+        notes.append(
+            f"recall@{COMPARED} of links to new items, which have no training link, and to known"
+            " ones, both in one ranking."
+        )
+    return Table.of(f"What the floors of {dataset} recommend", cols, rows, notes, name="exposure")
+
+
+def seconds_in_all(row: Row) -> float:
+    """Return the seconds of all that made a row."""
+    parts = ("content", "choice", "fit", "ranking")
+    return sum(float(row[f"{part}_seconds"]) for part in parts)
+
+
+def _with_error(row: Row, measure: str) -> str:
+    name = f"test_{measure}_at_{COMPARED}"
+    error = row[f"{name}_error"]
+    return f"{row[name]:.3f}" + ("" if error is None else f" ± {error:.3f}")

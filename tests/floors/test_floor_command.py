@@ -1,0 +1,306 @@
+"""``ncfbench floor``: what is fitted, kept, refused and printed; the references on real data."""
+
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from invoked import check, invoke
+from scipy import sparse
+
+from ncfbench.data import prepare, store
+from ncfbench.data.sources import citeulike, custom, synthetic
+from ncfbench.data.store import Dataset, load
+from ncfbench.errors import DataError, UsageError
+from ncfbench.floors import measure, models, pipeline
+from ncfbench.floors.models import FLOORS
+from ncfbench.floors.task import HeldOut, Task, content_of
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import FLOOR
+
+
+def quiet(text: str) -> None:
+    """Show nothing."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+    """``cold`` holds items out, ``warm`` links, ``unvalidated`` items without validation."""
+    folder = tmp_path_factory.mktemp("floors")
+    for name, options in {
+        "cold": tiny_options,
+        "warm": replace(tiny_options, hold_out="links"),
+        "unvalidated": replace(tiny_options, validation_fraction=0.0),
+        "unvalidated-warm": replace(tiny_options, hold_out="links", validation_fraction=0.0),
+    }.items():
+        prepare("synthetic", options, folder, name, say=quiet)
+    return folder
+
+
+def fitted(folder: Path, name: str, **more: Any) -> pipeline.Floors:
+    return pipeline.floor(name, data_dir=folder, say=quiet, **more)
+
+
+def test_floors_that_fit_are_measured_and_kept(folder: Path) -> None:
+    found = fitted(folder, "cold", again=True)
+
+    assert [row["floor"] for row in found.rows] == ["profile", "ridge"]
+    assert set(found.left_out) == {"popularity", "ease", "ials"}
+    assert "held-out items of cold have no training links" in found.left_out["ease"]
+    assert [note[:26] for note in found.notes] == ["No popularity, ease, ials:"]
+    assert pipeline.read(folder, "cold", found.fingerprint) == found.rows
+    assert pipeline.read(folder, "cold", "another") == []
+    profile, ridge = found.rows
+    assert profile["penalty"] is None
+    assert ridge["recalls"][ridge["penalties"].index(ridge["penalty"])] == max(ridge["recalls"])
+    assert ridge["validation_recall_at_50"] == max(ridge["recalls"])
+    assert ridge["chosen_by"] == "validation"
+    assert ridge["test_hit_rate_at_50"] >= ridge["test_recall_at_50"] > 0
+    assert ridge["peak_bytes"] is None or ridge["peak_bytes"] >= 0
+
+
+def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
+    """By brute force: a user's ranking holds all items but those of his training links."""
+    found = fitted(folder, "warm", floors=["popularity", "ease"])
+
+    data = load(folder, "warm")
+    training, test = (
+        set(zip(*map(np.ndarray.tolist, data.links(split)), strict=True))
+        for split in ("train", "test")
+    )
+    degrees = np.bincount(data.links("train")[1], minlength=data.n_items)
+    recalls, listed = [], set()
+    for user in sorted({user for user, _ in test}):
+        ranked = [item for item in range(data.n_items) if (user, item) not in training]
+        ranked.sort(key=lambda item: (-degrees[item], item))
+        own = [item for other, item in test if other == user]
+        recalls.append(sum(item in ranked[:50] for item in own) / len(own))
+        listed.update(ranked[:10])
+    row = found.rows[0]
+    assert row["test_recall_at_50"] == pytest.approx(np.mean(recalls))
+    assert row["test_coverage_at_10"] == pytest.approx(len(listed) / data.n_items)
+    assert row["validation_recall_at_50"] is not None
+    assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
+
+
+def test_all_five_floors_rank_known_items(folder: Path) -> None:
+    found = fitted(folder, "warm")
+    assert [row["floor"] for row in found.rows] == [*FLOORS]
+    assert not found.left_out
+    assert all(row["test_recall_at_50_chance"] < 0.2 for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("unvalidated", "items"), ("unvalidated-warm", "links")]
+)
+def test_without_validation_training_links_choose(
+    folder: Path, name: str, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fits that choose neither see the links apart nor any test link."""
+    data = load(folder, name)
+    seen: list[Task] = []
+    ridge = FLOORS["ridge"]
+    watched = replace(
+        ridge, fit=lambda task, penalty: [seen.append(task), ridge.fit(task, penalty)][1]
+    )
+    monkeypatch.setitem(models.FLOORS, "ridge", watched)
+
+    (row,) = fitted(folder, name, floors=["ridge"], again=True).rows
+
+    assert row["chosen_by"] == f"a tenth of the training {share}"
+    assert row["validation_recall_at_50"] is None
+    *choosing, last = [task.links_UxI.nnz for task in seen]
+    assert last == len(data.links("train")[0])
+    assert all(0.75 * last < links < 0.97 * last for links in choosing)
+    assert choosing[0] == choosing[-1]
+
+
+def test_a_share_apart_is_ranked_as_held_out_links_are(folder: Path) -> None:
+    for name in ("unvalidated", "unvalidated-warm"):
+        task = Task.of(load(folder, name), None, np.inf)
+        reduced, apart = task.apart()
+        assert apart.n_scores > 0
+        assert (task.links_UxI - reduced.links_UxI).min() == 0
+        if task.leaves_out_known:
+            assert (np.diff(reduced.links_UxI.indptr)[np.diff(task.links_UxI.indptr) > 0] > 0).all()
+        else:
+            assert not reduced.item_degrees[apart.candidates].any()
+
+
+def test_a_kept_floor_is_not_fitted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[float] = []
+    ridge = FLOORS["ridge"]
+
+    def fit(task: Task, penalty: float) -> models.Fitted:
+        fits.append(penalty)
+        return ridge.fit(task, penalty)
+
+    monkeypatch.setitem(models.FLOORS, "ridge", replace(ridge, fit=fit))
+    asked: dict[str, Any] = {"floors": ["ridge"], "penalty": 7.0}
+    (first,) = fitted(folder, "cold", **asked).rows
+    assert fits == [7.0]
+    assert (first["chosen_by"], first["penalties"]) == ("given", [])
+    assert fitted(folder, "cold", **asked).rows == [first]
+    assert fits == [7.0]
+    fitted(folder, "cold", again=True, **asked)
+    assert fits == [7.0, 7.0]
+    monkeypatch.setattr("ncfbench.timing.environment.host_key", lambda: "another machine")
+    fitted(folder, "cold", **asked)
+    assert fits == [7.0] * 3
+    kept = [row["settings"] for row in tables.read_rows(folder / "cold/floors.parquet", FLOOR)]
+    assert len(kept) == len(set(kept))
+
+
+def test_a_damaged_table_is_made_again(folder: Path) -> None:
+    (folder / "warm/floors.parquet").write_bytes(b"no table")
+    said: list[str] = []
+    pipeline.floor("warm", floors=["popularity"], data_dir=folder, say=said.append)
+    assert "Cannot read" in said[0]
+    assert len(pipeline.read(folder, "warm", load(folder, "warm").fingerprint)) == 1
+
+
+def test_what_does_not_fit_is_refused_before_it_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only: dict[str, Any] = {"floors": ["profile", "ease"], "again": True}
+    words = r"No profile: it would take about .* is 0 s.* No ease: it would .* or one --penalty"
+    with pytest.raises(UsageError, match=words):
+        fitted(folder, "warm", budget_seconds=1e-9, **only)
+    monkeypatch.setattr(pipeline, "available_memory", lambda: 100_000)
+    found = fitted(folder, "warm", floors=["popularity", "profile"], again=True)
+    assert [row["floor"] for row in found.rows] == ["popularity"]
+    assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
+
+
+def test_floors_say_what_they_lack(folder: Path, featured: Dataset) -> None:
+    assert content_of(featured) is not None
+    case = measure.Case.of(load(folder, "warm"), np.inf, needs_content=False)
+    assert "neither texts nor features" in str(measure.refusal(case, "profile", None, 60.0))
+    for given, words in {
+        (("rigde",), None): "no floor 'rigde'.*ridge",
+        ((), 0.0): "must be above 0",
+        (("profile",), 3.0): "no meaning for profile",
+    }.items():
+        floors, penalty = given
+        with pytest.raises(UsageError, match=words):
+            fitted(folder, "cold", floors=floors, penalty=penalty)
+    with pytest.raises(DataError, match="is not prepared"):
+        fitted(folder, "absent")
+
+
+def test_too_small_a_penalty_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    singular = replace(FLOORS["ease"], fit=lambda *given: models._inverse(-np.eye(3), 0.5))
+    monkeypatch.setitem(models.FLOORS, "ease", singular)
+    with pytest.raises(UsageError, match="use a larger --penalty"):
+        fitted(folder, "warm", floors=["ease"], penalty=1e-12)
+
+
+def test_a_penalty_is_climbed_to_from_the_middle() -> None:
+    for top, asked in {2.0: [3, 4, 2, 1], 3.0: [3, 4, 2], 5.0: [3, 4, 5]}.items():
+        best, heights = measure.climb([1, 2, 3, 4, 5], lambda value: -abs(value - top))  # noqa: B023
+        assert (best, [*heights]) == (top, asked)
+
+
+@pytest.mark.parametrize("name", ["profile", "ridge", "ease", "ials"])
+@pytest.mark.parametrize(("n_users", "width"), [(1500, 700), (900, 2000)])
+def test_the_bytes_of_a_cost_are_about_those_of_the_arrays(
+    name: str, n_users: int, width: int
+) -> None:
+    rng = np.random.default_rng(0)
+    links = sparse.random_array((n_users, 1100), density=0.01, rng=rng, dtype=np.float32)
+    content = sparse.random_array((1100, width), density=0.01, rng=rng, dtype=np.float32)
+    task, candidates = Task(links.tocsr(), content.tocsr()), np.arange(600)
+    tracemalloc.start()
+    FLOORS[name].fit(task, 5.0)(candidates)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 < FLOORS[name].cost(task, len(candidates)).peak_bytes / peak < 2
+
+
+def test_the_operations_of_a_cost_are_those_of_the_matrices() -> None:
+    links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
+    task = Task(links, content)
+    assert models.profile_cost(task, 10).sparse == 2 * 30 * 10 + 2 * 200 * 10
+    assert models.ridge_cost(task, 3).dense == 30**3 / 3 + 2 * 30**2 * 3
+    assert models.ridge_cost(task, 8).dense == 30**3 / 3 + 2 * 30**2 * 5
+    assert models.ease_cost(task, 8).dense == 5**3
+
+
+def test_the_command_prints_one_table(folder: Path) -> None:
+    words = ("floor", "cold", "--data-dir", folder)
+    check(
+        invoke(*words),
+        0,
+        "Floors of cold",
+        "recall@50",
+        "profile",
+        "ridge",
+        "Kept:",
+        "No popularity, ease, ials: the",
+    )
+    printed = json.loads(invoke(*words, "--json", "--floors", "ridge", "--quiet").stdout)
+    assert printed["rows"][0]["floor"] == "ridge"
+    assert printed["fingerprint"] == load(folder, "cold").fingerprint
+    check(invoke(*words, "--floors", "ease"), 2, "Error: No ease: the held-out items of cold")
+    check(invoke(*words, "--budget", "soon"), 2, "is not a time")
+
+
+def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(models.FLOORS, "ridge", replace(FLOORS["ridge"], fit=interrupted))
+    words = ("floor", "cold", "--data-dir", folder, "--floors", "profile,ridge", "--again")
+    printed = invoke(*words)
+    check(printed, 130, "Interrupted. Floors that were done are kept. To go on: ncfbench")
+    kept = pipeline.read(folder, "cold", load(folder, "cold").fingerprint)
+    assert kept[0]["floor"] == "profile"
+
+
+REFERENCES: dict[str, dict[float | None, float]] = {
+    "citeulike-a": {None: 0.5120, 3: 0.5381, 5: 0.5498, 10: 0.5624, 20: 0.5666},
+    "movielens-plots": {None: 0.1827, 1: 0.2547, 5: 0.2754, 20: 0.2703},
+    "anime": {None: 0.3517, 1: 0.4460, 5: 0.4581, 20: 0.4466},
+    "yelp": {None: 0.0608},
+    "debian": {None: 0.3188},
+}
+"""Recall@50 of profiles and of ridge by its penalty, computed apart from this program, without
+validation items."""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references_are_met(name: str, shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / name
+    if name == "citeulike-a":
+        options: Any = citeulike.Options(
+            from_=source,
+            allow_unverified=True,
+            text=("title", "tags"),
+            max_length=40,
+            min_count=3,
+            validation_fraction=0,
+        )
+        prepare("citeulike", options, tmp_path, say=quiet)
+        dataset = store.load(tmp_path, "citeulike")
+    else:
+        ids = {"item_column": "package", "id_column": "package"} if name == "debian" else {}
+        columns = {"text_columns": ("title", "description")} if name == "debian" else {}
+        (items,) = source.glob("items.csv*")
+        options = custom.Options(
+            links=source / "links.csv.gz", items=items, validation_fraction=0, **ids, **columns
+        )
+        prepare("custom", options, tmp_path, name, say=quiet)
+        dataset = store.load(tmp_path, name)
+    task = Task.of(dataset, content_of(dataset), np.inf)
+    test = HeldOut(task, *dataset.links("test"), dataset.candidates("test"))
+    for penalty, recall in REFERENCES[name].items():
+        floor = FLOORS["profile" if penalty is None else "ridge"]
+        quality, _ = test.evaluate(floor.fit(task, penalty or 0.0)(test.candidates))
+        assert quality.figures["recall_at_50"] == pytest.approx(recall, abs=0.002), penalty
