@@ -175,6 +175,7 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
         assert (len(xs), xs[0], xs[-1]) == (MOST_POINTS, 1.0, 399.0)
 
 
+@pytest.mark.long_cases("pdf|png")
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")
