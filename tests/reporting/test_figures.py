@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.long
 def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for s in (2, 4, 8):
@@ -151,6 +152,7 @@ def test_styles_cycle_and_stay_apart() -> None:
     assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
 
 
+@pytest.mark.long
 def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
     """Seven samplers, two seeds, 400 probes: no point of a short curve is lost."""
     pytest.importorskip("matplotlib")

@@ -108,6 +108,7 @@ def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_
     assert are_interleaved(once.runs_dir) == [True, False, True, False]
 
 
+@pytest.mark.long
 def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
     locations = Locations(data_dir, tmp_path)
     second_end = -(-2 * tiny.graph.n_links // 64)
@@ -131,7 +132,7 @@ def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
 # Interruptions and failures
 
 
-@pytest.mark.long_cases(r"strat-ns-34")
+@pytest.mark.long_cases(r"strat-ns-34|ns-20$")
 @pytest.mark.parametrize(
     ("sampler", "iteration"),
     [
@@ -183,6 +184,7 @@ def test_a_finished_sweep_is_not_repeated(
     assert noted.began_at == {}
 
 
+@pytest.mark.long
 def test_a_diverged_cell_does_not_stop_others(
     tiny: Dataset, data_dir: Path, tmp_path: Path
 ) -> None:
