@@ -12,7 +12,7 @@ import pytest
 import ncfbench
 from ncfbench.errors import DataError, UsageError
 
-SMALL = {"batch_size": 64, "epochs": 2, "dimension": 8, "filters": 8, "word_dimension": 8}
+SMALL = {"batch_size": 64, "epochs": 2, "dimension": 8, "word_dimension": 8, "encoder": "bow"}
 SIZES = {"users": 60, "items": 80, "links": 600, "topics": 3, "vocabulary_size": 90}
 
 

@@ -66,10 +66,12 @@ def not_timed(_dataset: Any, _content: Any, configs: Any, *_rest: Any) -> Calibr
     return Calibration(dict.fromkeys(configs, 0.01), 0.01, 0.01, 0.1)
 
 
-def test_commands_of_the_first_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the pages, on synthetic data under the names that they use. A command that
-    stands on both runs once, but for reports.
-    """
+@pytest.mark.long_cases("getting-started")
+@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
+def test_commands_of_the_first_pages_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path
+) -> None:
+    """In the order of the page, on synthetic data under the names that it uses."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ncfbench.advice.pipeline.calibrate", not_timed)
     (tmp_path / "ratings.csv").write_text(
@@ -85,15 +87,11 @@ def test_commands_of_the_first_pages_run(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("citeulike", "synthetic"):
         made = synthetic.plan(options, say=print, progress=nullcontext)
         store_prepared(made, tmp_path / "data", name, name)
-    found = [commands(page) for page in COMMANDS]
-    assert min(map(len, found)) > 6
-    seen = []
-    for words in [words for page in found for words in page]:
+    found = commands(page)
+    assert len(found) > 6
+    for words in found:
         if words[:2] == ["prepare", "citeulike"]:  # a download
             continue
-        if words in seen and words[0] != "report":
-            continue
-        seen.append(words)
         done = invoke(*words, *LESS.get(words[0], []))
         assert done.exit_code == 0, f"{words}: {done.output}"
 

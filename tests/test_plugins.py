@@ -174,6 +174,7 @@ def test_one_of_each_is_trained_by_flags_of_its_own(
     assert "--bag-width" not in invoke("run", "--help")
 
 
+@pytest.mark.long
 def test_a_shared_plugin_trains_on_several_devices(
     module: str, data_dir: Path, tmp_path: Path
 ) -> None:

@@ -218,6 +218,7 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     assert {summary["status"] for summary in after.values()} == {"finished"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("untimed", "undrawn")
 def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
     """With recall as the target, arms of several losses stand in one race and one table."""

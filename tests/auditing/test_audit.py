@@ -45,7 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 UNBIASED = tuple(name for name in SAMPLERS if name not in ("ns-distinct", "xbm"))
 
 
-@pytest.mark.long_cases(r"all")
+@pytest.mark.long
 @pytest.mark.parametrize("samplers", [("strat-ns",), UNBIASED], ids=["one", "all"])
 def test_a_network_leaves_samplers_unbiased(
     few_nodes: Path, quick: None, samplers: tuple[str, ...]
@@ -64,7 +64,7 @@ def test_a_network_leaves_samplers_unbiased(
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
 
 
-@pytest.mark.long_cases(r"(?!SG)")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "choices"),
     [

@@ -115,7 +115,7 @@ def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
     assert "streams" in [result.property for result in results if result.result == "fail"]
 
 
-@pytest.mark.long_cases(r"(?!Dis.*log-unig|Un.*sg-0.75|Dia.*log-unif)")
+@pytest.mark.long_cases(r"(?!DiagonalKept.*log-uniform)")
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("loss", ["sg", "log"])
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from ncfbench.errors import CheckFailedError
 
 
+@pytest.mark.long
 def test_both_ways_are_timed_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

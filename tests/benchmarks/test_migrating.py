@@ -67,6 +67,7 @@ def test_the_page_shows_the_kept_runs() -> None:
         assert f"| {speed} | {soon} | {shown} |" in page, way
 
 
+@pytest.mark.long
 def test_a_program_is_trained_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ def run(bench: Benchmark, file: Path, *words: str) -> tuple[int, list[dict[str, 
     return code, json.loads(file.read_text())["cells"] if file.exists() else []
 
 
+@pytest.mark.long
 def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A limit that is exceeded is an error, and the result is kept; a peer that is not there is
     said.

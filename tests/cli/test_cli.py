@@ -43,18 +43,8 @@ def locations(data_dir: Path, tmp_path: Path) -> list[str]:
 def test_prepare_run_report(tmp_path: Path) -> None:
     """The whole main job, and what each command prints."""
     data, runs = ["--data-dir", str(tmp_path / "d")], ["--runs-dir", str(tmp_path / "r")]
-    sizes = [
-        "--users",
-        "120",
-        "--items",
-        "150",
-        "--links",
-        "1500",
-        "--topics",
-        "5",
-        "--max-length",
-        "12",
-    ]
+    sizes = ["--users", "120", "--items", "150", "--links", "1500", "--topics", "5"]
+    sizes += ["--max-length", "12"]
     counts = ("users 120", "links 1,500", "Fingerprint")
     check(invoke("prepare", "synthetic", *sizes, *data), 0, *counts)
     check(invoke("prepare", "synthetic", *sizes, *data), 0, "Already prepared")
@@ -80,18 +70,9 @@ def test_prepare_run_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("--sampler iid --loss hinge", 2, "pairwise loss"),
-        (
-            "--sampler iid --loss hinge",
-            2,
-            "Use --sampler neg, ns, strat-ns, mixed-ns, ns-distinct or xbm",
-        ),
+        ("--sampler iid --loss hinge", 2, "Use --sampler neg, ns, strat-ns, mixed-ns, ns-distinct"),
         ("--batch-size 30", 2, "not a multiple of stratum_size"),
-        ("--batch-size 4", 2, "there are none. Use for example --batch-size 8"),
-        ("--sampler ns --batch-size 1", 2, "there are none. Use for example --batch-size 2"),
         ("--batch-size 1000000", 2, "training links"),
-        ("--negatives 0", 2, "negatives = 0"),
-        ("--learning-rate nan", 2, "learning_rate = nan"),
         ("--learning-rate fast", 2, "--learning-rate"),
         ("--sampler strat_ns", 2, "did you mean 'strat-ns'"),
         ("--samplr ns", 2, "--sampler"),
@@ -157,8 +138,11 @@ def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "c.toml"]
 
 
-def test_settings_that_a_run_does_not_use_are_named(locations: list[str], tmp_path: Path) -> None:
-    """By a flag, by --set and in a file; a run that uses them says nothing."""
+def test_settings_that_a_run_does_not_use_are_named(
+    locations: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a flag, by --set and in a file; a run that uses them says nothing. None is trained."""
+    monkeypatch.setattr("ncfbench.training.run.run", lambda *_, **__: None)
     file = tmp_path / "c.toml"
     file.write_text("uniform_items = 3\n")
     words = ["run", "--dataset", "tiny", "--encoder", "mf", "--batch-size", "64", "--epochs", "1"]
@@ -173,7 +157,9 @@ def test_settings_that_a_run_does_not_use_are_named(locations: list[str], tmp_pa
         "--uniform-items changes nothing with --sampler iid; it is used by mixed-ns.",
         "--filters changes nothing with --encoder mf; it is used by cnn.",
     )
-    assert "changes nothing" not in invoke(*words, "--sampler", "strat").output
+    used = invoke(*words, "--sampler", "strat")
+    check(used, 0)
+    assert "changes nothing" not in used.output
 
 
 def test_citeulike_exit_codes(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_sizes_beyond_int32_end_with_exit_code_2(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_the_estimate_of_memory_covers_what_is_taken(tmp_path: Path) -> None:
     """The peak of a process that makes many links, or long texts, is a bit below the estimate."""
     script = (

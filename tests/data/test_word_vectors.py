@@ -150,7 +150,7 @@ def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) 
 def test_a_run_from_the_command_line(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:
     """It prints the coverage; another length is refused before a folder is made."""
     file = array_file(tmp_path, vocabulary)
-    words = ["run", "--dataset", "tiny", "--encoder", "bow", "--epochs", "1", "--batch-size", "64"]
+    words = ["run", "--dataset", "tiny", "--encoder", "bow", "--epochs", "1", "--batch-size", "512"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
     done = invoke(*words, "--word-vectors", str(file))
     assert done.exit_code == 2

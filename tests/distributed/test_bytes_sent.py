@@ -111,6 +111,7 @@ def test_a_compiled_step_sends_what_formulas_say(
     assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
 
 
+@pytest.mark.long
 def test_a_profile_of_several_devices(
     tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

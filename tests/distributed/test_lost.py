@@ -37,6 +37,7 @@ cli.main()
 """A run of which one process does something at one of its stops, where all agree on two flags."""
 
 
+@pytest.mark.long_cases("1-2$")
 @pytest.mark.parametrize(
     ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
 )
@@ -84,6 +85,7 @@ def test_stopped_process_ends_the_others(
     assert code == 8
 
 
+@pytest.mark.long
 def test_interrupt_of_one_process_stops_all(data_dir: Path, tmp_path: Path) -> None:
     """At the next probe; the first saves, and the run can be resumed."""
     script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getppid(), signal.SIGINT)")

@@ -61,7 +61,7 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.long_cases(r"(iid|strat|strat-ns|neg)-(mf|lstm|cnn)-\d(-softmax)?$")
+@pytest.mark.long_cases(r"(?!ns-distinct|strat-ns-cnn|ns-mf-7)")
 @pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, Any]) -> None:
     value, gradient, rows = on_devices(tiny, complete(SMALL | settings))
@@ -154,6 +154,7 @@ def test_sharded_tables_give_one_probe_and_recall(
     ]
 
 
+@pytest.mark.long
 def test_bytes_sent_are_those_of_the_slots_at_the_end(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

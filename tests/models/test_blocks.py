@@ -20,7 +20,7 @@ from ncfbench.training.step import Trainer
 SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "gru_units": 8}
 
 
-@pytest.mark.long_cases(r"gru")
+@pytest.mark.long_cases(r"gru|cnn-iid-plain|bow-neg-regularised")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -51,6 +51,7 @@ def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[s
     assert off <= 1e-6 * length
 
 
+@pytest.mark.long
 def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
     """By the compiler's own account of the step."""
     sizes = []

@@ -35,6 +35,7 @@ def gradient_of(dataset: Dataset, **more: Any) -> tuple[float, Any, Any, Any]:
     return float(value), gradient, state.parameters, batch
 
 
+@pytest.mark.long_cases("neg-sg$")
 @pytest.mark.parametrize(("sampler", "loss"), [("neg", "sg"), ("strat-ns", "hinge")])
 def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, loss: str) -> None:
     """Items of several links count for each; negatives and padding do not. Against NumPy."""

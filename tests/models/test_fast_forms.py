@@ -61,6 +61,7 @@ def both(request: pytest.FixtureRequest) -> Any:
     return [program(request.param, backend) for backend in ("gpu", "cpu")]
 
 
+@pytest.mark.long_cases("(transformer|gru)$")
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]))
 def test_both_agree(both: Any, seed: int, removed: float) -> None:
@@ -88,6 +89,7 @@ def test_both_agree_on_few_texts(encoder: str, items: int, length: int) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.long
 def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plainly too: to the same numbers, with the activations of one part in memory."""
     texts = texts_of(np.random.default_rng(1), 203, 8, WORDS, 0.3)

@@ -226,6 +226,7 @@ def test_the_audit_uses_it(trained: Distances, sampler: str) -> None:
     assert np.linalg.norm(audited - steps) < 1e-4 * np.linalg.norm(steps)
 
 
+@pytest.mark.long
 def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:
     """Its table by rows over two devices: the loss and gradient of one device."""
     own = SMALL | {"sampler": "ns", "encoder": "mf", "user_tower": "own_models:Gated"}

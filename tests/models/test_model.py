@@ -66,6 +66,7 @@ OF_WORDS = [name for name in FROM_SCRATCH if name != "mf"]
 TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 
+@pytest.mark.long_cases("(transformer|gru)$")
 @pytest.mark.parametrize("encoder", [*FROM_SCRATCH, "mlp", BERT])
 def test_an_item_depends_on_nothing_but_itself(encoder: str, folder: Path) -> None:
     """Neither on its slot, its neighbours and their number, nor on the maximum length of a text;

@@ -62,7 +62,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
             assert set(operands.groups()) == {"f32"}, line
 
 
-@pytest.mark.long_cases(r"(?!.*-bfloat16$|cnn-)")
+@pytest.mark.long_cases(r"(?!(mf|bow|lstm)-bfloat16$|cnn-)")
 @pytest.mark.parametrize("name", precision.JAX_NAMES)
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_every_product_of_the_step_is_asked_for(

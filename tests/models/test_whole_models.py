@@ -63,7 +63,7 @@ def _kept_checkpoint(featured: Dataset) -> None:
     )
 
 
-@pytest.mark.long_cases(r"(?!mlp|lstm)")
+@pytest.mark.long_cases(r"(?!mlp)")
 @EVERY
 def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -> None:
     """Dropout on; tables of users by rows, features and texts by id."""
@@ -74,7 +74,7 @@ def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -
     assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
 
 
-@pytest.mark.long_cases(r"cnn|lstm|gru")
+@pytest.mark.long_cases(r"cnn|lstm|gru|transformer|bert")
 @EVERY
 def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str) -> None:
     """The mean over batches, whose expectation is the objective's gradient by the weights alone."""
@@ -98,7 +98,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
     assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
 
 
-@pytest.mark.long_cases(r"(?!mlp)")
+@pytest.mark.long
 @EVERY
 def test_an_interrupted_run_ends_the_same(
     featured: Dataset, featured_dir: Path, tmp_path: Path, encoder: str
@@ -150,6 +150,7 @@ def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
     return call
 
 
+@pytest.mark.long
 def test_bert_is_forecast(dry_run: Any) -> None:
     """The time and memory of a cell: at least the words' vectors with Adam's moments."""
     more = {"encoder": "bert", "sampler": "ns", "batch_size": 16, "loss": "sg"}

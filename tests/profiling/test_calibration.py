@@ -110,6 +110,7 @@ def test_other_items_keep_the_links(tiny: Dataset) -> None:
     assert other._replace(items=batch.items) == batch
 
 
+@pytest.mark.long
 def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     """Ten times the slots of the same links: ten times the operations of the convolution."""
     config = complete(
@@ -128,7 +129,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 
 
-@pytest.mark.long_cases("local")
+@pytest.mark.long
 @pytest.mark.parametrize("share", ["global", "local"])
 def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) -> None:
     """On two devices, as their step takes them; its loss is finite."""

@@ -166,6 +166,7 @@ def test_products_of_earlier_profiles_are_shown(record: Any) -> None:
     assert units.rows == profile_tables(record.tables)[0].rows
 
 
+@pytest.mark.long
 def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     from ncfbench.profiling.tables import write
 
@@ -251,7 +252,7 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]
 
 
-@pytest.mark.long_cases(r"1-")
+@pytest.mark.long
 @pytest.mark.parametrize(("whole", "kept"), [(1, None), (3, 3)])
 def test_an_interrupted_profile_keeps_whole_rounds(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int, kept: int | None

@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.long
 def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for s in (2, 4, 8):
@@ -151,6 +152,7 @@ def test_styles_cycle_and_stay_apart() -> None:
     assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
 
 
+@pytest.mark.long
 def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
     """Seven samplers, two seeds, 400 probes: no point of a short curve is lost."""
     pytest.importorskip("matplotlib")
@@ -175,6 +177,7 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
         assert (len(xs), xs[0], xs[-1]) == (MOST_POINTS, 1.0, 399.0)
 
 
+@pytest.mark.long_cases("pdf|png")
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")

@@ -93,6 +93,7 @@ def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple
         assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
 
 
+@pytest.mark.long
 def test_the_page_on_results_begins_with_the_answers() -> None:
     """How much sooner `strat-ns` is, at three targets, with its recall and the baseline's."""
     expected = []
@@ -124,6 +125,7 @@ def test_the_page_on_tables_shows_three_claims_of_every_loss() -> None:
     assert sorted(rows) == sorted(expected)
 
 
+@pytest.mark.long
 def test_the_page_on_tables_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
     page = (REPOSITORY / "docs/tables.md").read_text()
     assert "\n".join(common_loss_lines()) in page
@@ -241,6 +243,7 @@ def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], s
     return [f"| {' | '.join(cells)} |"]
 
 
+@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)-cnn")
 @pytest.mark.parametrize(
     ("name", "encoder", "computations"),
     [

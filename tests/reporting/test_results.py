@@ -27,7 +27,7 @@ def test_there_are_results() -> None:
     assert [folder.name for folder in FOLDERS] == names
 
 
-@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?$")
+@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?(-gru)?$")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""

@@ -138,6 +138,7 @@ def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> No
     check(report(folder, "--format", "json", "--output", there), 2, "name a file")
 
 
+@pytest.mark.long
 def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     figures, png, gif = tmp_path / "f", tmp_path / "one.png", tmp_path / "x.gif"

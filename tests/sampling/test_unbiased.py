@@ -160,7 +160,7 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
 
 # The weights of a pairwise loss are those of a pointwise one.
 @pytest.mark.long_cases(
-    r".*-pairwise-|mixed-ns-.*-(pointwise-True|False)|strat-ns-.*-(pointwise-True|listwise-False)"
+    r".*-pairwise-|mixed-ns-.*-(pointwise-True|False)|strat-ns-.*-(pointwise-True|listwise-False)|mixed-ns-4-1-listwise-True$"
 )
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])

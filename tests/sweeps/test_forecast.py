@@ -70,6 +70,7 @@ def test_alike_cells_share_a_pilot(
     assert forecast.predict_memory(cells[:4]) == 2 * 100 + 10
 
 
+@pytest.mark.long
 def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
     """The first mining decides the shape of the first batch: the model's items need more slots than
     the popular ones that stand in for them before.
@@ -81,6 +82,7 @@ def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
     assert pilot.state_bytes > 4 * tiny.n_users * 9
 
 
+@pytest.mark.long
 def test_a_step_that_exceeds_the_memory_is_not_tried(
     tiny: Dataset, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_
     assert are_interleaved(once.runs_dir) == [True, False, True, False]
 
 
+@pytest.mark.long
 def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
     locations = Locations(data_dir, tmp_path)
     second_end = -(-2 * tiny.graph.n_links // 64)
@@ -131,7 +132,7 @@ def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
 # Interruptions and failures
 
 
-@pytest.mark.long_cases(r"strat-ns-34")
+@pytest.mark.long_cases(r"strat-ns-34|ns-20$")
 @pytest.mark.parametrize(
     ("sampler", "iteration"),
     [
@@ -183,6 +184,7 @@ def test_a_finished_sweep_is_not_repeated(
     assert noted.began_at == {}
 
 
+@pytest.mark.long
 def test_a_diverged_cell_does_not_stop_others(
     tiny: Dataset, data_dir: Path, tmp_path: Path
 ) -> None:
@@ -267,12 +269,10 @@ def test_a_failed_cell_does_not_stop_others(
 def test_a_batch_larger_than_the_data_leaves_nothing(
     tiny: Dataset, data_dir: Path, tmp_path: Path
 ) -> None:
-    small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
-    cells = [*cells_of(["ns"], batch_size=4096, **small), *cells_of(["ns"], **small)]
-    done = sweep(cells, tiny, Locations(data_dir, tmp_path))
+    done = sweep(cells_of(["ns"], batch_size=4096), tiny, Locations(data_dir, tmp_path))
     assert exit_code(done) == 2
     assert "larger than" in done[0].message
-    assert len(records(tmp_path)) == 1
+    assert records(tmp_path) == {}
 
 
 @pytest.mark.long_cases("summary")

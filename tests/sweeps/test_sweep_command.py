@@ -202,6 +202,7 @@ def test_progress_shows_cells_and_messages() -> None:
         assert (live, plain) == ((True, False) if made.bars else (False, True))
 
 
+@pytest.mark.long
 def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) -> None:
     """One device, and both ways of sharing on two: three runs, two comparisons.
 

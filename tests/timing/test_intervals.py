@@ -158,7 +158,7 @@ def test_centres_follow_tables_of_signed_ranks(n: int, left_out: int) -> None:
     )
 
 
-@pytest.mark.long_cases(r"0.0")
+@pytest.mark.long
 @pytest.mark.parametrize("disturbed", [0.0, 0.3])
 def test_ratios_of_medians_hold_19_times_in_20(disturbed: float) -> None:
     """Also where some blocks are slower than the others by a third, as on a shared machine."""

@@ -184,6 +184,7 @@ def slow_step(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trainer, "create", classmethod(create_slow))
 
 
+@pytest.mark.long_cases("off")
 @pytest.mark.parametrize("where", ["sampler", "step", "off the clock"])
 def test_a_planted_delay_moves_exactly_its_lines(
     data_dir: Path,

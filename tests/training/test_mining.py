@@ -193,6 +193,7 @@ def test_more_items_get_slots_in_reserve(tiny: Dataset) -> None:
     assert len(made.assemble(draw, needed).items) == needed
 
 
+@pytest.mark.long
 def test_the_audit_measures_the_declared_bias(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def asked(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord
     return train(data_dir, tmp_path_factory.mktemp("asked"), 50)
 
 
+@pytest.mark.long
 def test_tables_by_row_on_two_devices_recommend_alike(
     data_dir: Path, tiny: store.Dataset, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
 
 
+@pytest.mark.long
 def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
     """Stopped between two minings, and where one is due."""
     more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
@@ -55,6 +56,7 @@ def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
 
 
+@pytest.mark.long
 def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
     """It is saved with the state; how stale it is stands in the messages and in the curve of each
     epoch's end, and what recall is 1.
@@ -112,6 +114,7 @@ def ends_with_the_same_curve(
     assert wall == pytest.approx(resumed.summary["wall_seconds"])
 
 
+@pytest.mark.long
 def test_dispatches_change_no_curve(data_dir: Path, tmp_path: Path) -> None:
     """Four iterations in one, interrupted once: after the dispatch that the signal falls into."""
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2, "sampler": "ns"}
