@@ -112,6 +112,26 @@ def write_run(
     return folder
 
 
+def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[str, Any]:
+    """A row of a floor: half of its seconds are for content, a quarter chose its penalty."""
+    row = dict.fromkeys(schemas.FLOOR.names) | {
+        "dataset": "citeulike",
+        "floor": floor,
+        "settings": "{}",
+        "data_fingerprint": "f" * 64,
+        "content_seconds": seconds / 2,
+        "choice_seconds": seconds / 4,
+        "fit_seconds": seconds / 4,
+        "ranking_seconds": 9.0,
+        "penalties": [],
+        "recalls": [],
+        "test_recall_at_50": recall,
+        "test_recall_at_50_error": 0.003,
+        "test_recall_at_50_item_error": 0.004,
+    }
+    return row | more
+
+
 def write_full_folder(runs_dir: Path) -> Path:
     """A folder with all that a report can show: :func:`write_folder`, several s and k, a tuned
     comparison, a profile, the data.

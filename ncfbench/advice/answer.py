@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import Any
 
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.curves import (
@@ -94,10 +95,10 @@ class RacedArm(ArmResult):
         judged = (row["iteration"] for row in self.first.curve if row[f"test_{RECALL}"] is not None)
         return float(max(judged, default=0) * self.first.seconds)
 
-    def points(self, column: str) -> list[tuple[float, list[float]]]:
-        """Return a column of the first seed's curve: others may have trained for less."""
+    def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
+        """Return the rows of the first seed's curve: others may have trained for less."""
         alone = ArmResult(self.name, self.config, dict([*self.runs.items()][:1]))
-        return alone.points(column)
+        return alone.rows(column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +110,7 @@ class RaceAnswer(Answer):
         baseline: the best baseline; None where none raced.
         target: the latest level of the best and the baseline, of the first seed.
         sooner: how many times sooner the best reaches the baseline's lowest level.
+        unfitted: why floors were left out, a sentence each.
         sooner_at_least: the same as a bound, where the baseline was evaluated and had not learned
             anything.
     """
@@ -122,6 +124,7 @@ class RaceAnswer(Answer):
     chance: float
     budget_seconds: float
     sample_users: int | None
+    unfitted: Sequence[str] = ()
 
     @property
     def subject(self) -> str:

@@ -35,9 +35,13 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
+from ncfbench.floors.measure import lack
+from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
+from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.storage import locks, schemas, tables
@@ -47,6 +51,9 @@ from ncfbench.timing.contention import OtherPrograms
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
+FLOORS = ("popularity", "profile", "ridge")
+FLOORS_SHARE = 0.1
+"""Share of the budget that the floors of a race may take."""
 CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
@@ -169,6 +176,10 @@ def answer_question(
         if state is not None:
             clock.spent_before, clock.guess = state.spent_seconds, state.pace
         progress.start(int(budget_seconds), int(clock.spent), "second")
+        has_time = clock.left > DONE_SHARE * budget_seconds
+        unfitted: list[str] = []
+        if has_time and not dry_run:
+            unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset))
         if state is None:
             state = _begin(question, dataset, content, clock, progress, interrupted)
@@ -179,7 +190,7 @@ def answer_question(
             return Advice(folder, state)
         here = dataclasses.replace(locations, runs_dir=folder)
         race = Race(question, state, dataset, content, here, clock, progress, interrupted)
-        is_complete, has_time = True, clock.left > DONE_SHARE * budget_seconds
+        is_complete = True
         if has_time:
             try:
                 race.run()
@@ -195,6 +206,8 @@ def answer_question(
             keep_records(race.records(), folder)
         records = read_kept_records(state, folder)
         answer = make_answer(question, state, records, dataset, budget_seconds)
+        floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
+        answer = dataclasses.replace(answer, floors=floors, unfitted=unfitted)
         figure = _write(answer, folder, locations, say)
         return Advice(folder, state, answer, figure, is_complete)
 
@@ -212,6 +225,29 @@ def require_recall(encoder: str, dataset: Dataset) -> None:
             f"--target recall chooses by recall on validation {kind}, and {dataset.name} has none."
             " Prepare it again with --validation-fraction 0.1."
         )
+
+
+def _fit_floors(
+    dataset: Dataset, locations: Locations, clock: Clock, progress: Progress
+) -> list[str]:
+    """Fit the floors that have time and are not kept; return why others were left out."""
+    names = [name for name in FLOORS if lack(dataset, name) is None]
+    if not names or not dataset.holds_out("test"):
+        return []
+    try:
+        fitted = floor(
+            dataset,
+            floors=names,
+            total_seconds=FLOORS_SHARE * clock.budget_seconds,
+            data_dir=locations.data_dir,
+            say=progress.say,
+            show=lambda text: progress.move(int(clock.spent), f"floors, {text}"),
+        )
+    except (DataError, UsageError) as error:
+        return [str(error)]
+    shown = ", ".join(result.label for result in floors_of(fitted.rows))
+    progress.say(f"{clock.spent:.0f} s: recall without training: {shown}.")
+    return fitted.notes
 
 
 def _write(

@@ -16,12 +16,19 @@ from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
 from ncfbench.advice.question import Question
 from ncfbench.errors import DataError
 from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Col, Table
-from ncfbench.reporting.views.answers import answer_columns
+from ncfbench.reporting.views.answers import (
+    FLOORS_NOTE,
+    STATUS_WORDS,
+    answer_columns,
+    beside_floors,
+    floor_rows,
+)
 from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_caveats,
@@ -47,7 +54,7 @@ def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None:
-        return _no_choice(answer)
+        return " ".join(filter(None, [_no_choice(answer), beside_floors(answer)]))
     parts = [f"Use {flags(best.config)}."]
     if baseline is None:
         parts.append("No baseline raced, so there is no ratio.")
@@ -58,7 +65,7 @@ def headline(answer: RaceAnswer) -> str:
         parts += [_ratio(answer, best, baseline), cost_sentence(best, baseline)]
     other = baseline.at_end if baseline else None
     parts.append(recall_sentence(best.at_end, other, answer.chance))
-    parts.append(tied_sentence(answer.ties))
+    parts += [tied_sentence(answer.ties), beside_floors(answer)]
     if answer.sample_users:
         parts.append(f"All this on a sample of {answer.sample_users:,} users.")
     return " ".join(filter(None, parts))
@@ -89,6 +96,9 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             " told from it."
         )
         found.append(Caveat("undecided", text))
+    if answer.unfitted:
+        text = f"Floors that were left out: {' '.join(answer.unfitted)}"
+        found.append(Caveat("floors_left_out", text))
     return found + [
         Caveat(code, f"{text} Repeat this on a quiet machine.")
         for code, text in busy_caveats(answer.spread)
@@ -125,11 +135,10 @@ def standings_table(answer: RaceAnswer) -> Table:
     what = "loss" if answer.question.target == "loss" else "recall"
     target = "" if level is None else f"to {what} {abs(level):.3g}"
     has_recall = any(arm.at_end is not None for arm in shown)
-    speed = Col("speed", partial(_speed, answer))
-    if best is None:
-        speed = Col(what, lambda arm: abs(arm.level), ".4g")
-    left_out = set() if level is not None else {"its", "s"}
-    left_out |= set() if has_recall else {"recall@50"}
+    speed = Col("speed" if best else what, partial(_speed, answer))
+    left_out = set() if level is not None else {"its"}
+    left_out |= set() if level is not None or answer.floors else {"s"}
+    left_out |= set() if has_recall or answer.floors else {"recall@50"}
     cols = [
         speed if col.heading == "times sooner" else col
         for col in answer_columns(target)
@@ -144,7 +153,8 @@ def standings_table(answer: RaceAnswer) -> Table:
         notes.append(f"recall@50: on test items, at the end ({when})")
         notes += [f"by chance it is {answer.chance:.3f}", ERROR]
         notes += [CERTAIN] if answer.chance >= 1 else []
-    return Table.of(answer.subject, cols, shown, notes)
+    notes += [FLOORS_NOTE] if answer.floors else []
+    return Table.of(answer.subject, cols, [*shown, *answer.floors], notes)
 
 
 def left_table(answer: RaceAnswer) -> Table:
@@ -195,6 +205,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "times_sooner_at_least": answer.sooner_at_least,
         "level": answer.target,
         "tied": [arm.name for arm in answer.ties],
+        "floors": floor_rows(answer),
         "headline": headline(answer),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],
@@ -359,8 +370,14 @@ def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
     }
 
 
-def _speed(answer: RaceAnswer, arm: RacedArm) -> str:
-    """Return an entrant's speed over the best one's; a bound or nothing while it is at chance."""
+def _speed(answer: RaceAnswer, arm: RacedArm | FloorResult) -> str:
+    """Return an entrant's speed over the best one's; a bound or nothing while it is at chance.
+    Without a best one, return its lowest loss or highest recall.
+    """
+    if isinstance(arm, FloorResult):
+        return STATUS_WORDS[arm.status]
+    if answer.best is None:
+        return f"{abs(arm.level):.4g}"
     if arm is answer.best:
         return "1"
     if arm is answer.baseline and answer.sooner_at_least is not None:

@@ -87,16 +87,24 @@ def settings_text(floor: Floor, penalty: float | None) -> str:
     return json.dumps({**asked, **floor.settings}, sort_keys=True)
 
 
+def lack(dataset: Dataset, name: str) -> str | None:
+    """Return what a data set lacks for a floor, as the end of a sentence; None if nothing."""
+    floor = FLOORS[name]
+    if floor.needs_links and not dataset.ranks_known_items:
+        return (
+            f"the held-out items of {dataset.name} have no training links to rank them by, as they"
+            " have where data are prepared with --hold-out links, last or time."
+        )
+    if floor.needs_content and not dataset.n_words and dataset.item_features is None:
+        return f"the items of {dataset.name} have neither texts nor features."
+    return None
+
+
 def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float) -> str | None:
     """Return why a floor is not fitted, as the end of a sentence; None if it is."""
-    floor, task, data = FLOORS[name], case.task, case.dataset.name
-    if floor.needs_links and not task.leaves_out_known:
-        return (
-            f"the held-out items of {data} have no training links to rank them by, as they have"
-            " where data are prepared with --hold-out links, last or time."
-        )
-    if floor.needs_content and task.content_IxF is None:
-        return f"the items of {data} have neither texts nor features."
+    floor, task = FLOORS[name], case.task
+    if reason := lack(case.dataset, name):
+        return reason
     needed = _peak_bytes(case, floor)
     if needed > task.memory_bytes:
         return (
@@ -106,10 +114,10 @@ def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float)
     is_chosen = bool(floor.penalties) and penalty is None
     seconds = expected_seconds(case, floor, is_chosen=is_chosen)
     if seconds > budget_seconds:
-        fewer = ", or one --penalty" if is_chosen else ""
+        fewer = ", or one --penalty to ncfbench floor" if is_chosen else ""
         return (
-            f"it would take about {format_duration(seconds)}, and --budget is"
-            f" {format_duration(budget_seconds)}: allow more{fewer}."
+            f"it would take about {format_duration(seconds)}, and has"
+            f" {format_duration(max(budget_seconds, 0.0))}: give a larger --budget{fewer}."
         )
     return None
 

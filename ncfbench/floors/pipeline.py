@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ncfbench.config import Folder, Locations, complete
-from ncfbench.data.store import open_dataset
+from ncfbench.data.store import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.floors.kept import FILE, Row
 from ncfbench.floors.measure import Case, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
 from ncfbench.storage import locks, tables
@@ -18,8 +19,6 @@ from ncfbench.storage.free_space import available_memory
 from ncfbench.storage.schemas import FLOOR
 from ncfbench.timing import environment
 
-Row = dict[str, Any]
-FILE = "floors.parquet"
 BUDGET_SECONDS = 600.0
 
 
@@ -46,11 +45,12 @@ class Floors:
 
 
 def floor(
-    dataset: str | None = None,
+    dataset: str | Dataset | None = None,
     *,
     floors: Sequence[str] = (),
     penalty: float | None = None,
     budget_seconds: float = BUDGET_SECONDS,
+    total_seconds: float = math.inf,
     again: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
@@ -62,10 +62,11 @@ def floor(
     for the same data, settings and machine is not fitted again.
 
     Args:
-        dataset: name of a prepared data set; by default ``citeulike``.
+        dataset: a prepared data set, or its name; by default ``citeulike``.
         floors: names of :data:`ncfbench.floors.models.FLOORS`; all by default.
         penalty: of the floors that have one; by default each one's best by validation.
         budget_seconds: that one floor may take.
+        total_seconds: that all may take.
         again: fit floors that are kept, too.
         show: receives what is being done.
 
@@ -74,10 +75,13 @@ def floor(
         UsageError: an unknown floor, a penalty that cannot be, nothing to rank, or no floor that
             can be fitted.
     """
-    names = _checked(floors, penalty)
-    name = complete({"dataset": dataset} if dataset else {}).dataset
+    names, began = _checked(floors, penalty), time.perf_counter()
     locations = Locations.of(data_dir)
-    data = open_dataset(name, data_dir=locations.data_dir, say=say)
+    data = dataset
+    if not isinstance(data, Dataset):
+        name = complete({"dataset": data} if data else {}).dataset
+        data = open_dataset(name, data_dir=locations.data_dir, say=say)
+    name = data.name
     if not len(data.links("test")[0]):
         raise UsageError(
             f"{name} has no test links, and floors rank these. Prepare it with a --test-fraction"
@@ -101,7 +105,8 @@ def floor(
             needs_content = any(FLOORS[other].needs_content for other in missing)
             case = Case.of(data, available_memory(), needs_content=needs_content)
         try:
-            reason = refusal(case, each, penalty, budget_seconds)
+            left = min(budget_seconds, total_seconds + began - time.perf_counter())
+            reason = refusal(case, each, penalty, left)
             if reason is None:
                 kept[each] = measure(case, each, penalty, show) | {"environment_key": host}
                 _keep(path, kept[each], say)
@@ -115,17 +120,6 @@ def floor(
     if not rows:
         raise UsageError(" ".join(_sentences(left_out)))
     return Floors(name, data.fingerprint, path, rows, left_out)
-
-
-def read(data_dir: Path, name: str, fingerprint: str) -> list[Row]:
-    """Return the kept floors of a data set of some fingerprint; none where it has none.
-
-    Raises:
-        DataError: the table is damaged.
-    """
-    path = data_dir / name / FILE
-    rows = tables.read_rows(path, FLOOR) if path.exists() else []
-    return [row for row in rows if row["data_fingerprint"] == fingerprint]
 
 
 def _sentences(left_out: Mapping[str, str]) -> list[str]:

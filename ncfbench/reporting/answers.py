@@ -20,6 +20,7 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.arms import ArmResult, arms_of
 from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, latest_common_level, over_seeds, with_targets
 from ncfbench.reporting.labels import seeds_label, unusual_label, usual_shape
@@ -83,6 +84,7 @@ class Answer:
         target: probe loss that all come down to, on average over the baseline's seeds.
         is_tie_known: False if some tie is a guess from one seed.
         reasons: why there is no ratio, or what was left out.
+        floors: of the data set, the highest recall first; none where none were fitted.
     """
 
     config: RunConfig
@@ -94,6 +96,7 @@ class Answer:
     target: float | None = None
     is_tie_known: bool = True
     reasons: Sequence[Caveat] = ()
+    floors: Sequence[FloorResult] = ()
 
     def named(self, kind: str) -> str:
         """Return the name of a table or figure of a kind."""

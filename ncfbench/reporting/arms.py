@@ -82,17 +82,19 @@ class ArmResult:
         """Quality at the last evaluation; None where nothing was evaluated."""
         return next((each for each in self.quality if "end" in each.moments), None)
 
-    def points(self, column: str) -> list[tuple[float, list[float]]]:
-        """Return a column of the curve against seconds of training (full account): the value of
-        each seed, at the evaluations that all have; none if it has no times.
+    def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
+        """Return the rows of the curve, one of each seed, at the evaluations at which all have a
+        column, by seconds of training (full account); none if it has no times.
         """
         length = self.iteration_seconds
         if length is None:
             return []
-        return [
-            (iteration * length, [row[column] for row in rows])
-            for iteration, rows in common_rows(self.runs.values(), column).items()
-        ]
+        common = common_rows(self.runs.values(), column)
+        return [(iteration * length, rows) for iteration, rows in common.items()]
+
+    def points(self, column: str) -> list[tuple[float, list[float]]]:
+        """Return a column of :meth:`rows`, the value of each seed."""
+        return [(seconds, [row[column] for row in rows]) for seconds, rows in self.rows(column)]
 
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return :meth:`points` with the mean over seeds."""

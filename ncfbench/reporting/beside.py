@@ -1,18 +1,23 @@
-"""Files beside the runs of a folder: manifests, tables of audits and profiles, and sweeps.
+"""Files beside the runs of a folder: manifests, floors, tables of audits and profiles, and sweeps.
 
-A report keeps the manifests of the runs' data sets beside its tables, so that a folder of results
-says what text it is about where the data are not.
+A report keeps the manifests and the floors of the runs' data sets beside its tables, so that a
+folder of results says what text it is about, and what is reached without training, where the data
+are not.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
+from ncfbench.floors import kept as floors
+from ncfbench.reporting.floors import FloorResult, floors_of
 from ncfbench.reporting.selection import Wanted, keeps_row
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
@@ -61,6 +66,56 @@ def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | Non
     return runs_dir / FILE
 
 
+def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
+    """Write a table, unless it is there with these rows, whatever folders its commands name.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    names = [name for name in schema.names if name != "command"]
+    try:
+        kept = tables.read_rows(path, schema)
+    except DataError:
+        kept = None
+    if kept is None or _values(kept, names) != _values(rows, names):
+        tables.write_rows(path, rows, schema)
+    return path
+
+
+def find_floors(
+    runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
+) -> tuple[dict[str, list[FloorResult]], list[str]]:
+    """Return the kept floors by fingerprint, those beside the data before those beside the runs,
+    and messages about what cannot be read. Data that are here have an entry, if an empty one.
+    """
+    found: dict[str, list[FloorResult]] = {}
+    problems: list[str] = []
+    for run in {run.data_fingerprint: run for run in runs}.values():
+        name, fingerprint = run.config.dataset, run.data_fingerprint
+        own, unreadable = read_floors([data_dir / name, runs_dir], fingerprint)
+        problems += unreadable
+        prepared = read_manifest(data_dir, name)
+        if own or (prepared is not None and _is_manifest(fingerprint, prepared)):
+            found[fingerprint] = own
+    return found, [*dict.fromkeys(problems)]
+
+
+def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorResult], list[str]]:
+    """Return the floors of some data that the first folder with any keeps, and messages about what
+    cannot be read.
+    """
+    problems = []
+    for folder in folders:
+        try:
+            rows = floors.read(folder, fingerprint)
+        except DataError as error:
+            problems.append(f"Skipped {floors.FILE}: {error}")
+            continue
+        if rows:
+            return floors_of(rows), problems
+    return [], problems
+
+
 def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str, Rows], list[str]]:
     """Return the wanted rows of the tables that audits and profiles left in their folders, and
     messages about what cannot be read.
@@ -91,6 +146,10 @@ def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
             continue
         texts[path.stem] = text
     return texts, problems
+
+
+def _values(rows: Rows, names: Sequence[str]) -> list[list[Any]]:
+    return [[row.get(name) for name in names] for row in rows]
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:

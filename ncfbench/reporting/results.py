@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.config import Folder, Locations
-from ncfbench.errors import DataError, UsageError, nearest, shown
+from ncfbench.errors import UsageError, nearest, shown
 from ncfbench.paper.cells import MISSING, CellVerdict, judge_cells
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
@@ -23,12 +23,15 @@ from ncfbench.reporting.beside import (
     SWEEPS,
     Manifest,
     Rows,
+    find_floors,
     find_manifests,
     find_sweeps,
     find_tables,
+    keep_rows,
     write_manifests,
 )
 from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.objectives import objective_tables
@@ -64,6 +67,7 @@ class Results:
         comparisons: rows of the frame ``arms``, those together that compare.
         speedups, recalls: rows by comparison.
         manifests: of the data sets that are known, by fingerprint.
+        floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         sweeps: files of the folder's sweeps, by name.
         problems: messages about what cannot be read and was left out.
@@ -79,6 +83,7 @@ class Results:
     recalls: Sequence[Rows]
     verdicts: Sequence[CellVerdict]
     manifests: Mapping[str, Manifest]
+    floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
     problems: Sequence[str]
@@ -147,7 +152,17 @@ class Results:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
-        return find_answers(self.retimed, allow_mixed=self.allow_mixed)
+        found = find_answers(self.retimed, allow_mixed=self.allow_mixed)
+        return [
+            replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
+        ]
+
+    @property
+    def unfitted(self) -> list[str]:
+        """Names of the data sets that are here and have no floors."""
+        digests = {digest for digest, floors in self.floors.items() if not floors}
+        runs = (run for run in self.runs if run.data_fingerprint in digests)
+        return [*dict.fromkeys(run.config.dataset for run in runs)]
 
     @cached_property
     def answer_tables(self) -> list[Table]:
@@ -208,7 +223,8 @@ class Results:
         return not os.access(self.runs_dir, os.W_OK)
 
     def write(self, folder: Path | None = None) -> list[Path]:
-        """Write the speedup and the recall table and the data sets' manifests; return their paths.
+        """Write the speedup and the recall table, the data sets' manifests and their floors; return
+        the paths.
 
         A table that has these rows already is left alone: looking at results does not change them.
         Nothing is written beside the runs where only some of them were wanted.
@@ -224,14 +240,13 @@ class Results:
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
-        paths = []
-        for name, rows, schema in (
-            ("speedup", self.speedup, schemas.SPEEDUP),
-            ("recall", self.recall, schemas.RECALL),
-        ):
-            paths.append(folder / f"{name}.parquet")
-            if not _holds(paths[-1], rows, schema):
-                tables.write_rows(paths[-1], [row | own for row in rows], schema)
+        floors = [dict(floor.row) for rows in self.floors.values() for floor in rows]
+        written = {
+            "speedup": ([row | own for row in self.speedup], schemas.SPEEDUP),
+            "recall": ([row | own for row in self.recall], schemas.RECALL),
+            **({"floors": (floors, schemas.FLOOR)} if floors else {}),
+        }
+        paths = [keep_rows(folder / f"{name}.parquet", *table) for name, table in written.items()]
         kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
 
@@ -269,18 +284,6 @@ class Results:
         return len(compared), len(trials)
 
 
-def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
-    """Return whether a table is there with these rows, whatever folders its commands name."""
-    try:
-        kept = tables.read_rows(path, schema)
-    except DataError:
-        return False
-    names = [name for name in schema.names if name != "command"]
-    return [[row[name] for name in names] for row in kept] == [
-        [row.get(name) for name in names] for row in rows
-    ]
-
-
 def collect(
     runs_dir: Folder = None,
     data_dir: Folder = None,
@@ -316,6 +319,7 @@ def collect(
     if baseline is not None:
         _check_baseline(baseline, runs)
     manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
+    floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
     comparisons = [
         [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
@@ -344,9 +348,10 @@ def collect(
         recalls=recalls,
         verdicts=[] if baseline else judge_cells(speedups, recalls, manifests),
         manifests=manifests,
+        floors=floors,
         beside=beside,
         sweeps=sweeps,
-        problems=[*problems, *unknown, *unreadable, *broken],
+        problems=[*problems, *unknown, *damaged, *unreadable, *broken],
         left_out=_left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,

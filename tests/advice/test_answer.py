@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_run
+from folders import floor_row, write_run
 
 from ncfbench.advice import summary
 from ncfbench.advice.answer import RaceAnswer, make_answer
@@ -22,6 +22,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
 from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
+from ncfbench.reporting.floors import floors_of
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col
@@ -104,6 +105,30 @@ def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> 
         for each in answer.arms
         if each.status not in ("recommended", "tied", "slower")
     } == {"ns b=512 lr=0.03": "left", "ns b=512 lr=9": "diverged"}
+
+
+def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
+    """In the table, the paragraph and JSON; with no best arm, too."""
+    floors = floors_of([floor_row("profile", 0.35, 3.5), floor_row("ridge", 0.567, 19.0)])
+    beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
+    assert summary.headline(beside).endswith(
+        "TF-IDF profiles reach 0.350 in 3.5 s without training; this arm passes them after 4 s. No"
+        " arm passes ridge regression (0.567 in 19 s): train only for what it cannot do."
+    )
+    shown = [[cell.text for cell in row] for row in summary.standings_table(beside).rows]
+    last = ["TF-IDF profiles", "-", "-", "-", "3.5", "no training", "0.350 ± 0.005"]
+    assert shown[-1] == last
+    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
+    assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
+    assert document["floors"][1]["passed_after_seconds"] == pytest.approx(4)
+    assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
+    none = dataclasses.replace(
+        beside, arms=[dataclasses.replace(arm, status="slower") for arm in beside.arms], target=None
+    )
+    table = summary.standings_table(none)
+    assert [column.heading for column in table.header][-3:] == ["s", "loss", "recall@50"]
+    assert table.rows[-1][-2].text == "no training"
+    assert "ns b=512 lr=0.01 passes them" in summary.headline(none)
 
 
 def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:

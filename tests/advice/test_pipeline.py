@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,15 +20,16 @@ from invoked import check, invoke
 from pyarrow.parquet import read_table
 
 import ncfbench
-from ncfbench.advice import candidates, pipeline
+from ncfbench.advice import candidates, pipeline, summary
 from ncfbench.advice.calibration import Calibration
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.advice.state import read_state
 from ncfbench.config import Locations
-from ncfbench.errors import UsageError
+from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
+from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
 from ncfbench.training import pilot
 from ncfbench.training import run as training
@@ -138,6 +140,42 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert len(lost) == 2
     assert all("not finite" in each.entrant.reason for each in lost)
     assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
+
+
+def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) -> None:
+    """Once, beside the data: the same question again, or another one, fits none of them."""
+    assert raced.answer is not None
+    assert {floor.row["floor"] for floor in raced.answer.floors} == {"profile", "ridge"}
+    assert not raced.answer.unfitted
+    kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
+    assert [dict(floor.row) for floor in raced.answer.floors] == sorted(
+        kept, key=lambda row: -row["test_recall_at_50"]
+    )
+
+
+@pytest.mark.usefixtures("untimed", "undrawn")
+def test_floors_without_time_or_room_are_named(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
+    monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
+    found, _ = ask(tmp_path / "data", tmp_path, **few)
+    assert found.answer is not None
+    assert not found.answer.floors
+    (reason,) = found.answer.unfitted
+    assert "No profile: it would take about" in reason
+    assert "No ridge: it would take about" in reason
+    assert (
+        f"Floors that were left out: {reason}"
+        in summary.as_json(found.answer, tmp_path, {})["trust"]
+    )
+    monkeypatch.setattr(pipeline, "floor", Mock(side_effect=DataError("Cannot write there.")))
+    found, _ = ask(tmp_path / "data", tmp_path, dry_run=True, **few)
+    assert pipeline.floor.call_count == 0  # type: ignore[attr-defined]
+    found, _ = ask(tmp_path / "data", tmp_path, **few)
+    assert found.answer is not None
+    assert found.answer.unfitted == ["Cannot write there."]
 
 
 @pytest.mark.usefixtures("undrawn")

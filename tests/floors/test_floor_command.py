@@ -18,7 +18,7 @@ from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike, custom, synthetic
 from ncfbench.data.store import Dataset, load
 from ncfbench.errors import DataError, UsageError
-from ncfbench.floors import measure, models, pipeline
+from ncfbench.floors import kept, measure, models, pipeline
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, content_of
 from ncfbench.storage import tables
@@ -54,8 +54,8 @@ def test_floors_that_fit_are_measured_and_kept(folder: Path) -> None:
     assert set(found.left_out) == {"popularity", "ease", "ials"}
     assert "held-out items of cold have no training links" in found.left_out["ease"]
     assert [note[:26] for note in found.notes] == ["No popularity, ease, ials:"]
-    assert pipeline.read(folder, "cold", found.fingerprint) == found.rows
-    assert pipeline.read(folder, "cold", "another") == []
+    assert kept.read(folder / "cold", found.fingerprint) == found.rows
+    assert kept.read(folder / "cold", "another") == []
     profile, ridge = found.rows
     assert profile["penalty"] is None
     assert ridge["recalls"][ridge["penalties"].index(ridge["penalty"])] == max(ridge["recalls"])
@@ -153,8 +153,8 @@ def test_a_kept_floor_is_not_fitted_again(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("ncfbench.timing.environment.host_key", lambda: "another machine")
     fitted(folder, "cold", **asked)
     assert fits == [7.0] * 3
-    kept = [row["settings"] for row in tables.read_rows(folder / "cold/floors.parquet", FLOOR)]
-    assert len(kept) == len(set(kept))
+    settings = [row["settings"] for row in tables.read_rows(folder / "cold/floors.parquet", FLOOR)]
+    assert len(settings) == len(set(settings))
 
 
 def test_a_damaged_table_is_made_again(folder: Path) -> None:
@@ -162,14 +162,14 @@ def test_a_damaged_table_is_made_again(folder: Path) -> None:
     said: list[str] = []
     pipeline.floor("warm", floors=["popularity"], data_dir=folder, say=said.append)
     assert "Cannot read" in said[0]
-    assert len(pipeline.read(folder, "warm", load(folder, "warm").fingerprint)) == 1
+    assert len(kept.read(folder / "warm", load(folder, "warm").fingerprint)) == 1
 
 
 def test_what_does_not_fit_is_refused_before_it_starts(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only: dict[str, Any] = {"floors": ["profile", "ease"], "again": True}
-    words = r"No profile: it would take about .* is 0 s.* No ease: it would .* or one --penalty"
+    words = r"No profile: it would take about .* has 0 s.* No ease: it would .* or one --penalty"
     with pytest.raises(UsageError, match=words):
         fitted(folder, "warm", budget_seconds=1e-9, **only)
     monkeypatch.setattr(pipeline, "available_memory", lambda: 100_000)
@@ -259,8 +259,8 @@ def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.Monke
     words = ("floor", "cold", "--data-dir", folder, "--floors", "profile,ridge", "--again")
     printed = invoke(*words)
     check(printed, 130, "Interrupted. Floors that were done are kept. To go on: ncfbench")
-    kept = pipeline.read(folder, "cold", load(folder, "cold").fingerprint)
-    assert kept[0]["floor"] == "profile"
+    rows = kept.read(folder / "cold", load(folder, "cold").fingerprint)
+    assert rows[0]["floor"] == "profile"
 
 
 REFERENCES: dict[str, dict[float | None, float]] = {

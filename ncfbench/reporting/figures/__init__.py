@@ -41,11 +41,12 @@ def figures(results: Results) -> dict[str, Draw]:
     }
     for runs, retimed in zip(comparisons, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
+        floors = results.floors.get(runs[0].data_fingerprint, ())
         own: dict[str, Draw] = {
-            "convergence": partial(draw_convergence, timed),
+            "convergence": partial(draw_convergence, timed, floors),
             "targets": partial(draw_targets, timed, allow_mixed=results.allow_mixed),
-            "stratum-size": partial(draw_arms, runs, "stratum_size"),
-            "negatives": partial(draw_arms, runs, "negatives"),
+            "stratum-size": partial(draw_arms, runs, "stratum_size", floors),
+            "negatives": partial(draw_arms, runs, "negatives", floors),
         }
         found |= {file_name(kind, runs[0]): draw for kind, draw in own.items()}
     labels = {runs[0].data_fingerprint: runs[0].data_label for runs in comparisons}

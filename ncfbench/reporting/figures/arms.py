@@ -13,29 +13,33 @@ from ncfbench.reporting.figures.drawing import (
     Drawing,
     add_legend_below,
     describe,
+    draw_floors,
     entitle,
     finish,
     new_figure,
     rank,
 )
+from ncfbench.reporting.floors import TEST_RECALL, FloorResult
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.timing import intervals
 
 Runs = Mapping[int, Run]
 """Runs by seed."""
-MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
+MEASURES = {"smallest_probe_loss": "smallest probe loss", TEST_RECALL: "test recall@50"}
 SAVED = {"item_slots": "distinct items in a batch"}
 """Third measure, against the stratum size only: items that g encodes, a count and no time."""
 TITLES = {"stratum_size": "Stratum size", "negatives": "Negatives"}
 LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
 
 
-def draw_arms(runs: Sequence[Run], setting: str) -> Drawing | None:
+def draw_arms(
+    runs: Sequence[Run], setting: str, floors: Sequence[FloorResult] = ()
+) -> Drawing | None:
     """Draw smallest probe loss and test recall@50 against s or k; against s also a batch's items.
 
     Points are means over the seeds that all of them have, bars 95 % intervals. Samplers that share
-    the batch's negatives have no k: they are levels beside the others.
+    the batch's negatives have no k: they are levels beside the others, as the floors are in recall.
 
     Args:
         setting: ``stratum_size`` or ``negatives``.
@@ -64,6 +68,8 @@ def draw_arms(runs: Sequence[Run], setting: str) -> Drawing | None:
         if measure in SAVED:
             axis.set_yscale("log", base=2)
             axis.yaxis.set_major_formatter("{x:g}")
+        if measure == TEST_RECALL:
+            draw_floors(axis, floors)
         finish(axis)
     add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
     seeds_in_common = f"{counted(len(common), 'seed')} in common"

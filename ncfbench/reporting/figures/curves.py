@@ -15,6 +15,7 @@ from ncfbench.reporting.figures.drawing import (
     Drawing,
     add_legend_below,
     describe,
+    draw_floors,
     entitle,
     finish,
     label_few,
@@ -24,6 +25,7 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     variant_label,
 )
+from ncfbench.reporting.floors import TEST_RECALL, FloorResult
 from ncfbench.reporting.frames import Run, by_variant, common_rows
 from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
@@ -36,7 +38,7 @@ BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", 
 
 
 def draw_answer(answer: Answer) -> Drawing | None:
-    """Draw probe loss, with the target, and recall@50 against seconds of training.
+    """Draw probe loss and recall@50 against seconds of training, with the target and the floors.
 
     Means over seeds. Arms that are not among :attr:`ncfbench.reporting.answers.Answer.main` are
     grey.
@@ -55,9 +57,11 @@ def draw_answer(answer: Answer) -> Drawing | None:
             _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
-        label_few(axis.xaxis)
         if measure == "probe_loss":
             _finish_losses(axis, answer.arms, answer.target)
+        elif measure == TEST_RECALL:
+            draw_floors(axis, answer.floors, by_seconds=True)
+        label_few(axis.xaxis)
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
     add_legend_below(figure, handles[::-1], labels[::-1])
@@ -65,8 +69,8 @@ def draw_answer(answer: Answer) -> Drawing | None:
     return entitle(figure, title, answer.data_label)
 
 
-def draw_convergence(runs: Sequence[Run]) -> Drawing:
-    """Draw probe loss and test recall@50 against epoch and against training time.
+def draw_convergence(runs: Sequence[Run], floors: Sequence[FloorResult] = ()) -> Drawing:
+    """Draw probe loss and test recall@50, with the floors, against epoch and training time.
 
     These are the paper's convergence curves (KDD 2017, section 5.3): means over seeds, with the
     range from the least to the largest.
@@ -78,7 +82,7 @@ def draw_convergence(runs: Sequence[Run]) -> Drawing:
     xs = (("epoch", "epoch"), ("train_seconds", times))
     ys = (
         ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
-        ("test_recall_at_50", "test recall@50"),
+        (TEST_RECALL, "test recall@50"),
     )
     for row, (y, y_label) in enumerate(ys):
         for column, (x, x_label) in enumerate(xs):
@@ -86,8 +90,12 @@ def draw_convergence(runs: Sequence[Run]) -> Drawing:
             for variant in main_variants(arms, config.encoder):
                 _plot_mean(axis, variant, list(arms[variant].values()), x, y)
             axis.set(xlabel=x_label, ylabel=y_label)
-            if x == "train_seconds":
+            is_log = x == "train_seconds"
+            if is_log:
                 axis.set_xscale("log")
+            if y == TEST_RECALL and axis.lines:
+                draw_floors(axis, floors, by_seconds=is_log, is_labelled=is_log)
+            if is_log:
                 label_few(axis.xaxis)
             if y == "probe_loss":
                 axis.set_yscale("log")

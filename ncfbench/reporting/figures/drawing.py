@@ -13,6 +13,7 @@ from typing import Any, TextIO, TypeVar
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError, install_command
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import slug
@@ -47,6 +48,11 @@ STYLES = styles_of(SAMPLERS)
 """Colour, line and mark of a sampler, told apart without colour too; others share one style."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
+FLOOR_COLOR = "#404040"
+FURTHEST = 10.0
+"""Times that the axis begins before the first curve, at most, to show a floor's seconds."""
+LABELS = 14
+"""Labels that find room beside an axis."""
 LONGEST_SETTINGS = 60
 """Characters of settings in a file's name; a digest stands for more."""
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -139,6 +145,38 @@ def label_few(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 5 * low else MaxNLocator(6))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def draw_floors(
+    axis: Any, floors: Sequence[FloorResult], *, by_seconds: bool = False, is_labelled: bool = True
+) -> None:
+    """Draw the recall of each floor as a dotted line, with its label to the right of the axes.
+
+    Labels of floors that are close to each other stand below one another.
+
+    Args:
+        axis: with its curves; its x-axis has the scale that it will have.
+        floors: the highest first.
+        by_seconds: let a line begin at the seconds that its floor takes, at most a factor of
+            :data:`FURTHEST` before the curves.
+    """
+    if not floors:
+        return
+    left, right = axis.get_xlim()
+    if by_seconds:
+        taken = [floor.seconds for floor in floors]
+        left, right = max(min(left, *taken), left / FURTHEST), max(right, 2 * max(taken))
+    style = {"color": FLOOR_COLOR, "linestyle": ":", "linewidth": 1.2}
+    for floor in floors:
+        start = max(floor.seconds, left) if by_seconds else left
+        axis.plot([start, right], [floor.recall] * 2, **style)
+    axis.set_xlim(left, right)
+    bottom, top = axis.get_ylim()
+    y = top
+    for floor in floors if is_labelled else ():
+        y = min(floor.recall, y - (top - bottom) / LABELS)
+        place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
+        axis.annotate(floor.label, (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
 
 
 def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:

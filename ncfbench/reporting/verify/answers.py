@@ -1,4 +1,5 @@
-"""Checks of answers: how soon each arm comes down to the baseline's smallest loss.
+"""Checks of answers: how soon each arm comes down to the baseline's smallest loss, and how the best
+one stands to each floor.
 
 Whether iterations are as long as a profile beside the runs measured is taken from the answer; which
 runs are in which arm, and every number, is derived from the runs and the profile.
@@ -36,12 +37,13 @@ TO_TARGET = (
 
 
 def answer_checks(
-    answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row]
+    answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row], floors: Sequence[Row]
 ) -> Iterator[Check]:
-    """Yield the check of each answer, as ``report --json`` prints it, and of each of its arms.
+    """Yield the check of each answer, as ``report --json`` prints it, and of its arms and floors.
 
     Args:
         profiled: rows of ``costmodel.parquet``.
+        floors: rows of ``floors.parquet``.
     """
     groups: dict[str, list[Run]] = {}
     for run in newest(runs):
@@ -55,13 +57,15 @@ def answer_checks(
         if own is None:
             yield Check("answer", cell, answer, {}, ["the runs of its arms do not belong together"])
         else:
-            yield from _checks(answer, cell, own, profiled)
+            digest = answer["data_fingerprint"]
+            fitted = [row for row in floors if row["data_fingerprint"] == digest]
+            yield from _checks(answer, cell, own, profiled, fitted)
     for own in groups.values():
         yield Check("answer", own[0].name, {}, {}, ["no answer has this run"])
 
 
 def _checks(
-    answer: Row, cell: str, runs: Sequence[Run], profiled: Sequence[Row]
+    answer: Row, cell: str, runs: Sequence[Run], profiled: Sequence[Row], floors: Sequence[Row]
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
     profile = {_timed_as(row): row for row in profiled if row["rounds"] == rounds}
@@ -72,6 +76,7 @@ def _checks(
     _rank(results)
     written = {frozenset(row["runs"]): row for row in answer["arms"]}
     expected: Values = {"target": math.nan, "best": None, "baseline": None}
+    best: Arm = {}
     for arm, (values, _) in zip(arms, results, strict=True):
         row = written.pop(frozenset(run.name for run in arm.values()), None)
         if row is None:
@@ -79,7 +84,7 @@ def _checks(
             yield Check("answer", cell, answer, {}, [f"no arm has just these runs: {names}"])
             continue
         if values["status"] == "best":
-            expected["best"] = row["arm"]
+            expected["best"], best = row["arm"], arm
         if arm is baseline:
             target = mean(run.lowest for run in arm.values())
             expected |= {"baseline": row["arm"], "target": target}
@@ -92,6 +97,49 @@ def _checks(
     for row in written.values():
         yield Check("answer", f"{cell}/{row['arm']}", row, {}, ["no arm has just its runs"])
     yield Check("answer", cell, answer, expected)
+    yield from _floor_checks(answer, cell, best, floors)
+
+
+def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
+    written = {row["floor"]: row for row in answer["floors"]}
+    for floor in floors:
+        name = f"{cell}/{floor['floor']}"
+        row = written.pop(floor["floor"], None)
+        if row is None:
+            yield Check("answer", name, answer, {}, ["the answer lacks this floor"])
+            continue
+        recall, error = floor["test_recall_at_50"], _error([floor])
+        seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
+        values = {"seconds": seconds, "recall_at_50": recall, "recall_at_50_error": error}
+        yield Check("answer", name, row, values | _beside(best, recall, error))
+    for name, row in written.items():
+        note = "the floor is not kept beside the runs: run `ncfbench report` again"
+        yield Check("answer", f"{cell}/{name}", row, {}, [note])
+
+
+def _beside(arm: Arm, level: float, error: float) -> Values:
+    """Return how an arm stands to a floor: by its largest mean recall at evaluations of all seeds,
+    and the time of the first one above the floor.
+    """
+    curves = [
+        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
+        for run in arm.values()
+    ]
+    common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
+    values: Values = {"best_arm": "unknown" if arm else None, "passed_after_seconds": math.nan}
+    if not common:
+        return values
+    rows = [[curve[iteration] for curve in curves] for iteration in common]
+    recalls = [mean(row["test_recall_at_50"] for row in at) for at in rows]
+    top = int(np.argmax(recalls))
+    errors = np.nan_to_num([_error(rows[top]), error])
+    if abs(recalls[top] - level) <= math.hypot(*errors):
+        return values | {"best_arm": "level"}
+    if recalls[top] < level:
+        return values | {"best_arm": "below"}
+    first = common[int(np.argmax(np.array(recalls) > level))]
+    seconds = first * mean(run.full for run in arm.values())
+    return {"best_arm": "passes", "passed_after_seconds": seconds}
 
 
 def _words(arm: Arm) -> tuple[str, str]:

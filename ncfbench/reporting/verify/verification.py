@@ -52,8 +52,11 @@ def verify(runs_dir: Path, answers: Sequence[Row] | None = None) -> Verification
                 f"No {path}. Make the tables with:"
                 f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
             )
-    profile = runs_dir / "costmodel.parquet"
-    profiled = tables.read_rows(profile, schemas.COSTMODEL) if profile.exists() else []
+    beside = {"costmodel": schemas.COSTMODEL, "floors": schemas.FLOOR}
+    profiled, floors = (
+        tables.read_rows(path, schema) if (path := runs_dir / f"{name}.parquet").exists() else []
+        for name, schema in beside.items()
+    )
     records, problems = runs.read_all(runs_dir)
     own = [Run(record) for record in records]
     expected = cells(own)
@@ -62,7 +65,7 @@ def verify(runs_dir: Path, answers: Sequence[Row] | None = None) -> Verification
     ]
     for table, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL)):
         checks += _table_checks(table, tables.read_rows(paths[table], schema), expected)
-    checks += [] if answers is None else answer_checks(answers, own, profiled)
+    checks += [] if answers is None else answer_checks(answers, own, profiled, floors)
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),

@@ -11,6 +11,7 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.floors import FloorResult, floors_sentence, standing
 from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
@@ -34,12 +35,12 @@ from ncfbench.reporting.views.sentences import (
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
-STATUS_WORDS = {"never": "not reached", "diverged": "diverged"}
+STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "floor": "no training"}
 TARGET = "target"
 """Group of the columns that depend on the target; a table has its value instead."""
 
 
-def _sooner(arm: ArmResult) -> Cell:
+def _sooner(arm: ArmResult | FloorResult) -> Cell:
     if arm.sooner is None or arm.sooner.total is None:
         if arm.sooner is not None and (bound := arm.sooner.total_at_most) is not None:
             return Cell(f"< {bound:.2f} ({arm.sooner.reached}/{arm.sooner.seeds})", "muted")
@@ -47,7 +48,7 @@ def _sooner(arm: ArmResult) -> Cell:
     return Cell(estimate(".2f")(arm.sooner.total), _style(arm))
 
 
-def _style(arm: ArmResult) -> Style:
+def _style(arm: ArmResult | FloorResult) -> Style:
     return "best" if arm.status in BEST else "plain"
 
 
@@ -60,7 +61,10 @@ COLUMNS = [
     Col("times sooner", _sooner, group=TARGET),
     Col("recall@50", lambda arm: arm.at_end and arm.at_end.text(RECALL)),
 ]
-"""Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`."""
+"""Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`, or a
+:class:`ncfbench.reporting.floors.FloorResult` below them.
+"""
+FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
 FRONTIER = [
     Col("arm", "name", wraps=True),
     Col("from s", "since", three_digits),
@@ -125,7 +129,8 @@ def headline(answer: Answer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None or baseline is None or answer.target is None:
-        return " ".join(caveat.sentence for caveat in answer.reasons)
+        reasons = [caveat.sentence for caveat in answer.reasons]
+        return " ".join(filter(None, [*reasons, beside_floors(answer)]))
     parts = [f"Use {flags(best.config)}."]
     if best is baseline:
         parts.append(
@@ -137,7 +142,13 @@ def headline(answer: Answer) -> str:
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
     other = None if baseline is best else baseline.at_end
     parts += [recall_sentence(best.at_end, other, chance), tied_sentence(answer.ties)]
+    parts.append(beside_floors(answer))
     return " ".join(filter(None, parts))
+
+
+def beside_floors(answer: Answer) -> str:
+    """Return how the arms stand to the floors; nothing without floors."""
+    return floors_sentence(answer.floors, answer.arms, answer.best)
 
 
 def caveats(answer: Answer) -> list[Caveat]:
@@ -205,11 +216,33 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             ],
             "profile_rounds": answer.rounds,
             "arms": [_as_row(arm) for arm in answer.arms],
+            "floors": floor_rows(answer),
             "frontier": [step._asdict() for step in answer.frontier()],
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
         for answer in answers
     ]
+
+
+def floor_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return the floors as plain objects, each with how the best arm stands to it."""
+    rows = []
+    for floor in answer.floors:
+        beside = standing(answer.best, floor) if answer.best else None
+        rows.append(
+            {
+                "floor": floor.row["floor"],
+                "title": floor.name,
+                "penalty": floor.row["penalty"],
+                "chosen_by": floor.row["chosen_by"],
+                "seconds": floor.seconds,
+                RECALL: floor.recall,
+                f"{RECALL}_error": floor.error,
+                "best_arm": beside and beside.word,
+                "passed_after_seconds": beside and beside.seconds,
+            }
+        )
+    return rows
 
 
 def _as_row(arm: ArmResult) -> dict[str, Any]:
@@ -240,12 +273,13 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
             " did)."
         )
     notes += _recall_notes(answer, main)
+    notes += [FLOORS_NOTE] if answer.floors else []
     if more := len(answer.arms) - len(main):
         notes.append(f"{more} further arms: --table {answer.named('arms')}")
     return Table.of(
         f"Which sampler trains soonest: {answer.subject}",
         answer_columns(_target(answer)),
-        main,
+        [*main, *answer.floors],
         notes,
         lead=headline(answer),
         name=answer.named("answer"),

@@ -1,0 +1,190 @@
+"""Floors beside the arms of an answer: what is reached without training, and when an arm passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.quality import RECALL, Quality, standard_error
+
+TITLES = {
+    "popularity": "popularity",
+    "profile": "TF-IDF profiles",
+    "ridge": "ridge regression",
+    "ease": "EASE",
+    "ials": "iALS",
+}
+TEST_RECALL = f"test_{RECALL}"
+SECONDS = ("content_seconds", "choice_seconds", "fit_seconds")
+"""Columns of a floor's row that make up its time; training takes none of them."""
+
+
+@dataclass(frozen=True)
+class FloorResult:
+    """A floor as a row of an answer, beside its :class:`ncfbench.reporting.arms.ArmResult`.
+
+    Attributes:
+        row: of :data:`ncfbench.storage.schemas.FLOOR`.
+    """
+
+    row: Mapping[str, Any]
+    items = iteration_seconds = iterations = sooner = None
+    status = "floor"
+
+    @property
+    def name(self) -> str:
+        """Its title."""
+        return TITLES[self.row["floor"]]
+
+    @property
+    def label(self) -> str:
+        """Its short name with recall and seconds, such as ``ridge 0.567 (19 s)``."""
+        return f"{self.row['floor']} {self.recall:.3f} ({three_digits(self.seconds)} s)"
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of its content, the choice of its penalty, and its fit."""
+        return math.fsum(self.row[name] for name in SECONDS)
+
+    @property
+    def recall(self) -> float:
+        """Recall@50 of the test links."""
+        return float(self.row[TEST_RECALL])
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the recall, over users and items."""
+        return standard_error([self.row], TEST_RECALL)
+
+    @property
+    def at_end(self) -> Quality:
+        """Its recall as that of an arm."""
+        return Quality(("end",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
+
+
+class Standing(NamedTuple):
+    """How an arm stands to a floor.
+
+    Attributes:
+        word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
+            more than the error of their difference, else ``below``; ``unknown`` without recall.
+        seconds: of training at the first evaluation above the floor, of an arm that passes it.
+        is_first: whether that is its first evaluation of all.
+    """
+
+    word: Literal["passes", "level", "below", "unknown"]
+    seconds: float | None = None
+    is_first: bool = False
+
+
+def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
+    """Return the kept floors of a data set, the highest recall first.
+
+    Of a floor with several settings the one with a chosen penalty counts, else the one with the
+    best recall of validation links.
+    """
+    best: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(rows, key=_preference):
+        if row["floor"] in TITLES:
+            best[row["floor"]] = row
+    return sorted(map(FloorResult, best.values()), key=lambda floor: -floor.recall)
+
+
+def standing(arm: ArmResult, floor: FloorResult) -> Standing:
+    """Return how an arm stands to a floor, by the means over its seeds at common evaluations.
+
+    The error of the difference has both errors in quadrature: the floor's recall of each user is
+    not kept.
+    """
+    evaluated = [
+        (seconds, fmean(row[TEST_RECALL] for row in rows), standard_error(rows, TEST_RECALL))
+        for seconds, rows in arm.rows(TEST_RECALL)
+    ]
+    if not evaluated:
+        return Standing("unknown")
+    _, peak, error = max(evaluated, key=itemgetter(1))
+    if abs(peak - floor.recall) <= math.hypot(error or 0.0, floor.error or 0.0):
+        return Standing("level")
+    above = [seconds for seconds, recall, _ in evaluated if recall > floor.recall]
+    if not above:
+        return Standing("below")
+    return Standing("passes", above[0], above[0] == evaluated[0][0])
+
+
+def floors_sentence(
+    floors: Sequence[FloorResult], arms: Sequence[ArmResult], best: ArmResult | None
+) -> str:
+    """Return the highest floor that the best arm passes, and the highest of all if that is another;
+    nothing without floors, or where times are simulated.
+
+    Args:
+        floors: the highest recall first.
+        best: without one, the arm that has the highest recall is named.
+    """
+    arms = [arm for arm in arms if not arm.has_diverged]
+    if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
+        return ""
+    highest = floors[0]
+    known = [arm for arm in arms if arm.rows(TEST_RECALL)]
+    if not known:
+        return f"{_reaches(highest)}; no arm has a recall to compare."
+    own = best if best is not None and best.rows(TEST_RECALL) else max(known, key=_peak)
+    name = "this arm" if own is best else own.name
+    passed = next((floor for floor in floors if standing(own, floor).word == "passes"), None)
+    sentences = []
+    if passed is not None:
+        at = standing(own, passed)
+        when = f"passes {_it(passed)} after {three_digits(at.seconds or 0.0)} s"
+        if at.is_first:
+            when = f"is above {_it(passed)} at its first evaluation"
+            when += f", after {three_digits(at.seconds)} s" if at.seconds else ", before training"
+        sentences.append(f"{_reaches(passed)}; {name} {when}.")
+    if passed is not highest:
+        sentences.append(_unpassed(highest, own, name, known))
+    return " ".join(sentences)
+
+
+def _unpassed(floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmResult]) -> str:
+    """Return how the arms stand to a floor that one of them does not pass."""
+    is_level = standing(own, floor).word == "level"
+    passing = [
+        (seconds, arm.name) for arm in arms if (seconds := standing(arm, floor).seconds) is not None
+    ]
+    if passing:
+        seconds, other = min(passing)
+        return (
+            f"{_reaches(floor)}; {name} {'is level with' if is_level else 'does not pass'}"
+            f" {_it(floor)}, {other} passes {_it(floor)} after {three_digits(seconds)} s."
+        )
+    if is_level:
+        return f"{_reaches(floor)}; {name} is level with {_it(floor)}, and no arm passes."
+    reached = f"{floor.recall:.3f} in {three_digits(floor.seconds)} s"
+    return f"No arm passes {floor.name} ({reached}): train only for what it cannot do."
+
+
+def _reaches(floor: FloorResult) -> str:
+    verb = "reach" if _is_plural(floor) else "reaches"
+    name = f"{floor.name[0].upper()}{floor.name[1:]}" if floor.name.islower() else floor.name
+    return f"{name} {verb} {floor.recall:.3f} in {three_digits(floor.seconds)} s without training"
+
+
+def _it(floor: FloorResult) -> str:
+    return "them" if _is_plural(floor) else "it"
+
+
+def _is_plural(floor: FloorResult) -> bool:
+    return floor.name.endswith("s")
+
+
+def _peak(arm: ArmResult) -> float:
+    return max(recall for _, recall in arm.means(TEST_RECALL))
+
+
+def _preference(row: Mapping[str, Any]) -> tuple[bool, float]:
+    return row["chosen_by"] != "given", row[f"validation_{RECALL}"] or 0.0

@@ -1,0 +1,262 @@
+"""Floors beside the arms: rows, the sentence, figures, and what travels with the runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.data import prepare
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError
+from ncfbench.floors.kept import FILE
+from ncfbench.floors.models import FLOORS
+from ncfbench.floors.pipeline import floor as fit_floors
+from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.beside import find_floors
+from ncfbench.reporting.figures import curves
+from ncfbench.reporting.floors import TITLES, floors_of, floors_sentence, standing
+from ncfbench.reporting.frames import group
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.verify.verification import verify
+from ncfbench.reporting.views.answers import answer_tables, as_rows
+from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas, tables
+
+PROFILE, RIDGE = floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0)
+REACHES = "TF-IDF profiles reach 0.512 in 3.5 s without training; "
+RIDGE_REACHES = "Ridge regression reaches 0.567 in 19 s without training; "
+NONE_PASSES = "No arm passes ridge regression (0.567 in 19 s): train only for what it cannot do."
+
+
+def test_every_floor_has_a_title() -> None:
+    assert TITLES.keys() == FLOORS.keys()
+
+
+def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
+    """The best arm has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
+    for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
+        losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
+        write_run(folder, sampler, losses, ms, own, **more)
+    (answer,) = find_answers(group(read_all(folder)[0]))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("floors", "recalls", "sentence"),
+    [
+        ([], [[0, 0.6]], ""),
+        ([PROFILE, RIDGE], [[0, 0.4, 0.5]], NONE_PASSES),
+        (
+            [PROFILE, RIDGE],
+            [[0, 0.4, 0.53]],
+            f"{REACHES}this arm passes them after 4 s. {NONE_PASSES}",
+        ),
+        ([PROFILE, RIDGE], [[0, 0.4, 0.53, 0.6]], f"{RIDGE_REACHES}this arm passes it after 6 s."),
+        (
+            [PROFILE],
+            [[0, 0.52, 0.6]],
+            f"{REACHES}this arm is above them at its first evaluation, after 2 s.",
+        ),
+        (
+            [PROFILE],
+            [[0, 0.4, 0.516]],
+            f"{REACHES}this arm is level with them, and no arm passes.",
+        ),
+        (
+            [PROFILE],
+            [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
+            f"{REACHES}this arm is level with them, N.S. passes them after 60 s.",
+        ),
+        (
+            [PROFILE, RIDGE],
+            [[0, 0.4, 0.53], [0, 0.4, 0.6]],
+            f"{REACHES}this arm passes them after 4 s. {RIDGE_REACHES}this arm does not pass it,"
+            " N.S. passes it after 40 s.",
+        ),
+        ([PROFILE], [[]], f"{REACHES}no arm has a recall to compare."),
+    ],
+    ids=[
+        "no floors",
+        "none passed",
+        "some passed",
+        "all passed",
+        "passed at first",
+        "level",
+        "level, another passes",
+        "another passes the highest",
+        "recall not known",
+    ],
+)
+def test_the_sentence_says_which_floor_is_passed(
+    floors: list[dict[str, Any]], recalls: list[list[float]], sentence: str, tmp_path: Path
+) -> None:
+    answer = answer_of(tmp_path, *recalls)
+    best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
+    assert floors_sentence(floors_of(floors), answer.arms, best) == sentence
+
+
+def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
+    answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
+    found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
+    assert found == f"{REACHES}N.S. passes them after 40 s."
+
+
+def test_before_training_and_after_divergence(tmp_path: Path) -> None:
+    """An evaluation before training takes no seconds; what diverged is no arm to train with."""
+    answer = answer_of(tmp_path, [0, 0.4])
+    (arm,) = answer.arms
+    (run,) = arm.runs.values()
+    run.curve[0]["test_recall_at_50"] = 0.6
+    (floor,) = floors_of([PROFILE])
+    assert floors_sentence([floor], [arm], arm).endswith(
+        "above them at its first evaluation, before training."
+    )
+    run.summary["status"] = "diverged"
+    assert floors_sentence([floor], [arm], None).endswith("no arm has a recall to compare.")
+
+
+def test_the_difference_has_both_errors(tmp_path: Path) -> None:
+    """Of two seeds, 0.54 and 0.56, the mean has a variance of 1e-4, beside that of users and items,
+    which both seeds share.
+    """
+    for seed, recall in enumerate((0.54, 0.56)):
+        answer = answer_of(tmp_path, [0, 0.4, recall], seed=seed)
+    (arm,) = answer.arms
+    for run in arm.runs.values():
+        for row in run.curve:
+            row |= {"test_recall_at_50_error": 0.012, "test_recall_at_50_item_error": 0.005}
+    error = math.sqrt(0.012**2 + 0.005**2 + 1e-4 + 0.003**2 + 0.004**2)
+    for apart, word in ((0.99, "level"), (1.01, "passes")):
+        (floor,) = floors_of([floor_row("ridge", 0.55 - apart * error, 1.0)])
+        assert standing(arm, floor).word == word
+
+
+def test_validation_says_which_settings_count() -> None:
+    def row(penalty: float, validation: float, by: str, test: float) -> dict[str, Any]:
+        known = {"penalty": penalty, "validation_recall_at_50": validation, "chosen_by": by}
+        return floor_row("ridge", test, 1.0) | known
+
+    given = [row(1.0, 0.3, "given", 0.2), row(2.0, 0.2, "given", 0.9)]
+    assert [floor.row["penalty"] for floor in floors_of(given)] == [1.0]
+    chosen = row(3.0, 0.1, "validation", 0.1)
+    assert [floor.row["penalty"] for floor in floors_of([chosen, *given])] == [3.0]
+    assert floors_of([floor_row("of a later version", 0.5, 1.0)]) == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Runs with floors beside them, and no data."""
+    answer_of(tmp_path / "runs", [0, 0.4, 0.53], [0, 0.3, 0.35], [0, 0.1, 0.2])
+    tables.write_rows(tmp_path / "runs" / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    return tmp_path / "runs"
+
+
+def test_floors_stand_below_the_arms(folder: Path) -> None:
+    results = collect(folder, folder)
+    table = answer_tables(results.answers, {})[0]
+    assert table.lead.endswith(f"passes them after 4 s. {NONE_PASSES}")
+    shown = [[cell.text for cell in row] for row in table.rows]
+    assert shown[-2:] == [
+        ["ridge regression", "-", "-", "-", "19", "no training", "0.567 ± 0.005"],
+        ["TF-IDF profiles", "-", "-", "-", "3.5", "no training", "0.512 ± 0.005"],
+    ]
+    (row,) = as_rows(results.answers, {})
+    assert [floor["floor"] for floor in row["floors"]] == ["ridge", "profile"]
+    assert row["floors"][1]["seconds"] == 3.5
+    for kind in ("latex", "markdown", "csv"):
+        found = invoke("report", folder, "--format", kind, "--table", "answer").stdout
+        assert "ridge regression" in found
+
+
+def test_floors_travel_with_the_runs(folder: Path, tmp_path: Path) -> None:
+    check(invoke("report", folder, "--export", tmp_path / "copy"), 0)
+    kept = [tables.read_rows(path / FILE, schemas.FLOOR) for path in (folder, tmp_path / "copy")]
+    assert kept[0] == kept[1] == [RIDGE, PROFILE]
+    check(invoke("report", tmp_path / "copy", "--verify"), 0, "0 do not match")
+    (folder / FILE).write_bytes(b"no table")
+    found = collect(folder, folder)
+    assert any(FILE in problem for problem in found.problems)
+    assert found.unfitted == []
+
+
+def test_verification_covers_the_floors(folder: Path) -> None:
+    assert invoke("report", folder).exit_code == 0
+    (answer,) = as_rows(collect(folder, folder).answers, {})
+    assert verify(folder, [answer]).mismatches == []
+    for row in answer["floors"]:
+        row |= {name: 1.01 * row[name] for name in ("seconds", "recall_at_50")}
+        row |= {"recall_at_50_error": 0.1, "best_arm": "unknown"}
+    answer["floors"][1]["passed_after_seconds"] = 5.0
+    wrong = [(one.cell.split("/")[-1], one.column) for one in verify(folder, [answer]).mismatches]
+    both = ["seconds", "recall_at_50", "recall_at_50_error", "best_arm"]
+    assert sorted(wrong) == sorted(
+        [(name, column) for name in ("ridge", "profile") for column in both]
+        + [("profile", "passed_after_seconds")]
+    )
+    lost = answer["floors"].pop()["floor"]
+    answer["floors"][0]["floor"] = "ease"
+    notes = {one.cell.split("/")[-1]: one.note for one in verify(folder, [answer]).mismatches}
+    assert notes.keys() == {lost, "ridge", "ease"}
+
+
+def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
+    """Whole labels to the right of the axes, none on another, whatever the recalls."""
+    pytest.importorskip("matplotlib")
+    near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
+    tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
+    (answer,) = collect(folder, folder).answers
+    for drawing, axis in (
+        (curves.draw_answer(answer), 1),
+        (curves.draw_convergence([*answer.arms[0].runs.values()], answer.floors), 3),
+    ):
+        assert drawing is not None
+        drawing.figure.draw_without_rendering()
+        axes = drawing.figure.axes[axis]
+        dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+        starts = {line.get_ydata()[0]: line.get_xdata()[0] for line in dotted}
+        assert {level: starts[level] for level in (0.567, 0.512)} == {0.567: 19.0, 0.512: 3.5}
+        assert starts[0.565] == axes.get_xlim()[0] > 0.1
+        labels = [text.get_text() for text in axes.texts]
+        assert labels == [
+            "ridge 0.567 (19 s)",
+            "ease 0.565 (0.0001 s)",
+            "ials 0.564 (60 s)",
+            "profile 0.512 (3.5 s)",
+        ]
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert all(box.x0 >= axes.bbox.x1 for box in boxes)
+        assert all(box.x1 <= drawing.figure.bbox.x1 for box in boxes)
+        assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
+
+
+def test_floors_are_found_beside_the_data(
+    tmp_path: Path, tiny_options: synthetic.Options, tiny: Dataset
+) -> None:
+    """Fitted beside the data they are in the report; before, it says how to fit them."""
+    prepare("synthetic", tiny_options, tmp_path, "tiny", say=lambda text: None)
+    runs = tmp_path / "runs"
+    answer_of(runs, [0, 0.4], [0, 0.3], dataset="tiny", fingerprint=tiny.fingerprint)
+    words = ("report", runs, "--data-dir", tmp_path)
+    command = f"without training: ncfbench floor tiny --data-dir {tmp_path}"
+    check(invoke(*words), 0, command)
+    assert json.loads(invoke(*words, "--json").stdout)["answers"][0]["floors"] == []
+    fit_floors("tiny", data_dir=tmp_path, floors=["profile"], say=lambda text: None)
+    printed = invoke(*words)
+    check(printed, 0, "TF-IDF profiles")
+    assert "ncfbench floor" not in printed.stdout
+    assert "ncfbench floor" not in invoke("report", runs, "--data-dir", tmp_path / "no").stdout
+    (tmp_path / "tiny" / FILE).write_bytes(b"no table")
+    found, problems = find_floors(read_all(runs)[0], runs, tmp_path)
+    assert [[floor.name for floor in own] for own in found.values()] == [["TF-IDF profiles"]]
+    assert len(problems) == 1
+    with pytest.raises(DataError):
+        tables.read_rows(tmp_path / "tiny" / FILE, schemas.FLOOR)
