@@ -117,6 +117,7 @@ def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[st
     row = dict.fromkeys(schemas.FLOOR.names) | {
         "dataset": "citeulike",
         "floor": floor,
+        "content": "TF-IDF" if floor in ("profile", "ridge") else None,
         "settings": "{}",
         "data_fingerprint": "f" * 64,
         "content_seconds": seconds / 2,

@@ -171,6 +171,7 @@ def measure(
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
         "floor": name,
+        "content": _content(task) if floor.needs_content else None,
         "settings": settings_text(floor, penalty),
         "penalty": choice.penalty if floor.penalties else None,
         "chosen_by": choice.by if floor.penalties else None,
@@ -253,6 +254,10 @@ def _peak_bytes(case: Case, floor: Floor) -> float:
     return max(
         floor.cost(case.task, len(links.candidates)).peak_bytes for links in case.splits.values()
     )
+
+
+def _content(task: Task) -> str:
+    return "TF-IDF" if sparse.issparse(task.content) else "features"
 
 
 def _seconds(cost: Cost) -> float:

@@ -40,7 +40,8 @@ class FloorResult:
     @property
     def name(self) -> str:
         """Its title."""
-        return TITLES[self.row["floor"]]
+        title = TITLES[self.row["floor"]]
+        return title.replace("TF-IDF", "feature") if self.row["content"] == "features" else title
 
     @property
     def label(self) -> str:

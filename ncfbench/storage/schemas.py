@@ -120,12 +120,13 @@ epoch. ``reported_by``: the rule that chose it (:mod:`ncfbench.runs.reported`).
 EXPOSURE = tuple(f"{name}_at_{m}" for m in CUTOFFS for name in ("coverage", "popularity"))
 FLOOR = _schema(
     "floor",
-    "text: dataset floor settings number: penalty text: chosen_by numbers: penalties recalls",
+    "text: dataset floor content settings chosen_by number: penalty numbers: penalties recalls",
     "number: content_seconds fit_seconds choice_seconds ranking_seconds integer: peak_bytes",
     ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
     "text: data_fingerprint environment_key",
 )
-"""One row for each floor of a data set. ``settings``: a penalty that was given, or those that it is
+"""One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF`` or
+``features``, if anything. ``settings``: a penalty that was given, or those that it is
 chosen from, and other numbers that decide its scores, as JSON. ``chosen_by``: validation, what
 stood in for it, or given; ``recalls``: recall@50 there with each of the ``penalties`` tried.
 

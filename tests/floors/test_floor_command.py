@@ -180,8 +180,9 @@ def test_what_does_not_fit_is_refused_before_it_starts(
 
 def test_floors_say_what_they_lack(folder: Path, featured: Dataset) -> None:
     assert content_of(featured) is not None
-    case = measure.Case.of(load(folder, "warm"), np.inf, needs_content=False)
-    assert "neither texts nor features" in str(measure.refusal(case, "profile", None, 60.0))
+    warm = load(folder, "warm")
+    wordless = replace(warm, vocabulary=replace(warm.vocabulary, words=(), counts=()))
+    assert "neither texts nor features" in str(measure.lack(wordless, "profile"))
     for given, words in {
         (("rigde",), None): "no floor 'rigde'.*ridge",
         ((), 0.0): "must be above 0",
