@@ -18,7 +18,9 @@ def verify_tables(where: Locations, kind: str) -> None:
     from ncfbench.reporting.views.answers import as_rows
     from ncfbench.reporting.views.checks import verification_tables
 
-    found = verify(where.runs_dir, as_rows(collect(where.runs_dir, where.data_dir).answers, {}))
+    results = collect(where.runs_dir, where.data_dir)
+    floors = [floor.row for own in results.floors.values() for floor in own]
+    found = verify(where.runs_dir, as_rows(results.answers, {}), floors)
     wrong = len(found.mismatches)
     if kind == "json":
         print_json(asdict(found))

@@ -172,9 +172,10 @@ def draw_floors(
         axis.plot([start, right], [floor.recall] * 2, **style)
     axis.set_xlim(left, right)
     bottom, top = axis.get_ylim()
-    y = top
+    gap = (top - bottom) / LABELS
+    y = top + gap
     for floor in floors if is_labelled else ():
-        y = min(floor.recall, y - (top - bottom) / LABELS)
+        y = min(floor.recall, y - gap)
         place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
         axis.annotate(floor.label, (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
 

@@ -43,7 +43,7 @@ def answer_checks(
 
     Args:
         profiled: rows of ``costmodel.parquet``.
-        floors: rows of ``floors.parquet``.
+        floors: kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
     """
     groups: dict[str, list[Run]] = {}
     for run in newest(runs):
@@ -113,8 +113,7 @@ def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> I
         values = {"seconds": seconds, "recall_at_50": recall, "recall_at_50_error": error}
         yield Check("answer", name, row, values | _beside(best, recall, error))
     for name, row in written.items():
-        note = "the floor is not kept beside the runs: run `ncfbench report` again"
-        yield Check("answer", f"{cell}/{name}", row, {}, [note])
+        yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])
 
 
 def _beside(arm: Arm, level: float, error: float) -> Values:

@@ -35,11 +35,14 @@ class Verification:
     """Messages about unreadable runs. A table that names such a run has a mismatch too."""
 
 
-def verify(runs_dir: Path, answers: Sequence[Row] | None = None) -> Verification:
+def verify(
+    runs_dir: Path, answers: Sequence[Row] | None = None, floors: Sequence[Row] = ()
+) -> Verification:
     """Recompute the tables that ``report`` left in a folder, and its answers.
 
     Args:
         answers: as ``report --json`` prints them; None leaves them out.
+        floors: their kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
 
     Raises:
         NothingToReportError: there are no tables.
@@ -52,11 +55,8 @@ def verify(runs_dir: Path, answers: Sequence[Row] | None = None) -> Verification
                 f"No {path}. Make the tables with:"
                 f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
             )
-    beside = {"costmodel": schemas.COSTMODEL, "floors": schemas.FLOOR}
-    profiled, floors = (
-        tables.read_rows(path, schema) if (path := runs_dir / f"{name}.parquet").exists() else []
-        for name, schema in beside.items()
-    )
+    profile = runs_dir / "costmodel.parquet"
+    profiled = tables.read_rows(profile, schemas.COSTMODEL) if profile.exists() else []
     records, problems = runs.read_all(runs_dir)
     own = [Run(record) for record in records]
     expected = cells(own)
