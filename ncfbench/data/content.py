@@ -40,6 +40,8 @@ class Content:
         removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
         user_features, item_features: float32[n_users, F] and float32[n_items, F'], standardised;
             None where there are none.
+        negatives: int32[2, n], users and items of explicit negatives, by (user, item), each once:
+            pairs that were shown and not chosen, and are no link. None where none were asked for.
         facts: more counts for the statistics.
     """
 
@@ -55,7 +57,15 @@ class Content:
     user_features: Float32 | None = None
     item_features: Float32 | None = None
     held_out: NDArray[np.uint8] | None = None
+    negatives: Int32 | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def training_negatives(self) -> Int32 | None:
+        """int32[2, n]: the explicit negatives whose item is a training item; None without any."""
+        if self.negatives is None:
+            return None
+        return self.negatives[:, self.split[self.negatives[1]] == SPLITS.index("train")]
 
     @property
     def split_of_link(self) -> NDArray[np.uint8]:
@@ -83,6 +93,8 @@ class Content:
                 digest.update(np.ascontiguousarray(features).data)
         if self.held_out is not None:
             digest.update(b"\nheld-out links\n" + np.ascontiguousarray(self.held_out).tobytes())
+        if self.negatives is not None:
+            digest.update(b"\nnegatives\n" + np.ascontiguousarray(self.negatives).tobytes())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
@@ -119,6 +131,10 @@ class Content:
         if self.user_features is not None:
             cold_users = np.setdiff1d(tested_users, trained_users, assume_unique=True)
             counts[f"cold_users_with_test_{self._held_out_kind}"] = len(cold_users)
+        if self.negatives is not None and (usable := self.training_negatives) is not None:
+            counts["explicit_negatives"] = self.negatives.shape[1]
+            counts["explicit_negatives_of_training_items"] = usable.shape[1]
+            counts["users_with_explicit_negatives"] = len(np.intersect1d(usable[0], trained_users))
         return counts
 
     @property
@@ -173,6 +189,11 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
     if counts.get("training_pairs_without_link") == 0:
         said.append(
             "Every user is linked with every training item, so there is no negative to train on."
+        )
+    if counts.get("users_with_explicit_negatives") == 0:
+        said.append(
+            "No user with training links has an explicit negative among the training items, so"
+            " there is none to train on."
         )
     return said + _cautions_about_what_is_held_out(manifest)
 

@@ -8,6 +8,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
         split.npy                         uint8[items]: 0 train, 1 validation, 2 test
         held_out.npy                      uint8[links]: the same of links, where these are held out
+        negatives.npy                     int32[2, n]: pairs shown and not chosen, where asked for
         vocabulary.parquet                word, count: row i is token i + 1
         user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
         user_features.npy, item_features.npy   float32[n, F]: where there are any
@@ -50,6 +51,7 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "lengths": (np.int32, 1),
     "split": (np.uint8, 1),
     "held_out": (np.uint8, 1),
+    "negatives": (np.int32, 2),
     "user_features": (np.float32, 2),
     "item_features": (np.float32, 2),
 }
@@ -58,7 +60,7 @@ VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
 IDS = pa.schema([("id", pa.string())])
 TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
 """Schema of each ``.parquet`` file."""
-OPTIONAL = ("held_out", "user_features", "item_features", "user_ids", "item_ids")
+OPTIONAL = (*("held_out", "negatives", "user_features", "item_features", "user_ids", "item_ids"),)
 """Files that a data set may lack, named as the fields of its content."""
 
 

@@ -52,11 +52,30 @@ def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
     """Return bool[n]: which numbers reach a threshold, which is rounded as float32 or float16 were:
     0.7 written as these is not 0.7 in float64.
     """
+    return np.asarray(numbers(column) >= _rounded(threshold, column))
+
+
+def at_most(column: Column, threshold: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which numbers do not exceed a threshold, rounded as in :func:`at_least`."""
+    return np.asarray(numbers(column) <= _rounded(threshold, column))
+
+
+def are_false(column: Column, why: str) -> NDArray[np.bool_]:
+    """Return bool[n]: which of the values 0 and 1, true and false, yes and no mean 0."""
+    found = numbers(column, why)
+    is_other = ~np.isin(found, (0, 1))
+    if is_other.any():
+        row = int(np.argmax(is_other))
+        column.refuse(row, f"{str(column.values[row].as_py())[:40]!r} {why}")
+    return np.asarray(found == 0)
+
+
+def _rounded(threshold: float, column: Column) -> float:
     kind = column.values.type
     if pa.types.is_floating(kind):
         with np.errstate(over="ignore"):
-            threshold = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
-    return np.asarray(numbers(column) >= threshold)
+            return float(np.dtype(kind.to_pandas_dtype()).type(threshold))
+    return threshold
 
 
 def times(column: Column) -> Float64:

@@ -14,12 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import (
-    SPLITS,
-    Content,
-    distinct_links,
-    draw_users,
-)
+from ncfbench.data.content import SPLITS, Content, distinct_links, draw_users
 from ncfbench.data.features import Features
 from ncfbench.data.files import sha256
 from ncfbench.data.hold_out import Moments, hold_out
@@ -34,9 +29,10 @@ from ncfbench.data.sources.custom_columns import (
     named,
     with_columns,
 )
+from ncfbench.data.sources.custom_negatives import are_negative, distinct_negatives
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
-from ncfbench.data.text import Corpus, Texts, Vocabulary
+from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary
 from ncfbench.data.values import at_least, moment, texts, times
 from ncfbench.errors import DataError, UsageError
 
@@ -107,6 +103,9 @@ LEFT_OUT = {
     "rare_users": "Warning: left out, users {few_users}",
     "rare_items": "Warning: left out, items {few_items}",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
+    "negatives_of_left_out": "Left out, negatives of users or items that are left out",
+    "negatives_that_are_links": "Left out, negatives that another row of {links} has as a link",
+    "duplicate_negatives": "Left out, negatives of {links} that are given again",
     "links_of_cold_users": "Links of cold users that are not trained on",
 }
 """Messages about things that are left out, by the reason."""
@@ -164,7 +163,7 @@ def _read_content(
         raise DataError(f"{options.items} holds no item{with_id}.")
     removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
     removed.add("duplicate_items", n_present - len(items.names))
-    links, n_users = _read_links(users, ends, items, columns, options, removed)
+    links, n_users, shown = _read_links(users, ends, items, columns, options, removed)
     links = _keep(links, n_users, len(items.names), least, removed)
     if not len(links.users):
         raise DataError(
@@ -182,6 +181,14 @@ def _read_content(
     ends_of_links = of_user[links.users], of_item[links.items]
     link_users, link_items, repeated = distinct_links(*ends_of_links)
     removed.add("duplicate_links", repeated)
+    negatives = None
+    if options.has_negatives:
+        user_left = np.where(has_user, of_user, -1)
+        item_left = np.append(np.where(has_item, of_item, -1), -1)  # the last: unknown items
+        ends_of_shown = user_left[shown[0]], item_left[shown[1]]
+        negatives, counts = distinct_negatives(*ends_of_shown, (link_users, link_items))
+        for reason, count in counts.items():
+            removed.add(reason, count)
     rows = items.first_rows()[has_item]
     held_out = hold_out(
         options,
@@ -216,6 +223,7 @@ def _read_content(
         item_ids=item_ids,
         user_features=standardised.get("user"),
         item_features=standardised.get("item"),
+        negatives=negatives,
         **held_out._replace(removed=removed.counts)._asdict(),
     )
 
@@ -233,21 +241,25 @@ def _read_links(
     columns: Mapping[str, Column],
     options: Options,
     removed: Removed,
-) -> tuple[Links, int]:
+) -> tuple[Links, int, tuple[Int32, Int32]]:
     """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
-    that the items' file has; and how many users there were before.
+    that the items' file has; how many users there were before; and the users and items, -1 for
+    unknown ones, of the rows that are explicit negatives.
     """
     path, file = ends.column.table.path, items.column.table.path
     present = (users.codes >= 0) & (ends.codes >= 0)
     removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
-    kept = present
+    is_negative = present & are_negative(columns, options)
+    kept = present & ~is_negative
     if options.rating_threshold is not None:
-        kept = present & at_least(columns["rating"], options.rating_threshold)
-    n_below = int(np.sum(present & ~kept))
+        kept &= at_least(columns["rating"], options.rating_threshold)
+    n_below = int(np.sum(present & ~kept & ~is_negative))
     removed.add("links_below_threshold", n_below)
     moments = _read_moments(columns.get("time"), options.cut, len(kept))
     if not kept.any():
-        raise DataError(f"{path} holds no link{' of such a rating' if n_below else ''}.")
+        what = " of such a rating" if n_below else ""
+        what = what or (", but negatives" if is_negative.any() else "")
+        raise DataError(f"{path} holds no link{what}.")
     if options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
         removed.say(
             f"Warning: all times {columns['time'].name} of {path.name} are equal, so the last items"
@@ -265,7 +277,8 @@ def _read_links(
     removed.add("links_to_unknown_items", np.sum(unknown))
     removed.add("unknown_items", _count(ends.codes[unknown]))
     links = Links(users.codes[known], numbers[known], moments.where(known))
-    return links, _count(users.codes[kept])
+    shown = users.codes[is_negative], numbers[is_negative]
+    return links, _count(users.codes[kept]), shown
 
 
 def _read_moments(column: Column | None, cut: str | None, n_rows: int) -> Moments:

@@ -19,7 +19,7 @@ from ncfbench.data.table import Table
 from ncfbench.data.values import numbers
 from ncfbench.errors import DataError, UsageError, nearest
 
-OF_LINKS = ("user", "item", "rating", "time")
+OF_LINKS = ("user", "item", "rating", "time", "negative")
 OF_ITEMS = ("id", "tokens", "split")
 """Roles of columns; an option gives the column of each."""
 # fmt: off
@@ -75,6 +75,8 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
                 f" it: --{role}-column NAME. Its columns: {_listed(links.names)}."
             )
         used[f"{role}_column"] = column if is_used else None
+    if options.negative_column is not None:
+        named(options.negative_column, links, "--negative-column")
     texts, tokens = _choose_texts(options, items)
     if not (texts or tokens or options.item_features or options.feature_columns):
         raise _no_column(
@@ -233,6 +235,10 @@ def describe(
         ratings = f", of {chosen.rating_column} {chosen.rating_threshold:g} and more"
     elif rating := _choose("rating", options, links):
         ratings += f" whatever its {rating} (--rating-threshold)"
+    if chosen.negative_column:
+        ratings += f", but negatives where {chosen.negative_column} is 0"
+    elif chosen.negative_threshold is not None:
+        ratings += f", negatives of {chosen.negative_threshold:g} and less"
     moments = f", times {chosen.time_column}" if chosen.time_column else ""
     text = f"text {', '.join(chosen.text_columns) or 'none'}"
     text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
@@ -265,10 +271,13 @@ def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
         except DataError:
             continue
         if (values == 1).any() and (values < 1).any() and np.isin(values, (-1, 0, 1)).all():
+            keep = ""
+            if values.min() == 0:
+                keep = f"; or, to keep them as negatives: --negative-column {name}"
             yield (
                 f"Warning: {name} of {links.path.name} is 1 at most, and {np.sum(values < 1):,}"
                 " rows where it is less count as links too. If they are none: --rating-column"
-                f" {name} --rating-threshold 1."
+                f" {name} --rating-threshold 1{keep}."
             )
 
 
