@@ -35,7 +35,7 @@ class Check:
     notes: Sequence[str] = ()
 
     def run(self) -> tuple[int, list[Mismatch]]:
-        """Return how many values were compared, and what is wrong."""
+        """Return how many written values were compared, and what is wrong. Nulls do not count."""
         wrong = [Mismatch(self.table, self.cell, note=note) for note in self.notes]
         for column, value in self.values.items():
             if isinstance(value, list):
@@ -52,7 +52,7 @@ class Check:
             if not self._is_equal(column, written, value):
                 known = None if isinstance(value, float) and math.isnan(value) else value
                 wrong.append(Mismatch(self.table, self.cell, column, written, known))
-        return len(compared), wrong
+        return sum(self.written[column] is not None for column in compared), wrong
 
     def _is_equal(self, column: str, written: Value, value: Value) -> bool:
         if value is None or isinstance(value, str | bool):
