@@ -41,6 +41,8 @@ AT_END = 0.85
 """One that trained for this share of the best one's clock trained to the end; rungs are further
 apart, and in one rung arms stop at clocks that differ by a block.
 """
+FALLING = 0.03
+"""A loss that fell by a larger share in the last doubling of the clock is still falling."""
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
 PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
@@ -157,6 +159,11 @@ class RaceAnswer(Answer):
         curve = self.best.curve
         before = curve.at(curve.clock / 2)
         return curve.gain() / abs(before) if before else 0.0
+
+    @property
+    def is_still_falling(self) -> bool:
+        """True if longer training may change the order, or find one."""
+        return self.best is None or self.fall > FALLING
 
     @property
     def undecided(self) -> int:

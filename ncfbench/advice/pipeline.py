@@ -246,7 +246,8 @@ def _fit_floors(
     except (DataError, UsageError) as error:
         return [str(error)]
     shown = ", ".join(result.label for result in floors_of(fitted.rows))
-    progress.say(f"{clock.spent:.0f} s: recall without training: {shown}.")
+    lines = [f"{clock.spent:.0f} s: recall without training: {shown}.", *fitted.notes]
+    progress.say(" ".join(lines))
     return fitted.notes
 
 

@@ -46,8 +46,6 @@ ANSWER = "answer.json"
 """File of a race's folder with :func:`as_json` of its last answer."""
 JUDGED_EPOCHS = 2
 """Epochs of the furthest entrant with the next budget; recall is measured after each."""
-FALLING = 0.03
-"""A loss that fell by a larger share in the last doubling of the clock is still falling."""
 
 
 def headline(answer: RaceAnswer) -> str:
@@ -300,7 +298,7 @@ def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
     what, change = ("loss", "fell") if is_loss else ("recall", "rose")
     epochs = best.first.summary["epochs"]
     line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
-    if answer.fall > FALLING:
+    if answer.is_still_falling:
         line += (
             f" {what} {change} by {answer.fall:.0%} in the latter half: longer training may change"
             " the order."

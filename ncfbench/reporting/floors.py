@@ -119,7 +119,11 @@ def standing(arm: ArmResult, floor: FloorResult) -> Standing:
 
 
 def floors_sentence(
-    floors: Sequence[FloorResult], arms: Sequence[ArmResult], best: ArmResult | None
+    floors: Sequence[FloorResult],
+    arms: Sequence[ArmResult],
+    best: ArmResult | None,
+    *,
+    is_falling: bool = False,
 ) -> str:
     """Return the highest floor that the best arm passes, and the highest of all if that is another;
     nothing without floors, or where times are simulated.
@@ -127,6 +131,7 @@ def floors_sentence(
     Args:
         floors: the highest recall first.
         best: without one, the arm that has the highest recall is named.
+        is_falling: whether longer training may help, since the loss still falls.
     """
     arms = [arm for arm in arms if not arm.has_diverged]
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
@@ -147,11 +152,13 @@ def floors_sentence(
             when += f", after {three_digits(at.seconds)} s" if at.seconds else ", before training"
         sentences.append(f"{_reaches(passed)}; {name} {when}.")
     if passed is not highest:
-        sentences.append(_unpassed(highest, own, name, known))
+        sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
     return " ".join(sentences)
 
 
-def _unpassed(floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmResult]) -> str:
+def _unpassed(
+    floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmResult], *, is_falling: bool
+) -> str:
     """Return how the arms stand to a floor that one of them does not pass."""
     is_level = standing(own, floor).word == "level"
     passing = [
@@ -166,7 +173,8 @@ def _unpassed(floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmR
     if is_level:
         return f"{_reaches(floor)}; {name} is level with {_it(floor)}, and no arm passes."
     reached = f"{floor.recall:.3f} in {three_digits(floor.seconds)} s"
-    return f"No arm passes {floor.name} ({reached}): train only for what it cannot do."
+    until = " yet: train longer, or only for" if is_falling else ": train only for"
+    return f"No arm passes {floor.name} ({reached}){until} what it cannot do."
 
 
 def _reaches(floor: FloorResult) -> str:

@@ -104,6 +104,12 @@ def test_the_sentence_says_which_floor_is_passed(
     assert floors_sentence(floors_of(floors), answer.arms, best) == sentence
 
 
+def test_a_loss_that_falls_may_pass_yet(tmp_path: Path) -> None:
+    answer = answer_of(tmp_path, [0, 0.4])
+    found = floors_sentence(floors_of([RIDGE]), answer.arms, answer.arms[0], is_falling=True)
+    assert "(0.567 in 19 s) yet: train longer, or only for what it cannot do." in found
+
+
 def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     found = floors_sentence(floors_of([PROFILE]), answer.arms, None)

@@ -148,7 +148,8 @@ def headline(answer: Answer) -> str:
 
 def beside_floors(answer: Answer) -> str:
     """Return how the arms stand to the floors; nothing without floors."""
-    return floors_sentence(answer.floors, answer.arms, answer.best)
+    falls = answer.is_still_falling
+    return floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls)
 
 
 def caveats(answer: Answer) -> list[Caveat]:
