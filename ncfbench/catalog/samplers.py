@@ -14,6 +14,13 @@ HARDEST = Setting(
     zero_word="all",
     changes_objective=True,
 )
+EXPLICIT_NEGATIVES = Setting(
+    "explicit_negatives",
+    False,
+    "Draw the negatives of a user who has explicit ones from these, uniformly, and not from P_n",
+    symbol="explicit",
+    changes_objective=True,
+)
 NEGATIVE_USERS = Setting(
     "negative_users",
     0,
@@ -31,6 +38,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
         summary="positive and negative links drawn independently",
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
+        settings=(EXPLICIT_NEGATIVES,),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
         drawn_off_paper_clock=True,
@@ -42,6 +50,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
         settings=(
+            EXPLICIT_NEGATIVES,
             Setting(
                 "mined",
                 0,

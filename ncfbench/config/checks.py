@@ -109,6 +109,11 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
                     f"{setting.flag} {value} needs {other.flag}, which is off. Use {setting.flag}"
                     f" {setting.default}."
                 )
+    if values.get("mined") and values.get("explicit_negatives"):
+        yield (
+            f"--mined {values['mined']} and --explicit-negatives both say where a user's negatives"
+            " come from. Use --mined off, or --no-explicit-negatives."
+        )
 
 
 def _text_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator[str]:

@@ -94,6 +94,11 @@ class RunConfig(SharedSettings):
         return bool(self.sampler_settings.get("mined", 0))
 
     @property
+    def draws_explicit(self) -> bool:
+        """True if explicit negatives are drawn where a user has some."""
+        return bool(self.sampler_settings.get("explicit_negatives", False))
+
+    @property
     def arm_settings(self) -> dict[str, Any]:
         """The values of those of the sampler's own settings that leave the objective as it is."""
         own, settings = self.sampler_settings, self.settings

@@ -62,10 +62,14 @@ class Content:
 
     @property
     def training_negatives(self) -> Int32 | None:
-        """int32[2, n]: the explicit negatives whose item is a training item; None without any."""
+        """int32[2, n]: the explicit negatives whose item has a training link; None where none were
+        asked for.
+        """
         if self.negatives is None:
             return None
-        return self.negatives[:, self.split[self.negatives[1]] == SPLITS.index("train")]
+        is_training = self.split_of_link == SPLITS.index("train")
+        has_links = np.bincount(self.items[is_training], minlength=len(self.split)) > 0
+        return self.negatives[:, has_links[self.negatives[1]]]
 
     @property
     def split_of_link(self) -> NDArray[np.uint8]:

@@ -48,6 +48,8 @@ def make_loss(config: RunConfig) -> Loss:
         UsageError: PyTorch has none of that name, or settings choose negatives by their scores.
     """
     for name, value in config.objective_settings.items():
+        if name == "explicit_negatives":  # these are in the batches
+            continue
         raise UsageError(
             f"{name} = {value}: PyTorch's objective takes a batch's weights as they are, and"
             " batches are made without a model. Choose negatives by their scores in a loss of your"

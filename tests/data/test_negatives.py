@@ -113,7 +113,7 @@ def test_those_of_held_out_items_are_not_for_training(tmp_path: Path, hold_out: 
     dataset, _ = prepare(
         tmp_path, links, items_file(tmp_path), negative_column="chosen", hold_out=hold_out
     )
-    usable, is_trained = dataset.training_negatives, dataset.split == 0
+    usable, is_trained = dataset.training_negatives, dataset.graph.item_degrees > 0
     assert usable is not None
     assert dataset.negatives is not None
     expected = [pair for pair in dataset.negatives.T.tolist() if is_trained[pair[1]]]

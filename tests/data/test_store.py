@@ -96,7 +96,7 @@ def test_cautions(users: list[int], items: list[int], split: list[int], expected
         vocabulary=Vocabulary(("a",), (len(split),)),
         split=np.array(split, np.uint8),
     )
-    found = cautions({"statistics": made.statistics()})
+    found = cautions({"statistics": made.statistics(), "options": {}})
     assert len(found) == len(expected)
     assert all(words in line for words, line in zip(expected, found, strict=True))
 
