@@ -113,7 +113,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)
     probe = Probe(tiny.graph, config, embedder)
-    rank = partial(recall._ranks_in_block, start=0, n_items=64, size=64)
+    rank = partial(recall._ranks_in_block, start=0, n_items=64, left_out=None, size=64)
     score = embedder.interaction(state.parameters)
     users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))

@@ -44,14 +44,20 @@ def test_the_documents_show_their_numbers() -> None:
 
 
 def readme_lines(results: Results) -> list[str]:
-    """Items and milliseconds of an iteration, speedups and recall; bold: the soonest."""
+    """Items and milliseconds of an iteration, speedups and recall; bold: the soonest. The floors of
+    the data stand before them.
+    """
     recalls = {row["sampler"]: row["test_recall_at_50"] for row in results.recall if is_main(row)}
     (found,) = (
         each
         for each in results.profiled
         if each.rounds == 7 and not each.computation and is_main(each.rows[0])
     )
-    lines = []
+    floors = results.floors[found.rows[0]["data_fingerprint"]]
+    lines = [
+        f"| no training: {floor.name} | - | - | - | - | {floor.recall:.3f} |" for floor in floors
+    ]
+    assert lines
     for row in found.rows[: len(PAPER)]:
         milliseconds, total = profiled_text(row)
         cells = [
