@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.quality import CERTAIN, COMPARED
 
@@ -20,7 +21,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     """
     cols = [
         Col("floor", "floor"),
-        Col(f"recall@{COMPARED}", lambda row: _with_error(row, "recall")),
+        Col(f"recall@{COMPARED}", _recall_with_error),
         Col("NDCG", f"test_ndcg_at_{COMPARED}", ".3f"),
         Col("MRR", "test_mrr", ".3f"),
         Col("hit rate", f"test_hit_rate_at_{COMPARED}", ".3f"),
@@ -32,8 +33,8 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     ]
     chance = rows[0][f"test_recall_at_{COMPARED}_chance"]
     notes = [
-        f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users. Chance:"
-        f" recall@{COMPARED} {chance:.3f}.",
+        f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users and items."
+        f" Chance: recall@{COMPARED} {chance:.3f}.",
         "s: seconds of content and fit with the penalty of the row; in all: its choice and the"
         " ranking too. MB: by which memory grew. valid.: recall of validation links.",
     ]
@@ -74,7 +75,7 @@ def seconds_in_all(row: Row) -> float:
     return sum(float(row[f"{part}_seconds"]) for part in parts)
 
 
-def _with_error(row: Row, measure: str) -> str:
-    name = f"test_{measure}_at_{COMPARED}"
-    error = row[f"{name}_error"]
-    return f"{row[name]:.3f}" + ("" if error is None else f" ± {error:.3f}")
+def _recall_with_error(row: Row) -> str:
+    recall = f"test_recall_at_{COMPARED}"
+    error = standard_error([row], recall)
+    return f"{row[recall]:.3f}" + ("" if error is None else f" ± {error:.3f}")
