@@ -165,6 +165,11 @@ def test_data_without_negatives_keep_their_fingerprint(tmp_path: Path) -> None:
             UsageError,
             "exclude each other",
         ),
+        (
+            {"negative_column": "chosen", "hold_out": "time"},
+            UsageError,
+            "^--hold-out time and explicit negatives exclude each other",
+        ),
     ],
 )
 def test_what_cannot_mark_negatives_is_refused(
