@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.views.answers import as_rows
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups as analysis
@@ -291,3 +293,8 @@ def change(path: Path, schema: Any, edit: Callable[[Rows], None]) -> None:
     rows = tables.read_rows(path, schema)
     edit(rows)
     tables.write_rows(path, rows, schema)
+
+
+def answers_of(folder: Path) -> Rows:
+    """The answers as ``report --json`` prints them."""
+    return as_rows(collect(folder, folder).answers, {})

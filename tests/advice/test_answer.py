@@ -15,11 +15,10 @@ from ncfbench.advice import summary
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, LeftOut, Status
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import VERSION, State, read_state
+from ncfbench.advice.state import State
 from ncfbench.cli.output import json_text
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.errors import DataError
 from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
@@ -390,19 +389,3 @@ def test_the_figure_is_drawn(answer: RaceAnswer, tmp_path: Path) -> None:
     assert drawing is not None
     (path,) = save(drawing, [tmp_path / "advice.png"])
     assert path.stat().st_size > 10_000
-
-
-def test_a_state_is_read_as_it_was_written(answer: RaceAnswer, tmp_path: Path) -> None:
-    answer.state.write(tmp_path)
-    assert read_state(tmp_path) == answer.state
-    path = tmp_path / "advice.json"
-    whole = path.read_text()
-    for old, new, message in (
-        ('"entrants"', '"arms"', "is damaged"),
-        ('"racing"', '"resting"', "is damaged"),
-        (f'"version": {VERSION}', '"version": 2', r"of another version of ncfbench\. Remove "),
-    ):
-        path.write_text(whole.replace(old, new))
-        with pytest.raises(DataError, match=message):
-            read_state(tmp_path)
-    assert read_state(tmp_path / "none") is None

@@ -18,54 +18,24 @@ from unittest.mock import Mock
 import pytest
 from invoked import check, invoke
 from pyarrow.parquet import read_table
+from races import BUDGET, ask
 
 import ncfbench
 from ncfbench.advice import candidates, pipeline, summary
 from ncfbench.advice.calibration import Calibration
 from ncfbench.advice.pipeline import Advice
-from ncfbench.advice.question import Question
 from ncfbench.advice.state import read_state
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
 from ncfbench.training import pilot
 from ncfbench.training import run as training
 from ncfbench.training.evaluation import EvaluationCost
 
-FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
-ASKED: dict[str, Any] = {
-    "samplers": ("iid", "ns", "strat-ns"),
-    "batch_sizes": (64,),
-    "stratum_sizes": (4,),
-    "negatives": (3,),
-}
 SMALL = [*["--encoder", "mf", "--batch-sizes", "64", "--set", "epochs=4", "--set", "dimension=8"]]
 """The same on the command line."""
-BUDGET = 1e5
-"""Runs of four epochs are finished long before, and nothing is too slow for it."""
-
-
-def ask(
-    data_dir: Path,
-    runs_dir: Path,
-    *,
-    budget: float = BUDGET,
-    dry_run: bool = False,
-    encoder: str = "mf",
-    **more: Any,
-) -> tuple[Advice, list[str]]:
-    question = Question(
-        FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
-    )
-    locations = Locations(data_dir, runs_dir)
-    progress = Mock(Progress)
-    found = pipeline.answer_question(
-        question, locations, budget, dry_run=dry_run, progress=progress
-    )
-    return found, [call.args[0] for call in progress.say.call_args_list]
 
 
 @pytest.fixture(scope="module", autouse=True)

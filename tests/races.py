@@ -1,0 +1,43 @@
+"""Questions on data that train in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+from ncfbench.advice import pipeline
+from ncfbench.advice.pipeline import Advice
+from ncfbench.advice.question import Question
+from ncfbench.config import Locations
+from ncfbench.runs.progress import Progress
+
+FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
+ASKED: dict[str, Any] = {
+    "samplers": ("iid", "ns", "strat-ns"),
+    "batch_sizes": (64,),
+    "stratum_sizes": (4,),
+    "negatives": (3,),
+}
+BUDGET = 1e5
+"""Runs of four epochs are finished long before, and nothing is too slow for it."""
+
+
+def ask(
+    data_dir: Path,
+    runs_dir: Path,
+    *,
+    budget: float = BUDGET,
+    dry_run: bool = False,
+    encoder: str = "mf",
+    **more: Any,
+) -> tuple[Advice, list[str]]:
+    question = Question(
+        FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
+    )
+    locations = Locations(data_dir, runs_dir)
+    progress = Mock(Progress)
+    found = pipeline.answer_question(
+        question, locations, budget, dry_run=dry_run, progress=progress
+    )
+    return found, [call.args[0] for call in progress.say.call_args_list]
