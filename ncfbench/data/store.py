@@ -60,8 +60,8 @@ VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
 IDS = pa.schema([("id", pa.string())])
 TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
 """Schema of each ``.parquet`` file."""
-OPTIONAL = (*("held_out", "negatives", "user_features", "item_features", "user_ids", "item_ids"),)
-"""Files that a data set may lack, named as the fields of its content."""
+OPTIONAL = [field.name for field in dataclasses.fields(Content) if field.default is None]
+"""Files that a data set may lack, named as the fields of its content, which may be None."""
 
 
 @dataclass(frozen=True, kw_only=True)

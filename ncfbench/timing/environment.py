@@ -107,7 +107,11 @@ def host_key() -> str:
         "cores": available_cores(),
         "core_quota": _core_quota(),
         "packages": {name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
-        "variables": _variables(),
+        "variables": {
+            name: value
+            for name, value in _variables().items()
+            if not name.startswith(("JAX_", "XLA_"))
+        },
         "ncfbench": __version__,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
