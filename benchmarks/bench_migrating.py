@@ -1,4 +1,4 @@
-"""What migrating brings: a program of another framework, before and after docs/migrating.md.
+"""The gain from migrating: a program of another framework, before and after docs/migrating.md.
 
     python benchmarks/bench_migrating.py --cells tfrs/before --seconds 120 --seed 0 --json FILE
     python benchmarks/bench_migrating.py --show

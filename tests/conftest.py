@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays; tracing makes so many objects that to look for cycles costs time."""
+    """Imported modules stay; tracing makes so many objects that to look for cycles costs time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

@@ -47,7 +47,7 @@ SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", 
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, bool]
-"""What weights depend on: noise distribution, sampler, and whether the loss is listwise."""
+"""Choices that weights depend on: noise distribution, sampler, and whether the loss is listwise."""
 Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
 """By loss and name of the parameters, then by :data:`ncfbench.auditing.verdict.MODES`."""
 

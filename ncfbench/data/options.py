@@ -17,7 +17,7 @@ HOLD_OUTS = {
     "last": "each user's newest link",
     "time": "all links from a time on",
 }
-"""What is held out, in words."""
+"""Hold-outs, each with what it keeps from training in words."""
 NEED_TIMES = ("newest-items", "last", "time")
 
 

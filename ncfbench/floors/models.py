@@ -26,7 +26,9 @@ TOLERANCE, STEPS = 1e-4, 300
 steps of them.
 """
 DIMENSION, SWEEPS, UNOBSERVED = 64, 10, 0.1
-"""Of iALS: length of a vector, least squares of both sides, weight of a pair without a link."""
+"""Length of a vector of iALS, its least squares of both sides, and the weight of a pair without a
+link.
+"""
 BATCH_ROWS, BATCH_LINKS = 1024, 2**16
 """Rows that are solved together in iALS, and links of these, zeros included, at most."""
 
@@ -36,7 +38,7 @@ SMALL = 64
 
 @dataclass(frozen=True)
 class Cost:
-    """What one fit takes, and scores of its candidates.
+    """Memory and operations of one fit, and of scores of its candidates.
 
     Attributes:
         peak_bytes: of its arrays.

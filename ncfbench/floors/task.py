@@ -1,4 +1,4 @@
-"""What floors are fitted to: training links and content; and the held-out links that they rank."""
+"""Training links and content, to which floors are fitted, and the held-out links that they rank."""
 
 from __future__ import annotations
 

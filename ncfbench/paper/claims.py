@@ -17,7 +17,7 @@ from ncfbench.paper.measures import DISTURBED, NOT_REPRODUCED, Evidence, Measure
 
 
 class Claim(NamedTuple):
-    """What the paper says, and the function that returns the figure which decides it."""
+    """A claim of the paper in words, and the function that returns the figure which decides it."""
 
     says: str
     measure: Callable[[Evidence], Measured | None]

@@ -31,7 +31,7 @@ MEASURES = {
     "full": "full_iteration_seconds",
     "speedup": "full_speedup",
 }
-"""What is predicted and measured, and its columns without ``predicted_`` and ``measured_``."""
+"""Predicted and measured figures, and their columns without ``predicted_`` and ``measured_``."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ STATUSES = ("best", "tied", "slower", "never", "diverged", "no target")
 
 
 class Caveat(NamedTuple):
-    """What speaks against an answer, or why there is none: a code for programs, and a sentence."""
+    """A reason to doubt an answer, or that there is none: a code for programs, and a sentence."""
 
     code: str
     sentence: str

@@ -37,7 +37,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 class Asked:
-    """What commands asked for, in place of doing it."""
+    """Records what commands ask for, in place of doing it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs: list[RunConfig] = []

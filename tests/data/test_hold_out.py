@@ -1,4 +1,4 @@
-"""What is held out, against rules written again in plain Python, for every source."""
+"""Hold-outs against rules written again in plain Python, for every source."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - letters of many scripts
-"""What a word is, in every script, and which markup is removed where it is asked for."""
+"""Words of every script, and the markup that is removed where it is asked for."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_before_training_and_after_divergence(tmp_path: Path) -> None:
 
 
 def test_the_difference_has_both_errors(tmp_path: Path) -> None:
-    """Of two seeds, 0.54 and 0.56, the mean has a variance of 1e-4, beside that of users and items,
+    """The mean of two seeds, 0.54 and 0.56, has a variance of 1e-4, beside that of users and items,
     which both seeds share.
     """
     for seed, recall in enumerate((0.54, 0.56)):

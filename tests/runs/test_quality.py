@@ -117,7 +117,7 @@ def test_chance_is_the_mean_over_all_orders(
 
 
 def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
-    """Of two users with as many ranked items each is measured alone; both together are the mean."""
+    """Two users with as many ranked items are measured alone; both together are the mean."""
     left_out = np.array([0, 30, 100, 0])
     links = [(1, 0), (1, 5), (1, 9), (2, 3)]
     both = ranking_of(links, 160, n_excluded=left_out)(np.zeros(4, int)).figures

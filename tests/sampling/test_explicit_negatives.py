@@ -143,7 +143,7 @@ def test_off_batches_and_digests_are_as_without(sampler: str) -> None:
 
 
 def test_digests_of_earlier_settings_are_frozen() -> None:
-    """Of before there were explicit negatives."""
+    """As before there were explicit negatives."""
     assert digest(complete({"sampler": "neg"})) == "a70ab2e6d743"
     assert digest(complete({"sampler": "iid", "loss": "sg"})) == "95f5b8786d15"
     assert digest(configure()) != digest(configure(explicit_negatives=False))
