@@ -7,6 +7,7 @@ features. Costs are floating-point operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -25,9 +26,9 @@ TOLERANCE, STEPS = 1e-4, 300
 """Length of a residual over that of the right side at which conjugate gradients end, and most
 steps of them.
 """
-DIMENSION, SWEEPS, UNOBSERVED = 64, 10, 0.1
-"""Length of a vector of iALS, its least squares of both sides, and the weight of a pair without a
-link.
+DIMENSION, SWEEPS, PAIRS = 64, 10, 2.0
+"""Length of a vector of iALS, its least squares of both sides, and the weight of all pairs over
+that of all links. One weight of a pair for all data would be too large where links are few.
 """
 BATCH_ROWS, BATCH_LINKS = 1024, 2**16
 """Rows that are solved together in iALS, and links of these, zeros included, at most."""
@@ -178,8 +179,10 @@ def ease_cost(task: Task, candidates: int) -> Cost:
 
 def ials(task: Task, penalty: float) -> Fitted:
     """Factorise all pairs by weighted least squares (Hu et al. 2008), of 64 dimensions."""
+    links = task.links_UxI
+    unobserved = PAIRS * links.nnz / math.prod(links.shape)
     users, items = factors(
-        task.links_UxI, penalty, dimension=DIMENSION, unobserved=UNOBSERVED, sweeps=SWEEPS
+        links, penalty, dimension=DIMENSION, unobserved=unobserved, sweeps=SWEEPS
     )
     return lambda candidates: lambda chosen: users[chosen] @ items[candidates].T
 
@@ -233,7 +236,7 @@ FLOORS: Mapping[str, Floor] = {
         ials_cost,
         needs_links=True,
         penalties=(0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
-        settings={"dimension": DIMENSION, "sweeps": SWEEPS, "unobserved": UNOBSERVED},
+        settings={"dimension": DIMENSION, "sweeps": SWEEPS, "pairs_weight": PAIRS},
     ),
 }
 """The floors by name."""

@@ -21,6 +21,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept, measure, models, pipeline
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, content_of
+from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
 
@@ -250,6 +251,23 @@ def test_the_command_prints_one_table(folder: Path) -> None:
     assert printed["fingerprint"] == load(folder, "cold").fingerprint
     check(invoke(*words, "--floors", "ease"), 2, "Error: No ease: the held-out items of cold")
     check(invoke(*words, "--budget", "soon"), 2, "is not a time")
+
+
+@pytest.mark.parametrize(
+    ("penalty", "said"), [(1.0, "smallest"), (1000.0, "largest"), (30.0, None)]
+)
+def test_a_penalty_at_an_end_of_its_range_is_named(
+    folder: Path, penalty: float, said: str | None
+) -> None:
+    row = fitted(folder, "cold", floors=["ridge"]).rows[0]
+
+    notes = floors_table("cold", [{**row, "penalty": penalty}]).notes
+
+    ends = [note for note in notes if "one may lie beyond" in note]
+    assert ends == [
+        f"ridge: {penalty:g} is the {said} of its penalties, and a better one may lie beyond: see"
+        " --penalty."
+    ] * (said is not None)
 
 
 def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,8 +119,9 @@ def test_ials_ends_where_its_objective_has_no_slope(monkeypatch: pytest.MonkeyPa
 def test_the_vectors_of_ials_are_those_of_each_candidate() -> None:
     scores = models.ials(task(), 0.01)(np.array([8, 2]))(np.array([3, 0]))
     assert not scores[:, 0].any()
+    unobserved = 2 * LINKS.sum() / LINKS.size
     users, items = models.factors(
-        sparse.csr_array(LINKS), 0.01, dimension=64, unobserved=0.1, sweeps=10
+        sparse.csr_array(LINKS), 0.01, dimension=64, unobserved=unobserved, sweeps=10
     )
     assert scores[:, 1] == pytest.approx([users[3] @ items[2], users[0] @ items[2]], rel=1e-5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,12 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         notes.append(CERTAIN)
     by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))
     notes += [f"Penalties are chosen by recall@{COMPARED} of {text}." for text in by]
+    notes += [
+        f"{row['floor']}: {row['penalty']:g} is the {end} of its penalties, and a better one may"
+        " lie beyond: see --penalty."
+        for row in rows
+        if (end := _end(row))
+    ]
     return Table.of(f"Floors of {dataset}", cols, rows, [*notes, *more], name="floors")
 
 
@@ -73,6 +80,13 @@ def seconds_in_all(row: Row) -> float:
     """Return the seconds of all that made a row."""
     parts = ("content", "choice", "fit", "ranking")
     return sum(float(row[f"{part}_seconds"]) for part in parts)
+
+
+def _end(row: Row) -> str:
+    """Return which end of its range a chosen penalty is at; empty within it."""
+    penalties = json.loads(row["settings"]).get("penalties", ())
+    ends = {min(penalties): "smallest", max(penalties): "largest"} if penalties else {}
+    return ends.get(row["penalty"], "")
 
 
 def _recall_with_error(row: Row) -> str:
