@@ -47,8 +47,9 @@ def write_run(
         key: more.pop(key) for key in ("key", "time", "interleaved") if key in more
     }
     fingerprint, status = more.pop("fingerprint", "f" * 64), more.pop("status", "finished")
+    feature_seconds = more.pop("feature_seconds", 0.0)
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
-    folder = runs.create(runs_dir, config, fingerprint)
+    folder = runs.create(runs_dir, config, fingerprint, feature_seconds)
     curve = []
     for place, loss in enumerate(losses):
         recall = recalls[place] if 0 < place < len(recalls) else None

@@ -33,6 +33,7 @@ from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_caveats,
     cost_sentence,
+    features_sentence,
     recall_sentence,
     tied_sentence,
 )
@@ -52,7 +53,8 @@ def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None:
-        return " ".join(filter(None, [_no_choice(answer), beside_floors(answer)]))
+        features = features_sentence(answer.feature_seconds)
+        return " ".join(filter(None, [_no_choice(answer), beside_floors(answer), features]))
     parts = [f"Use {flags(best.config)}."]
     if baseline is None:
         parts.append("No baseline raced, so there is no ratio.")
@@ -64,6 +66,7 @@ def headline(answer: RaceAnswer) -> str:
     other = baseline.at_end if baseline else None
     parts.append(recall_sentence(best.at_end, other, answer.chance))
     parts += [tied_sentence(answer.ties), beside_floors(answer)]
+    parts.append(features_sentence(answer.feature_seconds))
     if answer.sample_users:
         parts.append(f"All this on a sample of {answer.sample_users:,} users.")
     return " ".join(filter(None, parts))
@@ -194,6 +197,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "target": question.target,
         "budget_seconds": answer.budget_seconds,
         "spent_seconds": state.spent_seconds,
+        "feature_seconds": answer.feature_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
         "recommended": best and best.name,
@@ -285,8 +289,9 @@ def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
     if ratio is None or level is None or best.seconds is None or baseline.seconds is None:
         return f"It has no level in common with the best baseline, {baseline.name}."
     what = "loss" if answer.question.target == "loss" else "validation recall@50"
+    unit = "s of training" if answer.feature_seconds else "s"
     return (
-        f"It reaches a {what} of {abs(level):.3g} in {three_digits(best.seconds)} s; the best"
+        f"It reaches a {what} of {abs(level):.3g} in {three_digits(best.seconds)} {unit}; the best"
         f" baseline, {baseline.name}, takes {three_digits(baseline.seconds)} s:"
         f" {three_digits(ratio.value)} times as long (95 %: {ratio.lower:.2g} to"
         f" {ratio.upper:.2g}, {counted(ratio.seeds, 'seed')})."

@@ -186,7 +186,8 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
             f"Records: {record.folder}",
             *(f"Recommendations: {path}" for path in written.values()),
         ]
-        print_views(run_table(record.summary, record.curve), ledger_table(record.ledger), *more)
+        table = run_table(record.summary, record.curve, record.feature_seconds)
+        print_views(table, ledger_table(record.ledger), *more)
 
 
 def _describe_bytes(record: RunRecord) -> str:

@@ -127,6 +127,12 @@ class RunConfig(SharedSettings):
         return self.family != "pointwise"
 
     @property
+    def reads_item_features(self) -> bool:
+        """True if item vectors depend on the items' dense features, where the data have any."""
+        content = find_encoder(self.encoder).content
+        return "features" in content or (self.features == "add" and "text" in content)
+
+    @property
     def shares_locally(self) -> bool:
         """True if the shards of a batch share negatives only within themselves."""
         return self.share == "local"

@@ -12,13 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.ids import Ids
+from ncfbench.data.options import MAX_FEATURES
 from ncfbench.data.table import Column, Table
 from ncfbench.data.values import vectors
 from ncfbench.errors import DataError, reason
 
 Float32: TypeAlias = NDArray[np.float32]
 Numbers: TypeAlias = NDArray[np.number]
-MAX_FEATURES = 2**16  # of an item or a user
 ROWS_AT_ONCE = 2**14  # that are standardised at a time
 
 

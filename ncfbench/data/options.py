@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
 
+MAX_FEATURES = 2**16  # of an item or a user
 HOLD_OUTS = {
     "items": "items at random",
     "newest-items": "the newest items",
@@ -18,6 +19,8 @@ HOLD_OUTS = {
     "time": "all links from a time on",
 }
 """Hold-outs, each with what it keeps from training in words."""
+DENSE = "Dense features"
+"""Panel of the options of dense features."""
 NEED_TIMES = ("newest-items", "last", "time")
 
 
@@ -44,11 +47,23 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Options of a source. Each field is declared with :func:`option`.
+    """Options of every source. Each field is declared with :func:`option`.
 
     Raises:
         UsageError: a value of a wrong type or outside its range.
     """
+
+    lsa: int | None = option(
+        None,
+        "Derive this many dense features of an item from its text, such as 300: a truncated"
+        " singular value decomposition of TF-IDF, fitted to training items. For --encoder mlp, and"
+        " added to text encoders unless --features ignore.",
+        shown="none",
+        at_least=1,
+        at_most=MAX_FEATURES,
+        panel=DENSE,
+        omits_default=True,
+    )
 
     def __post_init__(self) -> None:
         for declaration in fields(self):

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.content import SPLITS, Content, Split
+from ncfbench.data.derived import derivations, derived_seconds, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
@@ -95,6 +96,11 @@ class Dataset(Content):
     def lengths(self) -> Int32:
         """int32[n_items]: words of each item."""
         return self.texts.lengths
+
+    @property
+    def feature_seconds(self) -> float:
+        """Seconds that derived features of the items took to prepare; 0 where there are none."""
+        return derived_seconds(self.manifest)
 
     @cached_property
     def tokens_IxL(self) -> Int32:  # noqa: N802 - a name with its shape
@@ -194,17 +200,20 @@ def prepare(
         if before is not None and before["options"] != stored and not replace:
             raise _in_the_way(home, before["options"], stored)
         content = preparation.read()
+        fingerprint = content.digest(stored)
+        if before is not None and before["fingerprint"] != fingerprint and not replace:
+            raise _in_the_way(home, stored, stored)
+        content, derived = with_derived(content, derivations(options), say)
         manifest = {
             "format_version": FORMAT_VERSION,
             "name": name,
             **asked,
-            "fingerprint": content.digest(stored),
+            "fingerprint": fingerprint,
+            **({"derived_features": derived} if derived else {}),
             "statistics": content.statistics(),
             "removed": {reason: count for reason, count in content.removed.items() if count},
             "ncfbench_version": __version__,
         }
-        if before is not None and before["fingerprint"] != manifest["fingerprint"] and not replace:
-            raise _in_the_way(home, stored, stored)
         _switch(home, manifest, content)
     return manifest
 
@@ -368,7 +377,8 @@ def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
     folder = _folder(home, manifest)
     try:
         content = _read(folder, int(manifest["statistics"]["users"]))
-        if content.digest(manifest["options"]) == manifest["fingerprint"]:
+        source, is_intact = without_derived(content, manifest.get("derived_features", {}))
+        if is_intact and source.digest(manifest["options"]) == manifest["fingerprint"]:
             return content
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder}: {reason(error)}.") from error

@@ -15,8 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from scipy import linalg, sparse
 
+from ncfbench.data.lsa import rows_of
 from ncfbench.floors.ranking import Scores
-from ncfbench.floors.task import Features, Float32, Ids, Task, rows_of
+from ncfbench.floors.task import Features, Float32, Ids, Task
 
 Fitted: TypeAlias = Callable[[Ids], Scores]
 """Returns the scores of some candidates, by their ids."""

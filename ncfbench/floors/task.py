@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ncfbench.data.lsa import rows_of, tfidf
 from ncfbench.data.store import Dataset
-from ncfbench.data.text import Texts
 from ncfbench.floors.ranking import Scores, link_ranks
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import Evaluation, Ranking
@@ -138,34 +138,6 @@ def content_of(dataset: Dataset) -> Features | None:
         return None
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     return np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
-
-
-def tfidf(texts: Texts, n_words: int, counted: Ids) -> sparse.csr_array:
-    """Return TF-IDF vectors of unit length, float32[texts, n_words]; zero for an empty text.
-
-    A word that stands tf times in a text, and at least once in df of the n texts that are counted,
-    weighs (1 + log tf) (log((1 + n) / (1 + df)) + 1) before the row is scaled (Salton and Buckley
-    1988, with scikit-learn's smoothing).
-
-    Args:
-        counted: indices of the texts that n and df count: those of training items.
-    """
-    rows = np.repeat(np.arange(len(texts)), texts.lengths)
-    shape = len(texts), n_words
-    counts = sparse.csr_array(
-        sparse.coo_array((np.ones(len(rows)), (rows, texts.words - 1)), shape)
-    )
-    df = np.bincount(counts[counted].indices, minlength=n_words)
-    idf = np.log((1 + len(counted)) / (1 + df)) + 1
-    weights = (1 + np.log(counts.data)) * idf[counts.indices]
-    squares = np.bincount(rows_of(counts), np.square(weights), len(texts))
-    weights /= np.sqrt(squares)[rows_of(counts)]
-    return sparse.csr_array((weights.astype(np.float32), counts.indices, counts.indptr), shape)
-
-
-def rows_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
-    """Return the row of each stored value."""
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
 def _links(users: Ids, items: Ids, shape: tuple[int, int]) -> sparse.csr_array:

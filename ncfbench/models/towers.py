@@ -72,9 +72,9 @@ class Towers(nnx.Module):
         self.user_tower: UserTower = build(config, data, rngs=rngs)
         info = find_encoder(config.encoder)
         encoder: Encoder = info.load()(config, data, rngs=rngs)
-        reads_text_alone = "text" in info.content and "features" not in info.content
-        adds = data.item_features and reads_text_alone and config.features == "add"
-        self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if adds else encoder
+        reads_them = data.item_features and config.reads_item_features
+        is_added = reads_them and "features" not in info.content
+        self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if is_added else encoder
         self.interaction: Interaction = find_interaction(config.interaction).load()(
             config, rngs=rngs
         )

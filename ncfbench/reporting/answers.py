@@ -152,6 +152,11 @@ class Answer:
         ]
 
     @property
+    def feature_seconds(self) -> float:
+        """Seconds that the derived item features of its arms took before training."""
+        return max((arm.feature_seconds for arm in self.arms), default=0.0)
+
+    @property
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
         return max((arm.spread for arm in self.main), default=0.0)

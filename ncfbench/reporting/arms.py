@@ -61,6 +61,16 @@ class ArmResult:
         return mean(run.seconds for run in self.runs.values()) if self.is_timed else None
 
     @property
+    def feature_seconds(self) -> float:
+        """Seconds that the derived item features took which its runs read, on average."""
+        return mean(run.feature_seconds for run in self.runs.values()) if self.runs else 0.0
+
+    @property
+    def total_seconds(self) -> float | None:
+        """Seconds to the target, those of the item features included."""
+        return None if self.seconds is None else self.feature_seconds + self.seconds
+
+    @property
     def items(self) -> float | None:
         """Items embedded for a batch."""
         known = [run.summary["item_slots"] for run in self.runs.values()]
@@ -84,13 +94,14 @@ class ArmResult:
 
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a
-        column, by seconds of training (full account); none if it has no times.
+        column, by seconds of training (full account) after those of the item features; none if it
+        has no times.
         """
         length = self.iteration_seconds
         if length is None:
             return []
-        common = common_rows(self.runs.values(), column)
-        return [(iteration * length, rows) for iteration, rows in common.items()]
+        common, begin = common_rows(self.runs.values(), column), self.feature_seconds
+        return [(begin + iteration * length, rows) for iteration, rows in common.items()]
 
     def points(self, column: str) -> list[tuple[float, list[float]]]:
         """Return a column of :meth:`rows`, the value of each seed."""

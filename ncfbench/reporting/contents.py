@@ -99,6 +99,10 @@ def describe(
             for kind, table in zip(("users", "items"), features, strict=True)
             if table is not None
         },
+        "derived_features": {
+            name: {"columns": fact["columns"], "seconds": fact["seconds"]}
+            for name, fact in manifest.get("derived_features", {}).items()
+        },
         "links_of_a_user": distribution(users[users > 0]),
         "links_of_an_item": distribution(items[items > 0]),
         "words_of_an_item": distribution(dataset.lengths),

@@ -53,6 +53,8 @@ class FloorResult:
         """Seconds of its content, the choice of its penalty, and its fit."""
         return math.fsum(self.row[name] for name in SECONDS)
 
+    total_seconds = seconds
+
     @property
     def recall(self) -> float:
         """Recall@50 of the test links."""
@@ -75,7 +77,8 @@ class Standing(NamedTuple):
     Attributes:
         word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
             more than the error of their difference, else ``below``; ``unknown`` without recall.
-        seconds: of training at the first evaluation above the floor, of an arm that passes it.
+        seconds: at the first evaluation above the floor, of an arm that passes it: those of
+            training and of derived item features.
         is_first: whether that is its first evaluation of all.
     """
 

@@ -276,6 +276,7 @@ ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
     "epochs": (pa.float64(), lambda run: run.summary["epochs"]),
     "item_slots": (pa.float64(), lambda run: run.summary["item_slots"]),
     "iteration_seconds": (pa.float64(), lambda run: run.summary["full_iteration_seconds"]),
+    "feature_seconds": (pa.float64(), lambda run: run.feature_seconds),
     "seconds_source": (pa.string(), lambda run: run.seconds_source),
     "smallest_probe_loss": (pa.float64(), lambda run: min(run.probes.losses, default=None)),
     "baseline_run": (pa.string(), lambda run: run.base and run.base.name),

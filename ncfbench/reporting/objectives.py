@@ -33,6 +33,7 @@ NOTE = (
     " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
     " seed. Arms of different objectives did not take turns."
 )
+FEATURES_NOTE = "Seconds count those that derived item features took before training."
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ def _table(arms: Sequence[ObjectiveArm]) -> Table:
     ]
     title = f"Recall by training time, over objectives: {config.dataset},"
     name = slug("objectives", config.dataset, config.encoder, first.data_fingerprint[:6])
+    notes = [NOTE, *([FEATURES_NOTE] if any(each.arm.feature_seconds for each in arms) else [])]
     encoder = find_encoder(config.encoder).title
-    return Table.of(f"{title} {encoder}", cols, arms, [NOTE], name=name)
+    return Table.of(f"{title} {encoder}", cols, arms, notes, name=name)
 
 
 def _objective(each: ObjectiveArm) -> str:

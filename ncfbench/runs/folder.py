@@ -3,7 +3,7 @@
 ::
 
     runs/synthetic-cnn-sg-ns-seed0-1a2b3c/
-        config.json         settings, the data's fingerprint
+        config.json         settings, the data's fingerprint, seconds of derived features
         environment.json    hardware, versions, commit; ids of interleaved sessions
         curve.parquet       a row for each probe
         evaluation.parquet  recall@50 of each user and item at each evaluation
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -55,6 +56,10 @@ class RunRecord:
     timing: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
     summary: Mapping[str, Any]
+    feature_seconds: float = 0.0
+    """Seconds that the item features took which ``prepare`` derived and the run reads; no time of
+    training has them.
+    """
 
     def __repr__(self) -> str:
         loss = self.summary["smallest_probe_loss"]
@@ -81,8 +86,14 @@ class RunRecord:
         return bool((self.environment.get("mesh") or {}).get("simulated"))
 
 
-def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
-    """Create a folder named after the settings, with ``config.json``."""
+def create(
+    runs_dir: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float = 0.0
+) -> Path:
+    """Create a folder named after the settings, with ``config.json``.
+
+    Args:
+        feature_seconds: that derived item features of the data took.
+    """
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
     name = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
@@ -92,6 +103,8 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
     }
+    if feature_seconds and config.reads_item_features:
+        document["feature_seconds"] = feature_seconds
     tables.write_json(folder / "config.json", document)
     return folder
 
@@ -169,6 +182,7 @@ def read(folder: Path) -> RunRecord:
         timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0],
+        feature_seconds=_feature_seconds(folder / "config.json"),
     )
 
 
@@ -229,3 +243,10 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     if "data_fingerprint" not in document:
         raise DataError(f"{path} is damaged: it names no data.")
     return complete(document["config"]), str(document["data_fingerprint"])
+
+
+def _feature_seconds(path: Path) -> float:
+    seconds = tables.read_json(path).get("feature_seconds", 0.0)
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise DataError(f"{path} is damaged: feature_seconds is {seconds!r}.")
+    return float(seconds)

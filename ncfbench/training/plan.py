@@ -121,7 +121,9 @@ class RunPlan:
         if not ProcessGroup.current().is_first:
             yield make()
             return
-        folder = folder or runs.create(self.locations.runs_dir, config, fingerprint)
+        folder = folder or runs.create(
+            self.locations.runs_dir, config, fingerprint, self.dataset.feature_seconds
+        )
         with locks.held(folder, "writing"):
             yield make(folder)
 

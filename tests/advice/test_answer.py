@@ -131,6 +131,34 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     assert "ns b=512 lr=0.01 passes them" in summary.headline(none)
 
 
+def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> None:
+    arms = [
+        dataclasses.replace(
+            arm,
+            runs={
+                seed: dataclasses.replace(run, feature_seconds=3.0)
+                for seed, run in arm.runs.items()
+            },
+        )
+        for arm in answer.arms
+    ]
+    floors = floors_of([floor_row("profile", 0.35, 3.5)])
+    (baseline,) = (arm for arm in arms if arm.config.sampler == "iid")
+    waited = dataclasses.replace(answer, arms=arms, baseline=baseline, floors=floors)
+    found = summary.headline(waited)
+    assert "It reaches a loss of 5 in 1 s of training; the best baseline, iid b=512" in found
+    assert "this arm passes them after 7 s." in found
+    assert found.endswith(
+        "The item features took 3 s before training: times to pass a floor, and s in the table,"
+        " count them."
+    )
+    shown = summary.standings_table(waited).rows
+    assert shown[0][4].text == "4"
+    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
+    assert document["feature_seconds"] == 3.0
+    assert document["floors"][0]["passed_after_seconds"] == pytest.approx(7)
+
+
 def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
     found = summary.headline(answer)
     assert found.startswith(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ncfbench.data.text import Texts
 from ncfbench.floors import models
 from ncfbench.floors.ranking import link_ranks
-from ncfbench.floors.task import Features, Task, tfidf
+from ncfbench.floors.task import Features, Task
 
 RNG = np.random.default_rng(5)
 LINKS = (RNG.random((7, 9)) < 0.4).astype(np.float32)
@@ -27,20 +25,6 @@ ALL_USERS = np.arange(7)
 
 def task(content: Features | None = CONTENT, links: np.ndarray = LINKS) -> Task:
     return Task(sparse.csr_array(links), content)
-
-
-def test_a_weight_of_tfidf_is_that_of_its_formula() -> None:
-    """The last word is in no text that is counted."""
-    texts = Texts(np.array([1, 1, 2, 2, 3], np.int32), np.array([3, 2, 0], np.int32))
-    first = [(1 + math.log(2)) * (math.log(3 / 2) + 1), math.log(3 / 2) + 1, 0.0]
-    second = [0.0, math.log(3 / 2) + 1, math.log(3 / 1) + 1]
-
-    rows = tfidf(texts, 3, np.array([0, 2])).toarray()
-
-    for row, weights in zip(rows, (first, second), strict=False):
-        length = math.sqrt(sum(weight**2 for weight in weights))
-        assert row == pytest.approx([weight / length for weight in weights], rel=1e-6)
-    assert not rows[2].any()
 
 
 def test_popularity_counts_training_links() -> None:

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
+from ncfbench.runs.progress import Progress
+from ncfbench.storage import tables
+from ncfbench.timing.ledger import Ledger
 from ncfbench.training import plan
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import run
@@ -31,6 +35,20 @@ def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path:
     assert not (tmp_path / "runs").exists()
     again = RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"), dataset=tiny)
     assert again.dataset is tiny
+
+
+@pytest.mark.parametrize(("features", "is_read"), [("add", True), ("ignore", False)])
+def test_a_run_keeps_the_seconds_of_derived_features(
+    tmp_path: Path, features: str, is_read: bool
+) -> None:
+    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
+    data = prepare("synthetic", name="x", data_dir=tmp_path, say=lambda text: None, lsa=4, **sizes)
+    config = complete(SMALL | {"dataset": "x", "encoder": "bow", "features": features})
+    made = RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"))
+    with made.open_recorder(Ledger(), Progress(), None) as recorder:
+        assert recorder.folder is not None
+        document = tables.read_json(recorder.folder / "config.json")
+    assert document.get("feature_seconds") == (data.feature_seconds if is_read else None)
 
 
 @pytest.mark.parametrize(

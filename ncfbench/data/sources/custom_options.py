@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import TextOptions, TimedOptions, as_flags, option
+from ncfbench.data.options import DENSE, TextOptions, TimedOptions, as_flags, option
 from ncfbench.errors import UsageError
 
 STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
@@ -15,7 +15,6 @@ STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
 _of_links = partial(option, panel="Columns of the links")
 _of_items = partial(option, panel="Columns of the items")
 _of_split = partial(option, panel="Links and items to keep")
-DENSE = "Dense features"
 _dense = partial(option, panel=DENSE)
 _reading = partial(option, is_stored=False)
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.content import Content
-from ncfbench.data.features import MAX_FEATURES, Float32, standardise
+from ncfbench.data.features import Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.hold_out import hold_out
-from ncfbench.data.options import SplitOptions, option
+from ncfbench.data.options import MAX_FEATURES, SplitOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import UsageError

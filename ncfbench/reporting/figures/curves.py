@@ -52,6 +52,8 @@ def draw_answer(answer: Answer) -> Drawing | None:
     axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
     main = {arm.name for arm in answer.main}
     times = time_label(run for arm in answer.main for run in arm.runs.values())
+    if answer.feature_seconds:
+        times = times.replace("training time", "time of item features and training")
     for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
         for arm in reversed(answer.arms):
             _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)

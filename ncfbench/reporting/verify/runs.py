@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_encoder
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
@@ -48,6 +49,16 @@ class Run:
         self.lowest: float = min((loss for _, loss in self.points), default=math.nan)
         evaluated = [row for row in record.curve if row["test_recall_at_50"] is not None]
         self.at_end: Row = evaluated[-1] if evaluated else {}
+
+    @cached_property
+    def feature_seconds(self) -> float:
+        """Seconds of derived item features, as ``config.json`` has them, of a run that reads
+        features: its encoder does, or they are added to a text's vector.
+        """
+        document = json.loads((self.record.folder / "config.json").read_text(encoding="utf-8"))
+        content = find_encoder(self.config.encoder).content
+        is_added = "text" in content and document["config"]["features"] == "add"
+        return float(document.get("feature_seconds", 0)) * ("features" in content or is_added)
 
     def _block_times(self, kind: str) -> tuple[float, float]:
         kinds = (kind, self.environment["key"])

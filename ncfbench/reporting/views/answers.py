@@ -29,6 +29,7 @@ from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_caveats,
     cost_sentence,
+    features_sentence,
     recall_sentence,
     tied_sentence,
 )
@@ -57,7 +58,7 @@ COLUMNS = [
     Col("items", "items", ",.0f", group="a batch"),
     Col("ms", "iteration_seconds", three_digits, scale=1e3, group="a batch"),
     Col("its", "iterations", ",.0f", group=TARGET),
-    Col("s", "seconds", three_digits, group=TARGET),
+    Col("s", "total_seconds", three_digits, group=TARGET),
     Col("times sooner", _sooner, group=TARGET),
     Col("recall@50", lambda arm: arm.at_end and arm.at_end.text(RECALL)),
 ]
@@ -118,6 +119,7 @@ def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
             f"Best recall at every training time: {answer.subject}",
             FRONTIER,
             steps,
+            filter(None, [features_sentence(answer.feature_seconds)]),
             name=answer.named("frontier"),
         )
         for answer in answers
@@ -130,7 +132,8 @@ def headline(answer: Answer) -> str:
     best, baseline = answer.best, answer.baseline
     if best is None or baseline is None or answer.target is None:
         reasons = [caveat.sentence for caveat in answer.reasons]
-        return " ".join(filter(None, [*reasons, beside_floors(answer)]))
+        features = features_sentence(answer.feature_seconds)
+        return " ".join(filter(None, [*reasons, beside_floors(answer), features]))
     parts = [f"Use {flags(best.config)}."]
     if best is baseline:
         parts.append(
@@ -142,7 +145,7 @@ def headline(answer: Answer) -> str:
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
     other = None if baseline is best else baseline.at_end
     parts += [recall_sentence(best.at_end, other, chance), tied_sentence(answer.ties)]
-    parts.append(beside_floors(answer))
+    parts += [beside_floors(answer), features_sentence(answer.feature_seconds)]
     return " ".join(filter(None, parts))
 
 
@@ -216,6 +219,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
                 {"share": share, **asdict(ratio)} for share, ratio in answer.easier(answer.best)
             ],
             "profile_rounds": answer.rounds,
+            **({"feature_seconds": seconds} if (seconds := answer.feature_seconds) else {}),
             "arms": [_as_row(arm) for arm in answer.arms],
             "floors": floor_rows(answer),
             "frontier": [step._asdict() for step in answer.frontier()],
@@ -355,10 +359,11 @@ def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:
     if total.lower is not None and total.upper is not None:
         interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
     which = "at its best, " if sum(arm.is_baseline for arm in answer.arms) > 1 else ""
+    training = " of training" if answer.feature_seconds else ""
     return (
         f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
         f" {three_digits(total.value)} times sooner ({interval}{counted(total.seeds, 'seed')}): in"
-        f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}."
+        f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}{training}."
     )
 
 

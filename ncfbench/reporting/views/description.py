@@ -66,6 +66,10 @@ def _origin(found: Row) -> list[tuple[str, str]]:
             f" {constant:,}"
         )
         facts.append((f"features of {kind}", text))
+    for name, derived in found["derived_features"].items():
+        columns, seconds = derived["columns"], derived["seconds"]
+        text = f"{columns:,} of the items' columns, in {seconds:.1f} s"
+        facts.append((f"derived by --{name}", text))
     removed = [
         f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()
     ]

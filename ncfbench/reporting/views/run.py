@@ -66,8 +66,12 @@ def _allocator(allocator: Row) -> str:
     return f"{allocator['name']}{version}, {settings}"
 
 
-def run_table(summary: Row, curve: Sequence[Row]) -> Table:
-    """Return the short table at the end of a run."""
+def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) -> Table:
+    """Return the short table at the end of a run.
+
+    Args:
+        feature_seconds: that derived item features took before training, of a run that reads them.
+    """
     lowest = min(curve, key=lambda row: float(row["probe_loss"]), default=None)
     at = "" if lowest is None else f" (epoch {lowest['epoch']:.2f})"
     facts = [
@@ -78,6 +82,8 @@ def run_table(summary: Row, curve: Sequence[Row]) -> Table:
         ("distinct items in a batch", _number(summary["item_slots"], 1)),
         ("training time", f"{summary['train_seconds']:.1f} s"),
     ]
+    if feature_seconds:
+        facts.append(("item features", f"{feature_seconds:.1f} s before training"))
     if stale := last_staleness(curve):
         facts.append(("remembered vectors", stale))
     if summary["recall_reason"]:

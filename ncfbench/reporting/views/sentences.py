@@ -35,6 +35,16 @@ def cost_sentence(best: ArmResult, baseline: ArmResult) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def features_sentence(seconds: float) -> str:
+    """Return what deriving the item features took before training; nothing where none are read."""
+    if not seconds:
+        return ""
+    return (
+        f"The item features took {three_digits(seconds)} s before training: times to pass a floor,"
+        " and s in the table, count them."
+    )
+
+
 def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float | None) -> str:
     """Return the best arm's recall at the end, with the baseline's if that is another arm."""
     if own is None or own.values[RECALL] is None:

@@ -1,0 +1,107 @@
+"""Seconds that derived item features took: added where they are read, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from folders import answers_of, floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.floors.kept import FILE
+from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.figures import curves
+from ncfbench.reporting.frames import arms_table, group
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.verify.verification import verify
+from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views.run import run_table
+from ncfbench.runs.folder import read, read_all
+from ncfbench.storage import schemas, tables
+
+WAITED = (
+    "The item features took 3.5 s before training: times to pass a floor, and s in the table, count"
+    " them."
+)
+
+
+def answer_of(folder: Path, **more: object) -> Answer:
+    """The best arm comes down to the target after 2 s, the baseline after 40."""
+    write_run(folder, "strat-ns", [9, 3, 2.9], 20, [0, 0.4, 0.53], feature_seconds=3.5, **more)
+    write_run(folder, "iid", [9, 4, 3], 200, [0, 0.3, 0.4], feature_seconds=3.5, **more)
+    tables.write_rows(folder / FILE, [floor_row("profile", 0.512, 3.5)], schemas.FLOOR)
+    (answer,) = find_answers(group(read_all(folder)[0]))
+    return answer
+
+
+def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path: Path) -> None:
+    answer = answer_of(tmp_path)
+    best, baseline = answer.best, answer.baseline
+    assert best is not None
+    assert baseline is not None
+    assert (best.seconds, baseline.seconds) == (pytest.approx(2), pytest.approx(40))
+    assert best.sooner is not None
+    assert best.sooner.total is not None
+    assert best.sooner.total.value == pytest.approx(20)
+    assert [seconds for seconds, _ in best.means("test_recall_at_50")] == pytest.approx([5.5, 7.5])
+    assert answer.frontier()[0].since == pytest.approx(5.5)
+    table = views.answer_tables(collect(tmp_path, tmp_path).answers, {})[0]
+    assert [row[4].text for row in table.rows] == ["5.5", "43.5", "3.5"]
+    assert "20 times sooner (1 seed): in 2 s instead of 40 of training." in table.lead
+    assert "this arm passes them after 7.5 s." in table.lead
+    assert table.lead.endswith(WAITED)
+    (frontier,) = views.frontier_tables([answer])
+    assert frontier.notes == (WAITED,)
+    assert set(
+        arms_table(run for arm in answer.arms for run in arm.runs.values())[
+            "feature_seconds"
+        ].to_pylist()
+    ) == {3.5}
+
+
+def test_the_table_of_a_run_names_them(tmp_path: Path) -> None:
+    run = read(write_run(tmp_path, "ns", [9, 3], 20, feature_seconds=3.5))
+    rows = [
+        [cell.text for cell in row]
+        for row in run_table(
+            run.summary | {"train_seconds": 2.0}, run.curve, run.feature_seconds
+        ).rows
+    ]
+    assert ["item features", "3.5 s before training"] in rows
+
+
+def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path: Path) -> None:
+    for name, more, seconds in (
+        ("added", {}, 3.5),
+        ("ignored", {"features": "ignore"}, 0.0),
+        ("read", {"encoder": "mlp", "features": "ignore"}, 3.5),
+        ("no content", {"encoder": "mf"}, 0.0),
+    ):
+        folder = write_run(tmp_path / name, "ns", [9, 3], 20, feature_seconds=3.5, **more)
+        assert read(folder).feature_seconds == seconds, name
+    answer = answer_of(tmp_path / "runs", features="ignore")
+    assert "feature_seconds" not in views.as_rows([answer], {})[0]
+    assert "item features" not in views.headline(answer)
+
+
+def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
+    """Seconds that the records do not have, or that the answer lacks, are found."""
+    answer_of(tmp_path)
+    check(invoke("report", tmp_path), 0, WAITED.split(":")[0])
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+    kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
+    (answer,) = answers_of(tmp_path)
+    assert verify(tmp_path, [answer], kept).mismatches == []
+    del answer["feature_seconds"]
+    answer["floors"][0]["passed_after_seconds"] -= 3.5
+    wrong = {one.column for one in verify(tmp_path, [answer], kept).mismatches}
+    assert wrong == {"feature_seconds", "passed_after_seconds"}
+
+
+def test_the_figure_begins_after_them(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawing = curves.draw_answer(answer_of(tmp_path))
+    assert drawing is not None
+    axis = drawing.figure.axes[1]
+    assert axis.get_xlabel().startswith("time of item features and training, s")
+    assert min(line.get_xdata()[0] for line in axis.lines) == pytest.approx(5.5)
