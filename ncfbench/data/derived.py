@@ -74,7 +74,7 @@ def without_derived(content: Content, facts: Mapping[str, Any]) -> tuple[Content
         facts: those of :func:`with_derived`.
     """
     features = content.item_features
-    for fact in reversed(facts.values()):
+    for fact in reversed([*facts.values()]):
         if features is None or features.shape[1] < fact["columns"]:
             return content, False
         features, columns = np.split(features, [features.shape[1] - fact["columns"]], axis=1)
