@@ -118,6 +118,14 @@ ENCODERS: dict[str, EncoderInfo] = {
         title="BoW",
         summary="mean of word embeddings, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        settings=(
+            Setting(
+                "idf",
+                False,
+                "Weigh a word by its inverse document frequency among training items",
+            ),
+            Setting("unit_bag", False, "Scale the mean of the words to unit length before dense"),
+        ),
     ),
     "gru": EncoderInfo(
         path="ncfbench.models.encoders.gru:Gru",

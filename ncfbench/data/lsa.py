@@ -13,6 +13,7 @@ from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 
 Float32: TypeAlias = NDArray[np.float32]
+Float64: TypeAlias = NDArray[np.float64]
 Ids: TypeAlias = NDArray[np.integer]
 LANCZOS = 1.5
 """Lanczos vectors for each singular vector: CiteULike's 300 take two thirds of the time of SciPy's
@@ -25,24 +26,29 @@ RANK = 1e-4
 def tfidf(texts: Texts, n_words: int, counted: Ids) -> sparse.csr_array:
     """Return TF-IDF vectors of unit length, float32[texts, n_words]; zero for an empty text.
 
-    A word that stands tf times in a text, and at least once in df of the n texts that are counted,
-    weighs (1 + log tf) (log((1 + n) / (1 + df)) + 1) before the row is scaled (Salton and Buckley
-    1988, with scikit-learn's smoothing).
+    A word that stands tf times in a text weighs (1 + log tf) times its :func:`idf` before the row
+    is scaled (Salton and Buckley 1988).
 
     Args:
-        counted: indices of the texts that n and df count: those of training items.
+        counted: indices of the texts that decide idf: those of training items.
     """
-    rows = np.repeat(np.arange(len(texts)), texts.lengths)
-    shape = len(texts), n_words
-    counts = sparse.csr_array(
-        sparse.coo_array((np.ones(len(rows)), (rows, texts.words - 1)), shape)
-    )
-    df = np.bincount(counts[counted].indices, minlength=n_words)
-    idf = np.log((1 + len(counted)) / (1 + df)) + 1
-    weights = (1 + np.log(counts.data)) * idf[counts.indices]
+    counts = _counts(texts, n_words)
+    weights = (1 + np.log(counts.data)) * _idf(counts, counted)[counts.indices]
     squares = np.bincount(rows_of(counts), np.square(weights), len(texts))
     weights /= np.sqrt(squares)[rows_of(counts)]
-    return sparse.csr_array((weights.astype(np.float32), counts.indices, counts.indptr), shape)
+    return sparse.csr_array(
+        (weights.astype(np.float32), counts.indices, counts.indptr), counts.shape
+    )
+
+
+def idf(texts: Texts, n_words: int, counted: Ids) -> Float64:
+    """Return log((1 + n) / (1 + df)) + 1 of each word, float64[n_words], where n texts are counted
+    and df of them have the word (scikit-learn's smoothing).
+
+    Args:
+        counted: indices of the texts that are counted: those of training items.
+    """
+    return _idf(_counts(texts, n_words), counted)
 
 
 def rows_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
@@ -88,6 +94,18 @@ def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
 def lsa_bytes(n_texts: int, n_words: int, size: int) -> int:
     """Return about the most memory that :func:`lsa` and a copy of its result take."""
     return 4 * (_lanczos(size) * min(n_texts, n_words) + 2 * size * (n_texts + n_words))
+
+
+def _counts(texts: Texts, n_words: int) -> sparse.csr_array:
+    """Return how often each text has each word, float64[texts, n_words]."""
+    rows = np.repeat(np.arange(len(texts)), texts.lengths)
+    once = np.ones(len(rows)), (rows, texts.words - 1)
+    return sparse.csr_array(sparse.coo_array(once, (len(texts), n_words)))
+
+
+def _idf(counts: sparse.csr_array, counted: Ids) -> Float64:
+    df = np.bincount(counts[counted].indices, minlength=counts.shape[1])
+    return np.asarray(np.log((1 + len(counted)) / (1 + df)) + 1)
 
 
 def _lanczos(size: int) -> int:

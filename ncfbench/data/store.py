@@ -37,6 +37,7 @@ from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import derivations, derived_seconds, with_derived, without_derived
+from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
@@ -106,6 +107,13 @@ class Dataset(Content):
     def tokens_IxL(self) -> Int32:  # noqa: N802 - a name with its shape
         """int32[n_items, L]: all texts padded to the longest."""
         return self.texts.padded()
+
+    def idf(self) -> Float32:
+        """Return float32[n_words + 1]: token ids' :func:`ncfbench.data.lsa.idf`, 0 of padding."""
+        from ncfbench.data.lsa import idf
+
+        weights = idf(self.texts, self.n_words, self.items_of("train"))
+        return np.concatenate([[0.0], weights]).astype(np.float32)
 
     @cached_property
     def graph(self) -> BipartiteGraph:

@@ -19,6 +19,7 @@ from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_towers import Users, UserTower
+from ncfbench.models.vectors import unit_vectors
 
 
 class DeviceContent(NamedTuple):
@@ -173,13 +174,6 @@ class Towers(nnx.Module):
 
     def _finished(self, vectors: jax.Array) -> jax.Array:
         return unit_vectors(vectors) if self.normalize else vectors
-
-
-def unit_vectors(vectors: jax.Array) -> jax.Array:
-    """Divide each row by its length; a row of zeros stays as it is, with a gradient of zero."""
-    squared = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
-    is_zero = squared < 1e-24
-    return jnp.where(is_zero, 0.0, vectors * jax.lax.rsqrt(jnp.where(is_zero, 1.0, squared)))
 
 
 def make_towers(config: RunConfig, dataset: Dataset) -> Towers:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import jax
+import numpy as np
 from flax import nnx
+from numpy.typing import NDArray
 
 from ncfbench.data.store import Dataset
 
@@ -29,6 +32,8 @@ class DataFacts(NamedTuple):
     """Dense features of an item."""
     folder: Path | None = None
     """Folder of its content; None for one that is only in memory."""
+    idf: Callable[[], NDArray[np.float32]] | None = None
+    """Returns float32[words + 1], the inverse document frequency of each token id."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> DataFacts:
@@ -41,6 +46,7 @@ class DataFacts(NamedTuple):
             0 if users is None else users.shape[1],
             0 if items is None else items.shape[1],
             dataset.folder,
+            dataset.idf,
         )
 
 

@@ -1,0 +1,116 @@
+"""Settings of the bag of words, beside their definitions in NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from texts import texts_of
+
+from ncfbench.config import complete, digest
+from ncfbench.data.store import Dataset
+from ncfbench.models.encoders.bow import BagOfWords
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
+from ncfbench.models.towers import make_towers
+
+WORDS, SIZE = 9, 5
+IDF = np.concatenate([[0.0], np.linspace(1, 4, WORDS)]).astype(np.float32)
+
+
+def bag(**settings: Any) -> tuple[BagOfWords, np.ndarray, np.ndarray, np.ndarray]:
+    """A bag of noise: words, kernel and bias of its dense layer as float64."""
+    config = complete({"encoder": "bow", "word_dimension": SIZE, "dimension": 3} | settings)
+    facts = DataFacts(1, 1, WORDS, idf=lambda: IDF)
+    made = BagOfWords(config, facts, rngs=nnx.Rngs(1))
+    rng = np.random.default_rng(2)
+    arrays = [rng.normal(size=shape) for shape in ((WORDS + 1, SIZE), (SIZE, 3), (3,))]
+    assert made.dense.bias is not None
+    for variable, value in zip(
+        (made.words.embedding, made.dense.kernel, made.dense.bias), arrays, strict=True
+    ):
+        variable[...] = jnp.asarray(value, jnp.float32)
+    return made, *arrays
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("idf", [False, True])
+def test_a_bag_is_its_definition(idf: bool, unit: bool) -> None:
+    """A mean over the words that are left, weighted, of unit length, then dense; a text without
+    words has the bias alone.
+    """
+    made, table, kernel, bias = bag(idf=idf, unit_bag=unit)
+    texts = texts_of(np.random.default_rng(3), 12, 6, WORDS, 0.3)
+    found = jax.jit(made)(texts)
+    for item in range(12):
+        left = [
+            int(word)
+            for word, is_left in zip(texts.tokens[item], texts.present[item], strict=True)
+            if is_left
+        ]
+        mean = np.zeros(SIZE)
+        if left:
+            weights = np.array([float(IDF[word]) if idf else 1.0 for word in left])
+            mean = weights @ table[left] / weights.sum()
+            mean = mean / math.sqrt(sum(mean**2)) if unit else mean
+        np.testing.assert_allclose(found[item], mean @ kernel + bias, atol=1e-5)
+
+
+def test_weights_of_words_are_no_parameters() -> None:
+    """So no optimiser moves them, and checkpoints lack them."""
+    plain, weighted = (nnx.split(bag(idf=idf)[0])[1] for idf in (False, True))
+    assert jax.tree.map(jnp.shape, nnx.to_pure_dict(plain)) == jax.tree.map(
+        jnp.shape, nnx.to_pure_dict(weighted)
+    )
+
+
+def test_gradients_of_a_weighted_unit_bag() -> None:
+    """Finite differences of a word's vector, and a gradient where a text has no words."""
+    made, *_ = bag(idf=True, unit_bag=True)
+    graph, parameters = nnx.split(made)
+    tokens = jnp.array([[1, 2, 2], [0, 0, 0]])
+    texts = EncoderInput(jnp.arange(2), tokens, tokens > 0, jnp.array([3, 0]))
+
+    def loss(parameters: Any) -> jax.Array:
+        return jnp.sum(jnp.sin(nnx.merge(graph, parameters)(texts)))
+
+    pure = nnx.as_pure(parameters)
+    table = pure["words"]["embedding"]
+    gradient = jax.grad(loss)(pure)["words"]["embedding"]
+    for word, column in ((1, 0), (2, 3)):
+        step = jnp.zeros_like(table).at[word, column].set(1e-2)
+        up, down = ({**pure, "words": {"embedding": table + sign * step}} for sign in (1, -1))
+        slope = (loss(up) - loss(down)) / 2e-2
+        assert float(gradient[word, column]) == pytest.approx(float(slope), rel=2e-2)
+    assert np.isfinite(gradient).all()
+    assert not gradient[0].any()
+
+
+def test_weights_count_texts_of_training_items(tiny: Dataset) -> None:
+    config = complete({"encoder": "bow", "idf": True, "dataset": "tiny"})
+    encoder: Any = make_towers(config, tiny).encoder
+    training = tiny.items_of("train").tolist()
+    for word in (1, 2, tiny.n_words):
+        df = sum(word in tiny.texts[item].tolist() for item in training)
+        expected = math.log((1 + len(training)) / (1 + df)) + 1
+        assert encoder.weights.values[word] == pytest.approx(expected, rel=1e-6)
+    assert encoder.weights.values[0] == 0
+
+
+def test_defaults_leave_older_runs_their_identity() -> None:
+    """The digest of a run with neither setting does not name them."""
+    plain = digest(complete({"encoder": "bow"}))
+    assert plain == digest(complete({"encoder": "bow", "idf": False, "unit_bag": False}))
+    assert (
+        len(
+            {
+                plain,
+                *(digest(complete({"encoder": "bow", name: True})) for name in ("idf", "unit_bag")),
+            }
+        )
+        == 3
+    )
