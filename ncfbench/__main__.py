@@ -8,7 +8,7 @@ import warnings
 
 from ncfbench.timing import allocator
 
-TIMED = {"run", "sweep", "advise", "audit", "profile", "doctor"}
+TIMED = {"run", "sweep", "advise", "audit", "profile", "floor", "doctor"}
 """Commands that measure times or describe what they depend on, so they choose an allocator."""
 
 

@@ -138,7 +138,7 @@ class RaceAnswer(Answer):
     def measures(self) -> dict[str, str]:
         """Columns of the curves that the figure shows: the one that decides, and test recall."""
         loss, recall = super().measures.items()
-        decides = f"validation_{RECALL}", "recall@50 on validation items"
+        decides = f"validation_{RECALL}", "recall@50 of validation links"
         return dict([loss if self.question.target == "loss" else decides, recall])
 
     @property

@@ -69,7 +69,7 @@ def chance(dataset: Dataset, split: Split) -> float:
 
 
 def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
-    """Return probe loss, or recall on validation items with its sign changed, against iterations
+    """Return probe loss, or recall of validation links with its sign changed, against iterations
     times the median seconds of an iteration; one value of infinity where nothing was evaluated.
     """
     arm = falling(record, "probe_loss" if target == "loss" else f"validation_recall_at_{CUTOFF}")

@@ -51,7 +51,8 @@ from ncfbench.timing.contention import OtherPrograms
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
-FLOORS = ("popularity", "profile", "ridge")
+FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
+"""In the order in which they are fitted: those that rank known items best first."""
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
 CALIBRATION_SHARE = 0.1
@@ -71,8 +72,8 @@ earlier judges arms that mostly rest on the loss of popularity alone.
 """
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
-    f"There are at most {CUTOFF} validation items: their recall@{CUTOFF} is 1 by construction and"
-    " decides nothing. Prepare the data with a larger validation fraction."
+    f"At most {CUTOFF} items are ranked for validation links, whose recall@{CUTOFF} is 1 by"
+    " construction and decides nothing. Prepare data with more of them."
 )
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""

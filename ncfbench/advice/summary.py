@@ -34,6 +34,7 @@ from ncfbench.reporting.views.sentences import (
     busy_caveats,
     cost_sentence,
     features_sentence,
+    floor_caveats,
     recall_sentence,
     tied_sentence,
 )
@@ -85,7 +86,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         found.append(_rest(answer, best))
         errors = [row["validation_recall_at_50_error"] for row in best.first.curve]
         if answer.question.target == "recall" and errors and errors[-1] is not None:
-            text = "Recall on validation items, which decided, has a standard error of"
+            text = "Recall of validation links, which decided, has a standard error of"
             found.append(Caveat("validation_error", f"{text} {errors[-1]:.3f}."))
         found += _edges(answer, best)
         if better := better_recall(best, answer.main):
@@ -100,6 +101,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
     if answer.unfitted:
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"
         found.append(Caveat("floors_left_out", text))
+    found += floor_caveats(answer)
     return found + [
         Caveat(code, f"{text} Repeat this on a quiet machine.")
         for code, text in busy_caveats(answer.spread)
@@ -148,10 +150,12 @@ def standings_table(answer: RaceAnswer) -> Table:
     notes = ["its: iterations, of the first seed, as s"] if level is not None else []
     notes += ["speed: 1 for the first row, larger is faster"] if best else []
     if best and any(arm.learned_at is None and _speed(answer, arm) == "-" for arm in shown):
-        notes.append("speed -: not clearly better than chance on validation items")
+        notes.append("speed -: not clearly better than chance on validation links")
     if has_recall:
         when = epochs_of([arm.at_end for arm in shown])
-        notes.append(f"recall@50: on test items, at the end ({when})")
+        has_kinds = any(arm.at_end is not None and arm.at_end.kinds for arm in shown)
+        together = ", to new and to known items together" if has_kinds else ""
+        notes.append(f"recall@50: of test links{together}, at the end ({when})")
         notes += [f"by chance it is {answer.chance:.3f}", ERROR]
         notes += [CERTAIN] if answer.chance >= 1 else []
     notes += [FLOORS_NOTE] if answer.floors else []

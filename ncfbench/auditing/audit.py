@@ -96,12 +96,6 @@ def audit_samplers(
     given, locations = merge_named(
         say, settings | {"data_dir": data_dir}, chosen={"sampler": samplers, "loss": losses}
     )
-    if given.get("explicit_negatives"):
-        raise UsageError(
-            "An audit cannot tell whether --explicit-negatives is unbiased: its exact objective has"
-            " one P_n for all users, and with explicit negatives each user has another. Leave the"
-            " flag out."
-        )
     configs = configurations(given, samplers, losses, tuple(noises))
     keep_compiled(say)
     dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling.batch import Batch, Listed, MetUsers, negative_ids, negative_weights
-from ncfbench.sampling.noise import Noise
+from ncfbench.sampling.noise import Noise, explicit_measure
 
 Float64 = NDArray[np.float64]
 Ids = NDArray[np.integer]
@@ -155,13 +155,19 @@ class TestFunctions:
         graph, measure = self.graph, self.measure
         user, item = graph.link_user, graph.link_item
         of_user = np.einsum("utd,td->ut", self.x, np.einsum("v,vtd->td", measure, self.y))
-        linked = np.bincount(user, measure[item], graph.n_users)[user].mean()
+        linked = np.bincount(user, measure[item], graph.n_users)
         if self.config.mask:
             of_link = np.einsum("ltd,ltd->lt", self.x[user], self.y[item])
             np.subtract.at(of_user, user, measure[item, None] * of_link)
-            linked = 0.0
+            linked[:] = 0.0
+        if (own := explicit_measure(graph, self.config)) is not None:
+            has_own = np.diff(own.indptr) > 0
+            y = (own @ self.y.reshape(graph.n_items, -1)).reshape(self.x.shape)
+            of_user[has_own] = np.einsum("utd,utd->ut", self.x[has_own], y[has_own])
+            linked[has_own] = 0.0
         negative = np.mean(self._factor(user, item) * of_user[user], axis=0)
-        return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
+        own_links = linked[user].mean()
+        return np.concatenate([self._positive(user, item).mean(axis=0), negative, [own_links]])
 
 
 def chi_squared(drawn: Ids, probability: Float64) -> float:

@@ -25,7 +25,7 @@ from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
-from ncfbench.sampling.noise import Noise
+from ncfbench.sampling.noise import Noise, explicit_measure
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
@@ -37,9 +37,9 @@ LINK_BLOCK = 2**16
 Ids = NDArray[np.integer]
 Scored: TypeAlias = tuple[Interaction, jax.Array, jax.Array]
 """The interaction, and the vectors of all users and of the items in use."""
-LeftOut: TypeAlias = tuple[Any, Ids]
-"""Which items are no negatives of a group of rows, a sparse table bool[groups, V]; and the group of
-each row, [R].
+Named: TypeAlias = tuple[Any, Ids]
+"""Weights of named items as negatives of a group of rows, in place of the measure, a sparse table
+[groups, V] whose stored values count, zeros too; and the group of each row, [R].
 """
 
 
@@ -109,16 +109,25 @@ class ExactObjective:
         items = self.embedder.items(parameters, self.nodes)
         scored = self.embedder.interaction(parameters), users.scored, items
         user, item = graph.link_user, graph.index_in_use[graph.link_item]
-        links = np.ones(graph.n_links, bool), item, graph.user_offsets
-        table = sparse.csr_array(links, shape=(graph.n_users, len(self.nodes)))
+        links = np.zeros(graph.n_links), item, graph.user_offsets
+        left_out = sparse.csr_array(links, shape=(graph.n_users, len(self.nodes)))
         weight, positive = np.full(graph.n_links, 1 / graph.n_links), Sum.zero(scored)
         if self.is_pointwise:
             positive = sum_links(scored, user, item, weight, self.loss)
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
-        left_out = (table, user) if self.config.mask else None
-        rows = user, item, weight, self.measure
-        negative = sum_rows(scored, *rows, left_out, self.loss, self.config.lambda_)
+        own = explicit_measure(graph, self.config)
+        has_own = np.zeros(len(user), bool) if own is None else np.diff(own.indptr)[user] > 0
+        negative = Sum.zero(scored)
+        for chosen, measure, table in (
+            (~has_own, self.measure, left_out if self.config.mask else None),
+            (has_own, np.zeros(len(self.nodes)), own if own is None else own[:, self.nodes]),
+        ):
+            if chosen.any():
+                rows = user[chosen], item[chosen], weight[chosen], measure
+                named = None if table is None else (table, user[chosen])
+                part = sum_rows(scored, *rows, named, self.loss, self.config.lambda_)
+                negative = negative.plus(part)
         whole = positive.plus(negative)
         raw, shares = np.asarray(users.raw, np.float64), graph.user_degrees / graph.n_links
         return Exact(
@@ -140,7 +149,7 @@ def sum_rows(
     item: Ids,
     weight: Float64,
     measure: Float64,
-    left_out: LeftOut | None,
+    named: Named | None,
     loss: Loss,
     lambda_: float | None,
 ) -> Sum:
@@ -149,22 +158,23 @@ def sum_rows(
     Args:
         user, item, weight: [R], of each row; a pointwise loss needs no item.
         measure: float64[V], the weight of each item as a negative.
-        left_out: the pairs that are no negatives.
+        named: weights of some pairs in place of that; 0 of those that are no negatives.
     """
     from scipy import sparse
 
     size = min(max(BLOCK_TERMS // len(measure), 1), len(user))
     measure_V = measure.astype(np.float32)
-    table, group = left_out or (sparse.csr_array((1, len(measure))), np.zeros_like(user))
+    table, group = named or (sparse.csr_array((1, len(measure))), np.zeros_like(user))
     counts = np.diff(table.indptr)[group]
     most = max(int(counts[rows].sum()) for rows, _ in _blocks(weight, size))
 
     def blocks() -> Iterator[Any]:
         for rows, weights in _blocks(weight, size):
             pairs = np.full((2, most), size, np.int32)  # outside the block: padding
-            chosen = table[group[rows]].nonzero()
-            pairs[:, : len(chosen[0])] = chosen
-            yield user[rows], item[rows], weights, pairs, measure_V
+            masses = np.zeros(most, np.float32)
+            chosen = table[group[rows]].tocoo()
+            pairs[:, : chosen.nnz], masses[: chosen.nnz] = chosen.coords, chosen.data
+            yield user[rows], item[rows], weights, (*pairs, masses), measure_V
 
     return _sum(_rows, scored, blocks(), loss, lambda_)
 
@@ -199,11 +209,11 @@ def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.
 @jax.value_and_grad
 def _rows(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     interaction, users, items = scored
-    user, item, weight, (linked_row, linked_item), measure_V = block
+    user, item, weight, (named_row, named_item, masses), measure_V = block
     f_RxD = users[user]
     scores_RxV = interaction.matrix(f_RxD, items)
     mass_RxV = jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
-    mass_RxV = mass_RxV.at[linked_row, linked_item].set(0, mode="drop")
+    mass_RxV = mass_RxV.at[named_row, named_item].set(masses, mode="drop")
     if isinstance(loss, Pointwise):
         silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
         rows = loss.negative_rows(silent, mass_RxV, lambda_)

@@ -48,6 +48,8 @@ SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, bool]
 """Choices that weights depend on: noise distribution, sampler, and whether the loss is listwise."""
+Objective: TypeAlias = tuple[str, bool]
+"""Loss, and whether negatives are drawn from explicit ones."""
 Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
 """By loss and name of the parameters, then by :data:`ncfbench.auditing.verdict.MODES`."""
 
@@ -55,6 +57,11 @@ Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
 def weighing(config: RunConfig) -> Weighing:
     """Return what the weights of batches depend on."""
     return config.noise, config.sampler, config.family == "listwise"
+
+
+def objective_of(config: RunConfig) -> Objective:
+    """Return what the exact gradient of a noise distribution depends on."""
+    return config.loss, config.draws_explicit
 
 
 def audit(
@@ -99,8 +106,8 @@ def audit(
     began = time.perf_counter()
     for noise, of_noise in _grouped(configs, attrgetter("noise")).items():
         anchors = {
-            loss: towers[loss].anchors(dataset.graph, last)
-            for loss, (*_, last) in _grouped(of_noise, attrgetter("loss")).items()
+            objective: towers[last.loss].anchors(dataset.graph, last)
+            for objective, (*_, last) in _grouped(of_noise, objective_of).items()
         }
         for sampler, served in _grouped(of_noise, attrgetter("sampler")).items():
             begin = time.perf_counter()
@@ -133,13 +140,17 @@ class _Auditor:
     variance_parts: bool
 
     def rows(
-        self, configs: Sequence[RunConfig], anchors: Mapping[str, Sequence[Anchor]], *, check: bool
+        self,
+        configs: Sequence[RunConfig],
+        anchors: Mapping[Objective, Sequence[Anchor]],
+        *,
+        check: bool,
     ) -> list[dict[str, Any]]:
         """Return the rows of one sampler and noise distribution, without its times.
 
         Args:
             configs: complete settings, one of each loss.
-            anchors: by loss.
+            anchors: by objective.
             check: compare a batch's gradient with the training step's.
         """
         biases: Biases = {}
@@ -149,20 +160,22 @@ class _Auditor:
             configs, lambda c: (c.family == "listwise", find_loss(c.loss).includes_positive)
         )
         for alike in kinds.values():
-            targets = [(config, anchor) for config in alike for anchor in anchors[config.loss]]
+            targets = [
+                (config, anchor) for config in alike for anchor in anchors[objective_of(config)]
+            ]
             # Batches of mined items are those of one anchor.
             for some in [[target] for target in targets] if alike[0].mines else [targets]:
                 self._measure(some, biases, check=check)
         rows = []
         for config in configs:
+            at = anchors[objective_of(config)]
             own = [
-                self._row(config, anchor, biases[config.loss, anchor.point.name])
-                for anchor in anchors[config.loss]
+                self._row(config, anchor, biases[config.loss, anchor.point.name]) for anchor in at
             ]
             # The parts are those of an estimate of L.
             has_parts = config.family == "pointwise" and not config.objective_settings
             if self.variance_parts and has_parts:
-                parts = measure_parts(self.graph, config, anchors[config.loss], self.batches)
+                parts = measure_parts(self.graph, config, at, self.batches)
                 for row, shares in zip(own, parts, strict=True):
                     row |= {
                         f"variance_over_{name}": part for name, part in shares._asdict().items()
@@ -215,7 +228,7 @@ class _Auditor:
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
             "point": anchor.point.name,
-            "negative_items": "mined" if config.mines else None,
+            "negative_items": _negative_items(config),
             "cache_age": anchor.point.age if config.mines else None,
             "verdict": word,
             "batches": bias.batches,
@@ -234,7 +247,8 @@ class _Auditor:
             "variance_seconds": None,
             **dict.fromkeys(f"variance_over_{part}" for part in PARTS),
             "exact_loss": anchor.exact_loss,
-            "probe_loss": anchor.probe_loss,
+            # The probe has one P_n for all users.
+            "probe_loss": None if config.draws_explicit else anchor.probe_loss,
         }
 
 
@@ -256,6 +270,11 @@ def iteration_seconds(
                 loop.full_block(TIMING_BATCHES)
                 seconds[name].append(loop.samples[-1].seconds / TIMING_BATCHES)
         return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def _negative_items(config: RunConfig) -> str | None:
+    """Return the items that negatives are drawn from, where it is not P_n that draws them."""
+    return "mined" if config.mines else "explicit" if config.draws_explicit else None
 
 
 def _grouped(

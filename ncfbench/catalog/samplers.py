@@ -94,7 +94,10 @@ SAMPLERS: dict[str, SamplerInfo] = {
         symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
         by_user={
             "families": FAMILIES,
-            "uses": ("stratum_size", "strata", "negatives", "mask", "unique_items"),
+            "uses": (
+                *("stratum_size", "strata", "negatives", "mask", "unique_items"),
+                "explicit_negatives",
+            ),
             "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
         },
     ),

@@ -32,7 +32,7 @@ def advise(
         typer.Option(
             help=(
                 "loss: which sampler, batch and rate are the first at a loss. recall: which are the"
-                " first at a recall on validation items; losses compete too."
+                " first at a recall of validation links; losses compete too."
             )
         ),
     ] = "loss",

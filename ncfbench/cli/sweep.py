@@ -41,7 +41,7 @@ def sweep(
     tune: Annotated[
         int | None,
         option(
-            help="Trials for each arm; the best on validation items is trained.",
+            help="Trials for each arm; the best on validation links is trained.",
             panel="Training",
             default="no tuning",
         ),

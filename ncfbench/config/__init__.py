@@ -123,7 +123,8 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
     chosen = {
         kind: SETTINGS[kind].convert(given.get(kind, SETTINGS[kind].default)) for kind in BUILT_IN
     }
-    infos = {kind: find(kind, name) for kind, name in chosen.items()}
+    strata = str(given.get("strata", RunConfig.strata))
+    infos = {kind: find(kind, name).with_strata(strata) for kind, name in chosen.items()}
     _refuse_taken_names(chosen, infos)
     had = settings_for(infos.values())
     known = all_settings() | had

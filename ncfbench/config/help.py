@@ -17,7 +17,11 @@ def users_of(setting: Setting) -> list[str]:
     if setting.only_with or not setting.used_by:
         return list(setting.only_with[1:])
     infos = BUILT_IN[setting.used_by]
-    users = [name for name, info in infos.items() if info.with_strata("user").reads(setting.name)]
+    users = [
+        name if info.reads(setting.name) else f"{name} with --strata user"
+        for name, info in infos.items()
+        if info.with_strata("user").reads(setting.name)
+    ]
     return [] if len(users) == len(infos) and setting.name in SETTINGS else users
 
 

@@ -251,6 +251,30 @@ def distinct_links(
     return distinct_users, distinct_items, len(users) - len(pairs)
 
 
+def distinct_negatives(
+    users: Int32, items: Int32, links: tuple[Int32, Int32]
+) -> tuple[Int32, dict[str, int]]:
+    """Return int32[2, n], each pair once, by (user, item), without those that are links; and counts
+    of what is left out, by reason.
+
+    Args:
+        users, items: int32[rows], -1 for those that are left out.
+        links: users and items of all links.
+    """
+    is_left = (users >= 0) & (items >= 0)
+    users, items, repeated = distinct_links(users[is_left], items[is_left])
+    pairs, linked = (
+        (owners.astype(np.int64) << 32) | owned for owners, owned in ((users, items), links)
+    )
+    is_link = np.isin(pairs, linked)
+    removed = {
+        "negatives_of_left_out": int(np.sum(~is_left)),
+        "duplicate_negatives": repeated,
+        "negatives_that_are_links": int(np.sum(is_link)),
+    }
+    return np.stack([users, items])[:, ~is_link], removed
+
+
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
     """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])

@@ -12,7 +12,7 @@ from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.store import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.floors.kept import FILE, Row
-from ncfbench.floors.measure import Case, measure, refusal, settings_text
+from ncfbench.floors.measure import Case, lack, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import available_memory
@@ -97,12 +97,13 @@ def floor(
         and not again
     }
     missing = [each for each in names if each not in kept]
-    left_out: dict[str, str] = {}
+    left_out = {each: why for each in missing if (why := lack(data, each)) is not None}
+    able = [each for each in missing if each not in left_out]
     case: Case | None = None
-    for each in missing:
+    for each in able:
         if case is None:
             show("reading links and content")
-            needs_content = any(FLOORS[other].needs_content for other in missing)
+            needs_content = any(FLOORS[other].needs_content for other in able)
             case = Case.of(data, available_memory(), needs_content=needs_content)
         try:
             left = min(budget_seconds, total_seconds + began - time.perf_counter())

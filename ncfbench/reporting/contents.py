@@ -27,6 +27,7 @@ from ncfbench.sampling.batch import (
     negative_weights,
     remembered,
 )
+from ncfbench.sampling.noise import explicit_measure
 
 Float64 = NDArray[np.float64]
 BATCHES = 20
@@ -255,7 +256,8 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
     A negative is *nominal* by the paper's count; *unmasked* where its weight is not zero, an item
     that meets a user once however many links brought it; *effective* by Kish's (sum w)^2 / sum w^2.
     ``popularity_ratio``: the mean training degree of a negative item, by weight, over its
-    expectation under P_n and the mask; 1 where the weights are right.
+    expectation under P_n (or a user's explicit negatives) and the mask; 1 where the weights are
+    right.
     """
     graph, b = dataset.graph, config.batch_size
     sampler = make_sampler(graph, config, Streams(config.seed))
@@ -291,16 +293,21 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
 
 def expected_weights(sampler: Sampler) -> Float64:
     """Return float64[I]: the expected sum of a batch's negative weights on each item, its measure
-    times the chance that a user ~ P_d has no link to it.
+    times the chance that a user ~ P_d has no link to it; and what users with explicit negatives
+    have instead.
     """
-    graph = sampler.graph
-    if not sampler.config.mask:
-        return sampler.measure
-    # The chance of a link is the sum of the shares of the item's users.
+    graph, config = sampler.graph, sampler.config
     shares = graph.user_degrees / graph.n_links
-    return sampler.measure * (
-        1 - np.bincount(graph.link_item, shares[graph.link_user], graph.n_items)
-    )
+    own = explicit_measure(graph, config)
+    from_own = 0.0
+    if own is not None:
+        from_own = shares @ own
+        shares = np.where(np.diff(own.indptr) > 0, 0.0, shares)
+    chance = 1.0 if own is None else shares.sum()
+    if config.mask:
+        # The chance of a link is the sum of the shares of the item's users.
+        chance = chance - np.bincount(graph.link_item, shares[graph.link_user], graph.n_items)
+    return np.asarray(sampler.measure * chance + from_own)
 
 
 def effective_negatives(batch: Batch) -> float:

@@ -23,7 +23,7 @@ ERROR = "±: standard error over users and items, and over seeds where there are
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures on test items at an evaluation, on average over seeds.
+    """Measures of test links at an evaluation, on average over seeds.
 
     Attributes:
         moments: those that this evaluation is.
@@ -46,6 +46,15 @@ class Quality:
         if value is None:
             return "-"
         return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+    @property
+    def kinds(self) -> str:
+        """Recall@50 of links to new items and to known ones, in words; empty where all links are of
+        one kind.
+        """
+        if self.values.get(NEW_ITEMS) is None:
+            return ""
+        return f"new items {self.text(NEW_ITEMS)}, known items {self.text(KNOWN_ITEMS)}"
 
 
 def epochs_of(qualities: Sequence[Quality | None]) -> str:

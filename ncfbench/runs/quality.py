@@ -42,7 +42,7 @@ COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
 CERTAIN = (
     f"recall@{COMPARED} is 1 by construction: there are at most {COMPARED} items to rank. Prepare"
-    " data with more, such as by a larger test fraction."
+    " data with more of them."
 )
 """Note beside a recall whose chance is 1."""
 NEGLIGIBLE = 40.0

@@ -23,6 +23,10 @@ PICK_BITS = 31
 """Bits of the random number that picks an explicit negative: among E of them, one is more probable
 than another by at most E / 2^31.
 """
+EXPLICIT_OBJECTIVE = (
+    "the objective in which P_n of a user with explicit negatives is uniform over these; a listwise"
+    " loss sums over these alone"
+)
 MINED_GROWTH = 8
 """A batch of mined negatives with more items than any before it gets a further slot for each eight,
 so that few batches have a shape of their own.
@@ -59,11 +63,17 @@ class ListedSampler(Sampler):
         return np.diff(offsets)
 
     def _check(self) -> None:
+        if self.is_explicit and not self.draws_items:
+            raise UsageError(
+                f"--explicit-negatives are items that a user was shown, and {self.config.sampler}"
+                " draws users for the item of a positive link. Use --strata user, or"
+                " --no-explicit-negatives."
+            )
         if self.is_explicit and not self.n_explicit[self.graph.link_user].any():
             raise UsageError(
                 "--explicit-negatives: no user with training links has an explicit negative in"
-                " these data. Prepare them with ncfbench prepare custom --negative-column NAME, or"
-                " use --no-explicit-negatives."
+                " these data. Prepare them with ncfbench prepare custom --negative-column NAME or"
+                " ncfbench prepare mind --explicit-negatives, or use --no-explicit-negatives."
             )
 
     def draw(self, start: int, count: int) -> list[Draw]:
@@ -108,7 +118,9 @@ class ListedSampler(Sampler):
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`; explicit negatives depend on the user."""
         claims = super().claims()
-        return claims._replace(drawn_items=None) if self.is_explicit else claims
+        if not self.is_explicit:
+            return claims
+        return claims._replace(drawn_items=None, objective=EXPLICIT_OBJECTIVE)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -292,9 +304,9 @@ class StratifiedSampler(ListedSampler):
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
-        super().__init__(graph, config, streams, **options)
         self.draws_items = config.strata == "user"
         self.draws_users = not self.draws_items
+        super().__init__(graph, config, streams, **options)
 
     def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         if self.draws_users:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -20,7 +20,8 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
     """Hold a folder for this process; the system releases it when the process ends, also by a kill.
 
     Args:
-        folder: it is made if it is missing; the lock is the file ``.lock`` in it.
+        folder: it is made if it is missing, and goes again if nothing is written into it; the lock
+            is the file ``.lock`` in it.
         what: what a holder does, for messages: ``preparing`` this folder.
         wait: waits for another process, which is announced through this function after a second;
             None refuses at once.
@@ -29,7 +30,8 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
         DataError: the folder cannot be written.
         UsageError: another process holds the folder, and ``wait`` is None.
     """
-    lock = FileLock(folder / ".lock")
+    path = folder / ".lock"
+    lock, made = FileLock(path), [each for each in (folder, *folder.parents) if not each.exists()]
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -41,8 +43,18 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
                     " another folder."
                 ) from error
             wait(f"Another process is {what} {folder}: waiting until it ends (Ctrl-C to stop).")
-            lock.acquire(poll_interval=0.2)
+            while not lock.is_locked:
+                # The one before may have written nothing, and removed the folder.
+                folder.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError, Timeout):
+                    lock.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.2)
     try:
         yield
     finally:
+        # Removed while it is held: nobody else writes into the folder meanwhile.
+        if made and [*folder.iterdir()] == [path]:
+            with suppress(OSError):
+                path.unlink()
+                for each in made:
+                    each.rmdir()
         lock.release()

@@ -1,4 +1,4 @@
-"""Tune settings of each arm by recall on the validation items, with equal numbers of trials.
+"""Tune settings of each arm by recall of validation links, with equal numbers of trials.
 
 Only settings that leave the objective unchanged can be tuned (:data:`ncfbench.config.TUNABLE`), so
 that the probe losses of separately tuned arms remain comparable. The first trial has the arm's own
@@ -71,7 +71,7 @@ def choose(cells: Sequence[Cell], budget: Budget) -> tuple[list[str], dict[Cell,
             missing[cell] = f"{unfinished} of its {len(cell.trials)} trials did not end"
         elif not usable:
             missing[cell] = (
-                f"none of its {len(cell.trials)} trials has a recall on validation items"
+                f"none of its {len(cell.trials)} trials has a recall of validation links"
             )
         else:
             best = max(usable, key=lambda trial: trial.summary[MEASURE])
@@ -109,11 +109,11 @@ def require_validation(cells: Sequence[Cell], datasets: Mapping[str, Dataset]) -
                 f"--tune chooses by recall on validation {kind}, and {dataset.name} has none. "
                 "Prepare it again with --validation-fraction 0.1."
             )
-        if (count := len(dataset.candidates("validation"))) <= COMPARED:
-            kind = "items" if dataset.ranks_known_items else "validation items"
+        if (count := dataset.most_ranked("validation")) <= COMPARED:
             warnings.append(
-                f"{dataset.name} has {count:.0f} {kind}: their recall@{COMPARED} is 1 by"
-                " construction, and the first trial is kept. Use a larger --validation-fraction."
+                f"{dataset.name} has {count} items to rank for validation links, whose"
+                f" recall@{COMPARED} is 1 by construction, and the first trial is kept. Prepare"
+                " data with more of them."
             )
     return warnings
 

@@ -1,11 +1,11 @@
 """The environment that a run's times depend on: hardware, versions, thread settings.
 
-``environment.json`` has format 3. In format 1, without a ``format_version``, and in 2 there is no
-``allocator``; in 1 ``memory_available_bytes`` left out the kernel's file cache, and ``cpu`` named
-only the architecture on macOS and on ARM. The ``key`` is the same in all formats for the C
-library's own allocator; any other counts, but for its path. ``other_programs_cores`` is how many
-cores other programs used on average during the session; null where several processes train
-together.
+``environment.json`` has format 4. Up to format 3 there is no ``host_key``. In format 1, without a
+``format_version``, and in 2 there is no ``allocator``; in 1 ``memory_available_bytes`` left out the
+kernel's file cache, and ``cpu`` named only the architecture on macOS and on ARM. The ``key`` is the
+same in all formats for the C library's own allocator; any other counts, but for its path.
+``other_programs_cores`` is how many cores other programs used on average during the session; null
+where several processes train together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 from ncfbench.timing import allocator
 from ncfbench.timing.contention import available_cores
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
@@ -80,6 +80,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
+        "host_key": host_key(),
         "load_average": load_average(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
@@ -101,7 +102,9 @@ def key(environment: dict[str, Any]) -> str:
 
 
 def host_key() -> str:
-    """Return twelve hexadecimal digits of what times of computations without JAX depend on."""
+    """Return twelve hexadecimal digits of what times of computations without JAX depend on; the
+    allocator, which commands choose by themselves, has no part in it.
+    """
     described = {
         "cpu": processor().name,
         "cores": available_cores(),
@@ -110,7 +113,7 @@ def host_key() -> str:
         "variables": {
             name: value
             for name, value in _variables().items()
-            if not name.startswith(("JAX_", "XLA_"))
+            if not name.startswith(("JAX_", "XLA_", "GLIBC_", "LD_"))
         },
         "ncfbench": __version__,
     }

@@ -37,7 +37,7 @@ class RecallEvaluator:
 
     def __init__(self, dataset: Dataset, split: Split, embedder: Embedder) -> None:
         self.embedder = embedder
-        self.items = dataset.candidates(split)
+        self.items, self.most_ranked = dataset.candidates(split), dataset.most_ranked(split)
         self.is_new = dataset.graph.item_degrees[self.items] == 0
         users, items = dataset.links(split)
         order = np.lexsort((items, users))
@@ -53,12 +53,6 @@ class RecallEvaluator:
             n_excluded=None if self._known is None else self._known.user_degrees,
             is_new=self.is_new,
         )
-
-    @property
-    def most_ranked(self) -> int:
-        """The most items that are ranked for a user."""
-        few = 0 if self._known is None else int(self._known.user_degrees[self.users].min())
-        return len(self.items) - few
 
     @property
     def share_of_new(self) -> float:

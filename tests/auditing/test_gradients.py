@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from itertools import islice, product
 from typing import Any
 
@@ -28,6 +29,10 @@ from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 
+EXPLICIT = {user: [*range(user % 7, 400, 40)] for user in range(0, 120, 3)}
+"""Explicit negatives of every third user of ``tiny``, before links are left out of them."""
+
+
 def dense_objective(
     dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
 ) -> jax.Array:
@@ -42,23 +47,24 @@ def dense_objective(
     allowed = np.ones(scores.shape)
     if config.mask:
         allowed[graph.link_user, graph.link_item] = 0
+    mass = allowed * (noise if config.family != "listwise" else 1.0 * (degree > 0))[None, :]
+    for user, explicit in EXPLICIT.items() if config.draws_explicit else ():
+        mass[user] = 0
+        mass[user, explicit] = 1.0 if config.family == "listwise" else 1 / len(explicit)
     own = scores[graph.link_user, graph.link_item]
-    rows, free = scores[graph.link_user], allowed[graph.link_user]
+    rows, mass = scores[graph.link_user], mass[graph.link_user]
     if config.loss == "sg":
         value = jnp.logaddexp(0, -own) + config.lambda_ * jnp.sum(
-            noise[None, :] * free * jnp.logaddexp(0, rows), axis=1
+            mass * jnp.logaddexp(0, rows), axis=1
         )
     elif config.loss == "mse":
-        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(noise[None, :] * free * rows**2, axis=1)
+        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(mass * rows**2, axis=1)
     elif config.loss == "log":
-        value = jnp.sum(
-            noise[None, :] * free * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1
-        )
+        value = jnp.sum(mass * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1)
     elif config.loss == "hinge":
-        value = jnp.sum(noise[None, :] * free * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
+        value = jnp.sum(mass * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
     else:
-        present = free * (degree > 0)[None, :]
-        value = jnp.log1p(jnp.sum(present * jnp.exp(10 * (rows - own[:, None])), axis=1))
+        value = jnp.log1p(jnp.sum(mass * jnp.exp(10 * (rows - own[:, None])), axis=1))
     return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
 
 
@@ -102,6 +108,31 @@ def test_exact_objective_and_gradient(
     assert found.value == pytest.approx(float(value), rel=1e-5)
     pulled, expected = made.pullback(made.parameters, found.gradient), flat(gradient)
     assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("loss", ["sg", "softmax"])
+def test_exact_objective_with_explicit_negatives(
+    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """A user with explicit negatives has no others, whatever P_n."""
+    graph, in_use = tiny.graph, set(tiny.graph.items_in_use.tolist())
+    links = set(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+    for user, items in EXPLICIT.items():
+        own = [item for item in items if item in in_use and (user, item) not in links]
+        monkeypatch.setitem(EXPLICIT, user, own)
+    pairs = [(user, item) for user, items in EXPLICIT.items() for item in items]
+    shown = replace(tiny, negatives=np.array(pairs, np.int32).T)
+    settings = SMALL | {"loss": loss, "sampler": "neg", "noise": "0.5", "explicit_negatives": True}
+    config, made = complete(settings), warm(loss)
+    found = ExactObjective(shown.graph, config, made.embedder)(made.parameters)
+    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(shown, config, made.trainer, p)))
+    value, gradient = dense(made.parameters)
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    pulled, expected = made.pullback(made.parameters, found.gradient), flat(gradient)
+    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+    without = complete(settings | {"explicit_negatives": False})
+    other = ExactObjective(shown.graph, without, made.embedder)(made.parameters)
+    assert abs(other.value - found.value) > 1e-3 * found.value
 
 
 def test_too_many_pairs_are_refused(

@@ -12,7 +12,6 @@ from scipy.stats import chisquare
 from tables_of import as_csv, prepare
 from typer.testing import CliRunner
 
-import ncfbench
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete, digest, unused_settings
 from ncfbench.data.graph import BipartiteGraph
@@ -57,11 +56,20 @@ def target(family: str, alpha: float) -> np.ndarray:
 @pytest.mark.parametrize("name", ["unigram", "uniform", "0.5"])
 @pytest.mark.parametrize(
     ("sampler", "family"),
-    [("neg", "pointwise"), ("neg", "pairwise"), ("neg", "listwise"), ("iid", "pointwise")],
+    [
+        ("neg", "pointwise"),
+        ("neg", "pairwise"),
+        ("neg", "listwise"),
+        ("iid", "pointwise"),
+        ("strat", "pairwise"),
+        ("strat", "listwise"),
+    ],
 )
 def test_expected_weights_are_those_of_the_objective(sampler: str, family: str, name: str) -> None:
     """All draws of one positive and one negative link, each with its probability."""
-    config = configure(sampler, loss=LOSS[family], noise=name, batch_size=1, negatives=1)
+    strata = {"strata": "user", "stratum_size": 1} if sampler == "strat" else {}
+    small = {"batch_size": 1, "negatives": 1, **strata}
+    config = configure(sampler, loss=LOSS[family], noise=name, **small)
     made = make_sampler(GRAPH, config, Streams(0), weight_dtype=np.float64)
     found, shares = np.zeros((N_USERS, N_ITEMS)), PLAIN.user_degrees / PLAIN.n_links
     for link, (own, _) in enumerate(LINKS):
@@ -82,10 +90,11 @@ def test_expected_weights_are_those_of_the_objective(sampler: str, family: str, 
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("sampler", ["neg", "iid"])
+@pytest.mark.parametrize("sampler", ["neg", "iid", "strat"])
 def test_frequencies_of_drawn_items(sampler: str) -> None:
     """Explicit ones alike for users who have some, P_n for the others, and never another item."""
-    made = make_sampler(GRAPH, configure(sampler, noise="0.5"), Streams(3))
+    strata = {"strata": "user", "stratum_size": 2} if sampler == "strat" else {}
+    made = make_sampler(GRAPH, configure(sampler, noise="0.5", **strata), Streams(3))
     counts = np.zeros((N_USERS, N_ITEMS))
     for draw in made.draw(0, 3000):
         users = draw.users if sampler == "iid" else PLAIN.link_user[draw.links][:, None]
@@ -154,12 +163,11 @@ def test_refusals() -> None:
         make_sampler(PLAIN, configure(), Streams(0))
     with pytest.raises(UsageError, match=r"^--mined 5 and --explicit-negatives both say"):
         configure(mined=5)
-    with pytest.raises(UsageError, match=r"^An audit cannot tell whether --explicit-negatives"):
-        ncfbench.audit(samplers=["neg"], explicit_negatives=True)
-    config = configure("ns")
-    assert unused_settings(["explicit_negatives"], config) == [
-        "--explicit-negatives changes nothing with --sampler ns; it is used by iid or neg."
-    ]
+    for sampler in ("ns", "strat"):
+        assert unused_settings(["explicit_negatives"], configure(sampler, loss="sg")) == [
+            f"--explicit-negatives changes nothing with --sampler {sampler}; it is used by iid, neg"
+            " or strat with --strata user."
+        ]
 
 
 def test_a_run_from_a_file_of_shown_items(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import optax
 from flax import nnx
 from scipy import sparse
 
-from ncfbench.auditing.exact import LeftOut, Sum, sum_links, sum_rows
+from ncfbench.auditing.exact import Named, Sum, sum_links, sum_rows
 from ncfbench.auditing.frameworks.draws import Float32, require_unlinked_items
 from ncfbench.auditing.frameworks.losses import PAPER_GAMMA, SCALE
 from ncfbench.config import complete
@@ -89,11 +89,11 @@ class Claim:
             weight = weight / free[user]
         elif not self.is_listwise:
             measure = measure / measure.sum()
-        left_out: LeftOut | None = None
+        left_out: Named | None = None
         if self.left_out == "own":
-            left_out = sparse.eye_array(graph.n_items, format="csr"), item
+            left_out = 0 * sparse.eye_array(graph.n_items, format="csr"), item
         elif self.left_out == "linked":
-            links = np.ones(graph.n_links, bool), graph.link_item, graph.user_offsets
+            links = np.zeros(graph.n_links), graph.link_item, graph.user_offsets
             left_out = sparse.csr_array(links, shape=(graph.n_users, graph.n_items)), user
         rows = user, item, weight, measure
         return positive.plus(sum_rows(scored, *rows, left_out, self.loss, 1.0))

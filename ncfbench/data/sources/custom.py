@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS, Content, distinct_links, draw_users
+from ncfbench.data.content import (
+    SPLITS,
+    Content,
+    distinct_links,
+    distinct_negatives,
+    draw_users,
+)
 from ncfbench.data.features import Features
 from ncfbench.data.files import sha256
 from ncfbench.data.hold_out import Moments, hold_out
@@ -29,7 +35,7 @@ from ncfbench.data.sources.custom_columns import (
     named,
     with_columns,
 )
-from ncfbench.data.sources.custom_negatives import are_negative, distinct_negatives
+from ncfbench.data.sources.custom_negatives import are_negative
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary

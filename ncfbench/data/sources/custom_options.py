@@ -154,12 +154,6 @@ class Options(TextOptions, TimedOptions):
                     f"--negative-threshold {most:g} must be below --rating-threshold{least}, from"
                     " which on a row is a link."
                 )
-        if self.has_negatives and self.hold_out in ("last", "time"):
-            raise UsageError(
-                f"--hold-out {self.hold_out} and explicit negatives exclude each other: one"
-                " shown after a held-out link would tell training about the time of the test. Use"
-                " --hold-out links, or no negatives."
-            )
         if self.cold_user_fraction and not self.user_features:
             raise UsageError(
                 "--cold-user-fraction needs --user-features: of a user without links nothing else"
@@ -168,7 +162,7 @@ class Options(TextOptions, TimedOptions):
 
     @property
     def has_negatives(self) -> bool:
-        """Whether explicit negatives are read."""
+        """See :attr:`TimedOptions.has_negatives`."""
         return self.negative_column is not None or self.negative_threshold is not None
 
     def stored(self) -> dict[str, Any]:

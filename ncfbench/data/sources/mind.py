@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, distinct_links, draw_users
+from ncfbench.data.content import Content, distinct_links, distinct_negatives, draw_users
 from ncfbench.data.files import File, find_members, read_lines, sha256
 from ncfbench.data.hold_out import Moments, hold_out
 from ncfbench.data.ids import natural_order
@@ -68,6 +68,11 @@ class Options(TextOptions, TimedOptions):
         choices=TEXT_PARTS,
     )
     history: bool = option(False, "Take what a user had clicked before as links too.")
+    explicit_negatives: bool = option(
+        False,
+        "Keep the news that a user was shown and did not click as explicit negatives.",
+        omits_default=True,
+    )
     users: int | None = option(
         None, "Draw this many of the users that have a link.", shown="all", at_least=1
     )
@@ -81,6 +86,11 @@ class Options(TextOptions, TimedOptions):
                 f"--history and --hold-out {self.hold_out} exclude each other: the history's clicks"
                 " have no times."
             )
+
+    @property
+    def has_negatives(self) -> bool:
+        """See :attr:`TimedOptions.has_negatives`."""
+        return self.explicit_negatives
 
 
 def plan(
@@ -112,7 +122,9 @@ def _read_content(
     removed: Counter[str] = Counter()
     news = _read_news([part[NEWS] for part in parts], options.text, removed, say)
     behaviors = [part[BEHAVIORS] for part in parts]
-    users, user_ids, items, item_ids, times = _read_links(behaviors, news, options)
+    (users, shown_users), user_ids, (items, shown_items), item_ids, times = _read_links(
+        behaviors, news, options
+    )
     moments = None
     if options.hold_out in NEED_TIMES:
         cut = None if options.cut is None else _seconds(options.cut, "--cut")
@@ -146,26 +158,34 @@ def _read_content(
             f"Left out: {unclicked:,} of {len(news):,} news, to which none of the"
             f" {len(kept_users):,} users has a link."
         )
+    links = _among(kept_users, users), _among(kept_items, items)
+    negatives = None
+    if options.explicit_negatives:
+        shown = _among(kept_users, shown_users), _among(kept_items, shown_items)
+        negatives, counts = distinct_negatives(*shown, links)
+        removed.update(counts)
     item_ids = item_ids.take(pa.array(kept_items))
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
     texts, vocabulary = corpus.finish()
-    held_out = hold_out(
-        options,
-        np.searchsorted(kept_users, users).astype(np.int32),
-        np.searchsorted(kept_items, items).astype(np.int32),
-        (len(kept_users), len(kept_items)),
-        moments,
-    )
+    held_out = hold_out(options, *links, (len(kept_users), len(kept_items)), moments)
     return Content(
         n_users=len(kept_users),
         texts=texts,
         vocabulary=vocabulary,
         user_ids=user_ids.take(pa.array(kept_users)),
         item_ids=item_ids,
+        negatives=negatives,
         **held_out._replace(removed={**removed, **held_out.removed})._asdict(),
     )
+
+
+def _among(kept: NDArray[np.integer], numbers: Int32) -> Int32:
+    """Return the place of each number among the kept ones, which ascend; -1 of the others."""
+    place = np.searchsorted(kept, numbers)
+    is_kept = kept[np.minimum(place, len(kept) - 1)] == numbers
+    return np.where(is_kept, place, -1).astype(np.int32)
 
 
 def _where(
@@ -198,19 +218,22 @@ def _read_news(
 
 def _read_links(
     files: Sequence[File], news: Iterable[str], options: Options
-) -> tuple[Int32, pa.StringArray, Int32, pa.StringArray, NDArray[np.float64]]:
-    """Return the user of each click and all users' ids, then the same of the news; and the time of
-    each, in seconds since 1970, where what is held out depends on it.
+) -> tuple[list[Int32], pa.StringArray, list[Int32], pa.StringArray, NDArray[np.float64]]:
+    """Return the user of each click, and of each explicit negative if these are wanted, and all
+    users' ids; then the same of the news; and the time of each click, in seconds since 1970, where
+    what is held out depends on it.
     """
     numbers_of_users: defaultdict[str, int] = defaultdict(count().__next__)
     numbers_of_news: defaultdict[str, int] = defaultdict(count().__next__)
     for id_ in news:
         numbers_of_news[id_]
     users, items, times = array("i"), array("i"), array("d")
+    shown_users, shown_items = array("i"), array("i")
     has_times = options.hold_out in NEED_TIMES
     for file in files:
         for where, (_, user_id, time, before, impressions) in _rows(file, BEHAVIORS):
-            clicked = before.split() if options.history else []
+            clicked: list[str] = before.split() if options.history else []
+            passed: list[str] = []
             if not impressions.strip():
                 raise DataError(f"{where}: no impression.")
             for impression in impressions.split():
@@ -222,11 +245,19 @@ def _read_links(
                     )
                 if mark == "1":
                     clicked.append(id_)
-            items.extend(map(numbers_of_news.__getitem__, clicked))
-            users.extend([numbers_of_users[_id(user_id, where, "user")]] * len(clicked))
+                elif options.explicit_negatives:
+                    passed.append(id_)
+            user = numbers_of_users[_id(user_id, where, "user")]
+            for those, owners, owned in (
+                (clicked, users, items),
+                (passed, shown_users, shown_items),
+            ):
+                owned.extend(map(numbers_of_news.__getitem__, those))
+                owners.extend([user] * len(those))
             times.extend([_seconds(time, where) if has_times else 0.0] * len(clicked))
-    ends = *_ranked(numbers_of_users, users), *_ranked(numbers_of_news, items)
-    return *ends, np.asarray(times, np.float64)
+    of_users = _ranked(numbers_of_users, users, shown_users)
+    of_news = _ranked(numbers_of_news, items, shown_items)
+    return *of_users, *of_news, np.asarray(times, np.float64)
 
 
 def _seconds(text: str, where: str) -> float:
@@ -242,12 +273,12 @@ def _shown(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(TIME_FORMAT)
 
 
-def _ranked(numbers: Mapping[str, int], values: array[int]) -> tuple[Int32, pa.StringArray]:
+def _ranked(numbers: Mapping[str, int], *values: array[int]) -> tuple[list[Int32], pa.StringArray]:
     """Return the rank of each value in the natural order of ids, and the ids in this order."""
     ids = pa.array(list(numbers), pa.string())
     order = natural_order(ids)
     rank = np.argsort(order).astype(np.int32)
-    return rank[np.asarray(values, np.int32)], ids.take(pa.array(order))
+    return [rank[np.asarray(each, np.int32)] for each in values], ids.take(pa.array(order))
 
 
 def _find_parts(

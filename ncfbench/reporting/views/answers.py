@@ -30,6 +30,7 @@ from ncfbench.reporting.views.sentences import (
     busy_caveats,
     cost_sentence,
     features_sentence,
+    floor_caveats,
     recall_sentence,
     tied_sentence,
 )
@@ -159,7 +160,7 @@ def caveats(answer: Answer) -> list[Caveat]:
     """Return what speaks against an answer, or why there is none."""
     found = list(answer.reasons)
     if answer.best is None:
-        return found
+        return found + floor_caveats(answer)
     if not answer.is_tie_known:
         text = (
             "Some arm has one seed: times that differ by less than a factor of"
@@ -169,7 +170,7 @@ def caveats(answer: Answer) -> list[Caveat]:
     if answer.is_still_falling:
         text = "The loss of the best arm was still falling: train longer."
         found.append(Caveat("still_falling", text))
-    found += busy_caveats(answer.spread)
+    found += busy_caveats(answer.spread) + floor_caveats(answer)
     if answer.rounds is not None:
         text = (
             f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
@@ -189,7 +190,8 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     baselines = [arm.config for arm in answer.arms if arm.is_baseline]
     if answer.best is None:
         is_hint = len(answer.arms) == 1 or not baselines
-        return _race("To let arms race:", answer, locations) if is_hint else []
+        hint = _race("To let arms race:", answer, locations) if is_hint else []
+        return [caveat.sentence for caveat in floor_caveats(answer)] + hint
     sentences = [caveat.sentence for caveat in caveats(answer)]
     if len({(config.batch_size, config.learning_rate) for config in baselines}) == 1:
         purpose = (
@@ -299,7 +301,10 @@ def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
     ends = [arm.at_end for arm in arms]
     if not any(ends):
         return []
-    note = f"its: iterations. recall@50 is that at the end ({epochs_of(ends)}). {_chance(answer)}"
+    when = epochs_of(ends)
+    if any(quality is not None and quality.kinds for quality in ends):
+        when += ", links to new and to known items together"
+    note = f"its: iterations. recall@50 is that at the end ({when}). {_chance(answer)}"
     has_errors = any(quality is not None and quality.error(RECALL) is not None for quality in ends)
     return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])]
 

@@ -44,6 +44,9 @@ CENSORED_NOTE = (
     " did)."
 )
 RECALL_NOTE = f"{ERROR}, whose number is in brackets."
+KINDS_NOTE = (
+    "Links to new and to known items count alike; the tables named quality-... tell them apart."
+)
 WITHOUT_ERROR = "Without ±: some run is of an older version, which kept no errors."
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
@@ -124,6 +127,7 @@ def recall_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
         notes += [*_tuned_notes(members), _epochs_note(epochs)]
         is_known = any(row.get(f"{RECALL}_known_items") is not None for row in flat)
         kind = "test links" if is_known else "cold test items"
+        notes += [KINDS_NOTE] if is_known else []
         title = f"Recall@50 on {kind}: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables

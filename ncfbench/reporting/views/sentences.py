@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
@@ -50,6 +50,7 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     if own is None or own.values[RECALL] is None:
         return ""
     text = f"Recall@50 at the end: {own.text(RECALL)} at epoch {own.epoch:.3g}"
+    text += f" ({own.kinds})" if own.kinds else ""
     if baseline is not None:
         text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
     explained = [] if chance is None else [f"chance: {chance:.3f}"]
@@ -80,6 +81,18 @@ def tied_sentence(ties: Sequence[ArmResult]) -> str:
     """Return which arms are tied with the best; nothing if none is."""
     names = ", ".join(arm.name for arm in ties)
     return sentence(f"Not to be told from it: {names}") if names else ""
+
+
+def floor_caveats(answer: Answer) -> list[Caveat]:
+    """Return a warning if the seconds of floors and of runs do not compare."""
+    if not answer.has_foreign_floors:
+        return []
+    text = (
+        "The floors were fitted on another machine than the runs, or in another environment: their"
+        " seconds do not compare. To fit them on the machine of the runs: ncfbench floor"
+        f" {answer.config.dataset}"
+    )
+    return [Caveat("other_machine_of_floors", text)]
 
 
 def busy_caveats(spread: float) -> list[Caveat]:
