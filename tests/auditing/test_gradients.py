@@ -28,7 +28,6 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
-
 EXPLICIT = {user: [*range(user % 7, 400, 40)] for user in range(0, 120, 3)}
 """Explicit negatives of every third user of ``tiny``, before links are left out of them."""
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mind_files
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -182,7 +183,49 @@ def test_what_cannot_mark_negatives_is_refused(
     ]
     with pytest.raises(error, match=message):
         prepare(tmp_path, as_csv(tmp_path / "r.csv", rows), items_file(tmp_path), **options)
-    assert not list(tmp_path.glob("data/x/manifest.json"))
+    assert not (tmp_path / "data").exists(), "what is refused leaves nothing"
+
+
+SEEN = [
+    mind_files.behavior(1, "U20", "N9 N77", "N10-1 N2-0 N1-0 N2-0"),
+    mind_files.behavior(2, "U3", "", "N2-1 N10-1 N9-0"),
+    mind_files.behavior(3, "U20", "", "N10-0 N88-0 N9-0"),
+    mind_files.behavior(4, "U4", "", "N2-0"),
+]
+"""U20 has N9 in the history, N1 is never clicked, N88 is no news, and U4 clicks nothing."""
+
+
+@pytest.mark.parametrize(
+    ("options", "negatives", "removed"),
+    [
+        # Without the history nobody clicked N9.
+        ({}, [("U20", "N2")], (5, 1, 1)),
+        ({"history": True}, [("U20", "N2"), ("U3", "N9")], (3, 1, 2)),
+        ({"history": True, "users": 1}, None, None),
+    ],
+)
+def test_news_that_were_not_clicked(
+    tmp_path: Path, options: dict[str, Any], negatives: Any, removed: Any
+) -> None:
+    source = mind_files.write(tmp_path / "source", behaviors=SEEN)
+    plain, _ = mind_files.prepare(source, tmp_path / "plain", **options)
+    assert "explicit_negatives" not in {**plain["options"], **plain["statistics"]}
+    manifest, _ = mind_files.prepare(source, tmp_path / "d", explicit_negatives=True, **options)
+    assert manifest["fingerprint"] != plain["fingerprint"]
+    data = store.load(tmp_path / "d", "mind")
+    assert data.negatives is not None
+    assert data.user_ids is not None
+    assert data.item_ids is not None
+    users, items = data.user_ids.to_pylist(), data.item_ids.to_pylist()
+    found = [(users[user], items[item]) for user, item in data.negatives.T]
+    if negatives is None:
+        assert {user for user, _ in found} <= set(users)
+        return
+    assert sorted(found) == negatives
+    reasons = ("negatives_of_left_out", "duplicate_negatives", "negatives_that_are_links")
+    assert tuple(manifest["removed"].get(reason, 0) for reason in reasons) == removed
+    with pytest.raises(UsageError, match="^--hold-out last and explicit negatives exclude"):
+        mind_files.prepare(source, tmp_path / "t", explicit_negatives=True, hold_out="last")
 
 
 def test_describe_says_how_many_there_are(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +87,31 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
         process.wait()
         with locks.held(tmp_path / "synthetic", "testing"):
             pass
+
+
+def test_a_folder_without_content_goes_again(tmp_path: Path) -> None:
+    """With the folders above that were made for it; one that waits meanwhile makes it anew."""
+    folder, waits, holds = tmp_path / "a" / "b", threading.Event(), threading.Event()
+
+    def second() -> None:
+        with locks.held(folder, "testing", wait=lambda text: waits.set()):
+            holds.set()
+            (folder / "content").write_text("kept")
+
+    other = threading.Thread(target=second)
+    with pytest.raises(KeyError), locks.held(folder, "testing"):
+        other.start()
+        assert waits.wait(10)
+        raise KeyError
+    assert holds.wait(10)
+    other.join()
+    assert (folder / "content").read_text() == "kept"
+    with pytest.raises(KeyError), locks.held(folder, "testing"):
+        raise KeyError
+    assert (folder / "content").exists()
+    with pytest.raises(KeyError), locks.held(tmp_path / "c" / "d", "testing"):
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
