@@ -122,6 +122,7 @@ def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[st
         "floor": floor,
         "content": "TF-IDF" if floor in ("profile", "ridge") else None,
         "settings": "{}",
+        "environment_key": "one",
         "data_fingerprint": "f" * 64,
         "content_seconds": seconds / 2,
         "choice_seconds": seconds / 4,

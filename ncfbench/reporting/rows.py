@@ -85,8 +85,9 @@ def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Ro
             row |= interval_columns(name, None if None in values else intervals.mean(values))
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
-        if (known := summaries[-1].get(f"{RECALL}_known_items")) is not None:
-            row[f"{RECALL}_known_items"] = known
+        for name in (f"{RECALL}_new_items", f"{RECALL}_known_items"):
+            if (recall := summaries[-1].get(name)) is not None:
+                row[name] = recall
         rows.append(row)
     return rows
 

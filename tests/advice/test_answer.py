@@ -290,7 +290,7 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     table = summary.standings_table(found)
     cells = {row[0].text: row[-2].text for row in table.rows}
     assert cells == {"best": "1", "base": "< 0.12", "late": "-"}
-    assert "speed -: not clearly better than chance on validation items" in table.notes
+    assert "speed -: not clearly better than chance on validation links" in table.notes
     assert [(each.status, each.behind) for each in found.arms] == [
         ("recommended", None),
         ("slower", None),

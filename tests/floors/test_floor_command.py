@@ -7,6 +7,7 @@ import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -170,13 +171,55 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only: dict[str, Any] = {"floors": ["profile", "ease"], "again": True}
-    words = r"No profile: it would take about .* has 0 s.* No ease: it would .* or one --penalty"
+    words = r"No profile: it would take about .* has 0 s\. A larger --budget overrules this\."
+    words += r" No ease: it would .* overrules this; with one --penalty"
     with pytest.raises(UsageError, match=words):
         fitted(folder, "warm", budget_seconds=1e-9, **only)
     monkeypatch.setattr(pipeline, "available_memory", lambda: 100_000)
     found = fitted(folder, "warm", floors=["popularity", "profile"], again=True)
     assert [row["floor"] for row in found.rows] == ["popularity"]
     assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
+
+
+def test_what_lacks_links_is_refused_before_content_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.Case, "of", lambda *given, **more: pytest.fail("read"))
+    with pytest.raises(UsageError, match="No ease, popularity: the held-out items of cold"):
+        fitted(folder, "cold", floors=["ease", "popularity"], again=True)
+
+
+def test_a_moment_of_other_programs_does_not_slow_the_forecast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A clock on which a product takes 1 ms for each million operations, and all but the fifth
+    product of a kind a hundred times as long.
+    """
+    now, count = 0.0, 0
+
+    def perf_counter() -> float:
+        return now
+
+    class Product:
+        def __init__(self, rows: int, columns: int) -> None:
+            self.size = self.nnz = rows * columns
+            self.shape = rows, columns
+
+        def __matmul__(self, other: Product) -> None:
+            nonlocal now, count
+            count += 1
+            now += 2e-9 * self.size * other.shape[1] * (1 if count % 5 == 0 else 100)
+
+        def tocsr(self) -> Product:
+            return self
+
+    rng = SimpleNamespace(random=lambda shape, dtype: Product(*shape))
+    monkeypatch.setattr(measure.time, "perf_counter", perf_counter)
+    monkeypatch.setattr(measure.np.random, "default_rng", lambda seed: rng)
+    monkeypatch.setattr(measure.sparse, "random_array", lambda shape, **more: Product(*shape))
+    dense, thin = measure._rates.__wrapped__()
+    assert dense == pytest.approx(1e9 * measure.EFFICIENCY)
+    assert thin == pytest.approx(1e9)
 
 
 def test_floors_say_what_they_lack(folder: Path, featured: Dataset) -> None:

@@ -185,6 +185,28 @@ def test_floors_stand_below_the_arms(folder: Path) -> None:
         assert "ridge regression" in found
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_floors_of_another_machine_are_a_caveat(folder: Path, is_answered: bool) -> None:
+    """Known where the runs' environments say on which one they were trained."""
+    words = ["report", folder, *([] if is_answered else ["--only", "sampler=ns"])]
+    sentence = "The floors were fitted on another machine than the runs, or in another environment"
+
+    def codes(host: str | None) -> set[str]:
+        for path in folder.glob("*/environment.json"):
+            found = tables.read_json(path) | ({} if host is None else {"host_key": host})
+            tables.write_json(path, found)
+        printed = " ".join(invoke(*words).stdout.split())
+        (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
+        is_said = {caveat["code"] for caveat in answer["caveats"]}
+        assert (sentence in printed) == ("other_machine_of_floors" in is_said)
+        return is_said & {"other_machine_of_floors"}
+
+    assert codes(None) == codes("one") == set()
+    assert codes("two") == {"other_machine_of_floors"}
+    check(invoke("report", folder), 0)
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+
+
 def test_floors_travel_with_the_runs(folder: Path, tmp_path: Path) -> None:
     check(invoke("report", folder, "--export", tmp_path / "copy"), 0)
     kept = [tables.read_rows(path / FILE, schemas.FLOOR) for path in (folder, tmp_path / "copy")]

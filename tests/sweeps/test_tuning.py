@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from invoked import check, invoke
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.config import TUNABLE, complete
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import UsageError
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import unusual_label
@@ -122,7 +126,7 @@ def test_the_best_finished_trial_is_chosen() -> None:
     cell, sentences, missing = tuned(*states[:3], ("interrupted", None))
     assert (sentences, missing) == ([], {cell: "1 of its 4 trials did not end"})
     cell, _, missing = tuned(*[("diverged", None)] * 4)
-    assert missing == {cell: "none of its 4 trials has a recall on validation items"}
+    assert missing == {cell: "none of its 4 trials has a recall of validation links"}
 
 
 def test_the_label_of_tuned_runs_is_checked() -> None:
@@ -201,6 +205,29 @@ def test_the_command_tunes_and_trains_once(data_dir: Path, tmp_path: Path) -> No
     assert [cell["status"] for cell in trained["cells"]] == ["done", "done"]
     again = invoke("--dry-run")
     assert [cell["status"] for cell in again["cells"] + again["trials"]] == ["done"] * 6
+
+
+def test_held_out_links_choose_settings(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors of items are tuned by known items, and nothing speaks of held-out ones."""
+    options = dataclasses.replace(tiny_options, hold_out="links")
+    dataset = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
+    words = ["sweep", "smoke", "--dataset", "tiny", "--epochs", "1", "--tune", "2"]
+    words += ["--tune-epochs", "1", "--set", "sampler=ns", "--set", "encoder=mf"]
+    words += ["--set", "batch_size=64", "--set", "loss=sg", "--set", "dimension=4"]
+    words += ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
+    swept = invoke(*words)
+    check(swept, 0, "Tuned: ", "validation recall@50")
+    assert not re.search("(test|validation|held-out) items", swept.output)
+    (record,), _ = runs.read_all(tmp_path / "runs")
+    trials, _ = runs.read_all(tmp_path / "runs" / FOLDER)
+    best = max(trials, key=lambda trial: trial.summary["validation_recall_at_50"])
+    assert record.config.learning_rate == best.config.learning_rate
+    monkeypatch.setattr(tuning, "COMPARED", dataset.n_items - 1)
+    (warning,) = tuning.require_validation([Cell(record.config)], {"tiny": dataset})
+    n_own = dataset.graph.user_degrees[dataset.links("validation")[0]].min()
+    assert warning.startswith(f"tiny has {dataset.n_items - n_own} items to rank for validation")
 
 
 def test_tuning_needs_validation_items(data_dir: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,10 @@ ROWS = [
 ]
 
 
+WORDS_OF_ITEMS = r"(test|validation|held-out|cold) items"
+"""Words that are wrong where links are held out."""
+
+
 @pytest.mark.parametrize("kind", HOLD_OUTS)
 def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> None:
     links = as_csv(tmp_path / "r.csv", ROWS)
@@ -205,7 +210,8 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
         "--recommend",
         "3",
     ]
-    check(invoke(*run), 0)
+    trained = invoke(*run)
+    check(trained, 0)
     (path,) = (tmp_path / "runs").rglob("summary.parquet")
     assert (path.parent / FILE).exists()
     summary = tables.read_rows(path, schemas.SUMMARY)[0]
@@ -213,5 +219,12 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
     has_known = summary["test_recall_at_50_known_items"] is not None
     assert has_known == dataset.ranks_known_items
     kind_of_test = "test links" if has_known else "cold test items"
-    check(invoke("report", "--full", *words), 0, f"Recall@50 on {kind_of_test}")
+    reported = invoke("report", "--full", *words)
+    check(reported, 0, f"Recall@50 on {kind_of_test}")
     check(invoke("describe", "x", "--batch-size", "16", *words[:2]), 0, HOLD_OUTS[kind])
+    if not has_known:
+        return
+    assert not re.search(WORDS_OF_ITEMS, trained.output + reported.output)
+    has_new = summary["test_recall_at_50_new_items"] is not None
+    for note in ("links to new and to known items together", "known items count alike"):
+        assert (note in " ".join(reported.output.split())) == has_new

@@ -127,7 +127,8 @@ def recall_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
         notes += [*_tuned_notes(members), _epochs_note(epochs)]
         is_known = any(row.get(f"{RECALL}_known_items") is not None for row in flat)
         kind = "test links" if is_known else "cold test items"
-        notes += [KINDS_NOTE] if is_known else []
+        has_new = any(row.get(f"{RECALL}_new_items") is not None for row in flat)
+        notes += [KINDS_NOTE] if is_known and has_new else []
         title = f"Recall@50 on {kind}: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables

@@ -1,0 +1,49 @@
+"""A race on held-out links: floors of known items, chance, and words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from races import ask
+
+from ncfbench.advice import candidates, pipeline, summary
+from ncfbench.advice.calibration import Calibration
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import prepare_dataset
+from ncfbench.floors.models import FLOORS
+from ncfbench.reporting.quality import NEW_ITEMS
+
+
+def test_a_race_on_held_out_links(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chance by plain loops; a note says that new and known items are ranked together."""
+    times = Calibration({}, 0.001, 0.001, 0.1)
+    monkeypatch.setattr(candidates, "LEARNING", 1e9)
+    monkeypatch.setattr(
+        pipeline,
+        "calibrate",
+        lambda data, content, configs, *rest: replace(times, seconds=dict.fromkeys(configs, 1e-3)),
+    )
+    monkeypatch.setattr(pipeline, "draw_answer", lambda answer: None)
+    options = replace(tiny_options, hold_out="links")
+    data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
+    few = {"samplers": ("neg", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    advice, _ = ask(tmp_path, tmp_path, target="recall", losses=("log",), **few)
+    answer = advice.answer
+    assert answer is not None
+    assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
+    training = data.links("train")[0].tolist()
+    left = [data.n_items - training.count(user) for user in set(data.links("test")[0].tolist())]
+    assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))
+    (table, *_), text = [summary.standings_table(answer)], summary.headline(answer)
+    notes = [*table.notes, *summary.as_json(answer, tmp_path, {})["trust"]]
+    assert any(note.startswith("recall@50: of test links, to new and to known") for note in notes)
+    assert not re.search("(test|validation|held-out) items", " ".join([text, *notes]))
+    if answer.best is not None:
+        assert answer.best.at_end is not None
+        assert f"(new items {answer.best.at_end.text(NEW_ITEMS)}, known items 0." in text
