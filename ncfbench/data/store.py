@@ -157,13 +157,6 @@ class Dataset(Content):
             return np.arange(self.n_items, dtype=np.int32)
         return self.items_of(split)
 
-    def most_ranked(self, split: Split) -> int:
-        """Return the most items that are ranked for a user with links of a split."""
-        n_items = len(self.candidates(split))
-        if not self.ranks_known_items:
-            return n_items
-        return n_items - int(self.graph.user_degrees[self.links(split)[0]].min())
-
 
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
     """Return the manifest of a prepared data set; None if this version can read none."""

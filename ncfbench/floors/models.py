@@ -141,7 +141,7 @@ def ridge_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of a factor and of the right sides of candidates or users."""
     known, width = len(task.known), _width(task)
     size, sides = min(known, width), min(candidates, task.links_UxI.shape[0])
-    sparse_ones, dense_ones = _product_cost(task, known * width * sides)
+    sparse_ones, dense_ones = _product_cost(task, known * width * (size + sides))
     sparse_ones += 2.0 * task.links_UxI.nnz * sides
     if ridge_form(task) == "gradients":
         return Cost(4.0 * candidates * known, 60 * dense_ones, 60 * sparse_ones)
@@ -175,7 +175,7 @@ def ease_cost(task: Task, candidates: int) -> Cost:
     n_users, known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
     size = min(n_users, known)
     sides = 4.0 * known * n_users if n_users < known else 0.0
-    return Cost(8.0 * size**2 + sides, size**3, 2.0 * links * size)
+    return Cost(8.0 * size**2 + sides, size**3, 4.0 * links * size)
 
 
 def ials(task: Task, penalty: float) -> Fitted:
@@ -356,8 +356,13 @@ def _columns(rows: Features) -> Float32:
 
 
 def _gram(rows: Features) -> Float32:
-    """Return the products of all rows of a matrix with each other."""
-    return _columns(rows @ rows.T)
+    """Return the products of all rows of a matrix with each other, in LAPACK's order.
+
+    A sparse product would take three times the memory: with a word that most texts have, nearly all
+    products differ from 0.
+    """
+    rows = sparse.csr_array(rows) if isinstance(rows, sparse.sparray) else rows
+    return _products(rows, rows).T
 
 
 def _factor(gram: Float32, penalty: float) -> tuple[Float32, bool]:

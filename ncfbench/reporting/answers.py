@@ -157,18 +157,6 @@ class Answer:
         return max((arm.feature_seconds for arm in self.arms), default=0.0)
 
     @property
-    def has_foreign_floors(self) -> bool:
-        """True if some floor is known to be of another machine or environment than a run."""
-        hosts = {
-            run.environment["host_key"]
-            for arm in self.arms
-            for run in arm.runs.values()
-            if "host_key" in run.environment
-        }
-        fitted = {floor.row["environment_key"] for floor in self.floors}
-        return bool(hosts and fitted) and len(hosts | fitted) > 1
-
-    @property
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
         return max((arm.spread for arm in self.main), default=0.0)

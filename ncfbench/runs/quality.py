@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_encoder
+from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing.intervals import Difference, crossed, standard_error
@@ -202,6 +203,14 @@ def can_rank(encoder: str, dataset: Dataset) -> bool:
     each item has none of held-out items.
     """
     return dataset.ranks_known_items or find_encoder(encoder).scores_cold_items
+
+
+def most_ranked(dataset: Dataset, split: Split) -> int:
+    """Return the most items that are ranked for a user with links of a split."""
+    n_items = len(dataset.candidates(split))
+    if not dataset.ranks_known_items:
+        return n_items
+    return n_items - int(dataset.graph.user_degrees[dataset.links(split)[0]].min())
 
 
 def reciprocal_rank_by_chance(relevant: int, items: int) -> float:

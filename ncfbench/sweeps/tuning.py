@@ -17,7 +17,7 @@ from typing import Any
 from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.quality import COMPARED, can_rank
+from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
 from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.cells import Cell, label_cells
 
@@ -109,7 +109,7 @@ def require_validation(cells: Sequence[Cell], datasets: Mapping[str, Dataset]) -
                 f"--tune chooses by recall on validation {kind}, and {dataset.name} has none. "
                 "Prepare it again with --validation-fraction 0.1."
             )
-        if (count := dataset.most_ranked("validation")) <= COMPARED:
+        if (count := most_ranked(dataset, "validation")) <= COMPARED:
             warnings.append(
                 f"{dataset.name} has {count} items to rank for validation links, whose"
                 f" recall@{COMPARED} is 1 by construction, and the first trial is kept. Prepare"

@@ -22,7 +22,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
-from ncfbench.runs.quality import Evaluation, Ranking
+from ncfbench.runs.quality import Evaluation, Ranking, most_ranked
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
@@ -37,7 +37,7 @@ class RecallEvaluator:
 
     def __init__(self, dataset: Dataset, split: Split, embedder: Embedder) -> None:
         self.embedder = embedder
-        self.items, self.most_ranked = dataset.candidates(split), dataset.most_ranked(split)
+        self.items, self.most_ranked = dataset.candidates(split), most_ranked(dataset, split)
         self.is_new = dataset.graph.item_degrees[self.items] == 0
         users, items = dataset.links(split)
         order = np.lexsort((items, users))

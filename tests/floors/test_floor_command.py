@@ -268,6 +268,20 @@ def test_the_bytes_of_a_cost_are_about_those_of_the_arrays(
     assert 0.5 < FLOORS[name].cost(task, len(candidates)).peak_bytes / peak < 2
 
 
+def test_a_common_word_takes_no_memory() -> None:
+    """With it the products of all pairs of texts differ from 0."""
+    content = sparse.random_array((2000, 300), density=0.01, rng=np.random.default_rng(0)).tolil()
+    content[:, 0] = 1.0
+    rows = sparse.csr_array(content, dtype=np.float32)
+    tracemalloc.start()
+    gram = models._gram(rows)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.5 * gram.nbytes
+    assert gram.flags.f_contiguous
+    np.testing.assert_allclose(gram, rows.toarray() @ rows.toarray().T, rtol=1e-5)
+
+
 def test_the_operations_of_a_cost_are_those_of_the_matrices() -> None:
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)

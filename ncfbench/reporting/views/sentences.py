@@ -84,8 +84,12 @@ def tied_sentence(ties: Sequence[ArmResult]) -> str:
 
 
 def floor_caveats(answer: Answer) -> list[Caveat]:
-    """Return a warning if the seconds of floors and of runs do not compare."""
-    if not answer.has_foreign_floors:
+    """Return a warning if floors are known to be of another machine than the runs."""
+    # Runs of earlier versions do not say which machine theirs was.
+    runs = [run for arm in answer.arms for run in arm.runs.values()]
+    hosts = {run.environment["host_key"] for run in runs if "host_key" in run.environment}
+    fitted = {floor.row["environment_key"] for floor in answer.floors}
+    if not hosts or not fitted or len(hosts | fitted) == 1:
         return []
     text = (
         "The floors were fitted on another machine than the runs, or in another environment: their"
