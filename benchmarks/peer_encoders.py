@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.data.assets.checkpoint import Architecture
+from ncfbench.data.assets.architecture import Architecture
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.transformer import POSITIONS

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ncfbench import data
-from ncfbench.data import store
+from ncfbench.data import content_files, store
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 
@@ -97,7 +97,7 @@ def named_links(dataset: Dataset) -> list[tuple[str, str]]:
 def words_of(dataset: Dataset, folder: Path) -> dict[str, list[str]]:
     """The words of each item by its id, through the stored vocabulary."""
     path = folder / "data" / "x" / dataset.fingerprint[:12] / "vocabulary.parquet"
-    words = ["", *store.tables.read_table(path, store.VOCABULARY)["word"].to_pylist()]
+    words = ["", *store.tables.read_table(path, content_files.VOCABULARY)["word"].to_pylist()]
     assert dataset.item_ids is not None
     return {
         id_: [words[token] for token in dataset.texts[item]]

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from ncfbench.config import complete  # noqa: E402
-from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_weights  # noqa: E402
+from ncfbench.data.assets.architecture import Architecture, Arrays, read_weights  # noqa: E402
 from ncfbench.data.assets.kept import CHECKPOINT  # noqa: E402
 from ncfbench.models.encoders.bert import Bert  # noqa: E402
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput  # noqa: E402

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from dataclasses import MISSING, Field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ncfbench.cli import options
 from ncfbench.cli.options import TYPES, option
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import Locations
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, SourceModule, Statistics
@@ -20,6 +21,7 @@ from ncfbench.settings import setting_of
 
 if TYPE_CHECKING:
     from ncfbench.cli.download import DownloadBar
+    from ncfbench.data.derived import Embed
 
 
 class _SourceGroup(TyperGroup):
@@ -72,6 +74,7 @@ def _command(name: str) -> Any:
             replace=given["force"],
             say=say,
             progress=_download_bar,
+            embed=_embed() if given.get("embed") else None,
         )
         _show(manifest, module, as_json=given["json_"])
 
@@ -151,6 +154,12 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
     published = module.STATISTICS or Statistics("", {})
     table = statistics_table(manifest["name"], statistics, published.counts, published.heading)
     print_views(*label, table, f"Fingerprint {manifest['fingerprint'][:12]}")
+
+
+def _embed() -> Embed:
+    from ncfbench.models.embedding import embed_texts
+
+    return partial(embed_texts, progress=progress_bar(quiet=False))
 
 
 def _download_bar() -> DownloadBar:

@@ -7,41 +7,56 @@ another machine: the manifest has a checksum of each kind of its own.
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ncfbench.data.content import SPLITS, Content
 from ncfbench.data.features import Float32, standardise
 from ncfbench.data.options import SourceOptions
+from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 from ncfbench.storage.free_space import require_memory
 
-
-@dataclass(frozen=True)
-class Derived:
-    """Features of all items.
-
-    Attributes:
-        values: float32[n_items, F].
-        seconds: that they took.
-    """
-
-    values: Float32
-    seconds: float
-
-
-Derive = Callable[[Content], Derived]
+UNFINISHED = ".embedding-"
+"""Beginning of the name of the folder of unfinished embeddings, beside those of the content."""
+Derived: TypeAlias = tuple[Float32, float]
+"""Features of all items, float32[n_items, F], and the seconds that they took."""
+Derive: TypeAlias = Callable[[Content], Derived]
 """Derives features from a data set's content."""
+Embed: TypeAlias = Callable[[Path, Texts, Path, Callable[[str], None]], Derived]
+"""Returns a checkpoint's vectors of texts; see :func:`ncfbench.models.embedding.embed_texts`."""
+EMBED = "ncfbench.models.embedding:embed_texts"
+"""Imported by this name where it is needed: JAX stands above data."""
 
 
-def derivations(options: SourceOptions) -> dict[str, Derive]:
-    """Return the features that options ask for, by the option's name."""
-    size = options.lsa
-    return {} if size is None else {"lsa": lambda content: _lsa(content, size)}
+def derivations(
+    options: SourceOptions,
+    pieces: Callable[[], Content],
+    home: Path,
+    embed: Embed | None,
+    say: Callable[[str], None],
+) -> dict[str, Derive]:
+    """Return the features that options ask for, by the option's name.
+
+    Args:
+        pieces: reads the source again, with the word pieces of the checkpoint as its texts.
+        home: folder in which unfinished embeddings are kept.
+        embed: by default the one that :data:`EMBED` names, without a progress bar.
+        say: receives forecasts.
+    """
+    wanted: dict[str, Derive] = {}
+    if (size := options.lsa) is not None:
+        wanted["lsa"] = lambda content: _lsa(content, size)
+    if (checkpoint := getattr(options, "embed", None)) is not None:
+        encode: Embed = embed or pkgutil.resolve_name(EMBED)
+        wanted["embed"] = lambda content: _embedded(content, pieces, checkpoint, home, encode, say)
+    return wanted
 
 
 def with_derived(
@@ -55,12 +70,12 @@ def with_derived(
     """
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
-        derived, begin = derive(content), time.perf_counter()
+        (values, seconds), begin = derive(content), time.perf_counter()
         is_training = content.split == SPLITS.index("train")
-        columns, constant = standardise(derived.values, is_training)
+        columns, constant = standardise(values, is_training)
         own = [] if content.item_features is None else [content.item_features]
         content = replace(content, item_features=np.concatenate([*own, columns], axis=1))
-        seconds = derived.seconds + time.perf_counter() - begin
+        seconds += time.perf_counter() - begin
         facts[name] = {"columns": columns.shape[1], "seconds": seconds, "sha256": _sha256(columns)}
         more = f", {constant:,} of them 0 for all" if constant else ""
         say(f"--{name}: {columns.shape[1]:,} features of each item{more}, in {seconds:.1f} s.")
@@ -102,7 +117,30 @@ def _lsa(content: Content, size: int) -> Derived:
     require_memory(f"{size:,} features by --lsa", lsa_bytes(n_items, n_words, size))
     begin = time.perf_counter()
     training = np.flatnonzero(content.split == SPLITS.index("train"))
-    return Derived(lsa(content.texts, n_words, training, size), time.perf_counter() - begin)
+    return lsa(content.texts, n_words, training, size), time.perf_counter() - begin
+
+
+def _embedded(
+    content: Content,
+    pieces: Callable[[], Content],
+    checkpoint: Path,
+    home: Path,
+    embed: Embed,
+    say: Callable[[str], None],
+) -> Derived:
+    if not content.vocabulary.words:
+        raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
+    # It imports what needs no checkpoint elsewhere.
+    from ncfbench.data.assets.architecture import embedding_digest
+
+    begin = time.perf_counter()
+    texts = pieces().texts
+    digest = hashlib.sha256(embedding_digest(checkpoint, "--embed").encode())
+    for array in (texts.lengths, texts.words):
+        digest.update(np.ascontiguousarray(array).data)
+    read = time.perf_counter() - begin
+    values, seconds = embed(checkpoint, texts, home / f"{UNFINISHED}{digest.hexdigest()[:12]}", say)
+    return values, read + seconds
 
 
 def _sha256(columns: Float32) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -173,6 +173,15 @@ class TextOptions(SplitOptions):
     vocabulary_size: int | None = option(
         None, "Keep only this many words, the most frequent.", shown="all", at_least=1
     )
+    embed: Path | None = option(
+        None,
+        "Folder of a pretrained model of BERT's kind, such as MiniLM: derive dense features of an"
+        " item as the model's vector of its text, cut to --max-length of its own word pieces. Each"
+        " item is encoded once; after an interruption the same command goes on.",
+        shown="none",
+        is_stored=False,
+        panel=DENSE,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,14 +198,37 @@ class TextOptions(SplitOptions):
                 " pieces begin and end each text."
             )
 
-    def tokenizer_origin(self) -> dict[str, Any]:
-        """Return what the manifest says about the tokenizer: None where tokens are words."""
+    def stored(self) -> dict[str, Any]:
+        """Return the options that decide the content; a checkpoint by its digest."""
+        from ncfbench.data.assets.architecture import embedding_digest
+
+        stored = super().stored()
+        if self.embed is not None:
+            stored["embed"] = embedding_digest(self.embed, "--embed")
+        return stored
+
+    def model_origin(self) -> dict[str, Any]:
+        """Return what the manifest says about models: the tokenizer, None where tokens are words,
+        and the name of the checkpoint that embeds the texts, if any.
+        """
         from ncfbench.data.assets.pieces import tokenizer_digest
 
-        if self.tokenizer is None:
-            return {"tokenizer": None}
-        digest = tokenizer_digest(self.tokenizer)
-        return {"tokenizer": {"name": self.tokenizer.name, "sha256": digest}}
+        origin: dict[str, Any] = {"tokenizer": None}
+        if self.tokenizer is not None:
+            digest = tokenizer_digest(self.tokenizer)
+            origin = {"tokenizer": {"name": self.tokenizer.name, "sha256": digest}}
+        return origin | ({"embed": self.embed.name} if self.embed is not None else {})
+
+    def pieces_of_checkpoint(self) -> TextOptions:
+        """Return the options with which a source's texts are the pieces of the checkpoint that
+        embeds them, at most as many as it knows positions.
+        """
+        from ncfbench.data.assets.architecture import Architecture
+
+        assert self.embed is not None
+        length = min(self.max_length, Architecture.read(self.embed).positions)
+        plain = replace(self, min_count=1, vocabulary_size=None, embed=None, lsa=None)
+        return replace(plain, tokenizer=self.embed, max_length=length)
 
 
 def flags_of(stored: Mapping[str, Any]) -> dict[str, Any]:

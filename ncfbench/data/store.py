@@ -4,14 +4,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
 
     data/citeulike/manifest.json          source, options, statistics, fingerprint
     data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
-        links.npy                         int32[2, links]: the user and the item of every link
-        words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
-        split.npy                         uint8[items]: 0 train, 1 validation, 2 test
-        held_out.npy                      uint8[links]: the same of links, where these are held out
-        negatives.npy                     int32[2, n]: pairs shown and not chosen, where asked for
-        vocabulary.parquet                word, count: row i is token i + 1
-        user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
-        user_features.npy, item_features.npy   float32[n, F]: where there are any
+        ...                               see :mod:`ncfbench.data.content_files`
         word-vectors-DIGEST.npy           float32[words + 1, length]; see assets/
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
@@ -30,40 +23,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
+from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
-from ncfbench.data.derived import derivations, derived_seconds, with_derived, without_derived
+from ncfbench.data.derived import (
+    UNFINISHED,
+    Embed,
+    derivations,
+    derived_seconds,
+    with_derived,
+    without_derived,
+)
 from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.options import SourceOptions, flags_of
+from ncfbench.data.options import SourceOptions, TextOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
-from ncfbench.data.text import Int32, Texts, Vocabulary
+from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2  # data of another one must be prepared again
 FINGERPRINT_DIGITS = 12  # in the name of the folder of the content
-ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
-    "links": (np.int32, 2),
-    "words": (np.int32, 1),
-    "lengths": (np.int32, 1),
-    "split": (np.uint8, 1),
-    "held_out": (np.uint8, 1),
-    "negatives": (np.int32, 2),
-    "user_features": (np.float32, 2),
-    "item_features": (np.float32, 2),
-}
-"""Type and number of axes of each ``.npy`` file."""
-VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
-IDS = pa.schema([("id", pa.string())])
-TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
-"""Schema of each ``.parquet`` file."""
-OPTIONAL = [field.name for field in dataclasses.fields(Content) if field.default is None]
-"""Files that a data set may lack, named as the fields of its content, which may be None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +160,7 @@ def prepare(
     replace: bool = False,
     say: Callable[[str], None],
     progress: Progress = nullcontext,
+    embed: Embed | None = None,
 ) -> dict[str, Any]:
     """Read a source, store it as a data set and return the manifest; instant where it was done.
 
@@ -186,6 +170,7 @@ def prepare(
         replace: replace a data set of that name and other content.
         say: receives messages, a line each.
         progress: makes a context that shows downloads, tqdm's or None.
+        embed: embeds texts by a checkpoint; by default without a progress bar.
 
     Raises:
         DataError: a file is missing or malformed, or the data set cannot be written.
@@ -194,7 +179,8 @@ def prepare(
         VerificationError: a file is not the published one.
     """
     name = complete({"dataset": name or source}).dataset
-    preparation = find_source(source, name).load().plan(options, say=say, progress=progress)
+    module = find_source(source, name).load()
+    preparation = module.plan(options, say=say, progress=progress)
     stored, home = dict(preparation.options), data_dir / name
     asked = {"source": source, **preparation.origin, "options": stored}
     with locks.held(home, "preparing", wait=say):
@@ -211,7 +197,14 @@ def prepare(
         fingerprint = content.digest(stored)
         if before is not None and before["fingerprint"] != fingerprint and not replace:
             raise _in_the_way(home, stored, stored)
-        content, derived = with_derived(content, derivations(options), say)
+
+        def pieces() -> Content:
+            assert isinstance(options, TextOptions), "others have no --embed"
+            of_checkpoint = options.pieces_of_checkpoint()
+            return module.plan(of_checkpoint, say=lambda text: None, progress=progress).read()
+
+        wanted = derivations(options, pieces, home, embed, say)
+        content, derived = with_derived(content, wanted, say)
         manifest = {
             "format_version": FORMAT_VERSION,
             "name": name,
@@ -264,14 +257,15 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
         shutil.rmtree(new, ignore_errors=True)  # what a killed process left
         try:
             if not _is_intact(home, manifest):
-                _write(new, content)
+                content_files.write(new, content)
                 shutil.rmtree(folder, ignore_errors=True)
                 new.rename(folder)
             tables.write_json(home / "manifest.json", manifest)
         finally:
             shutil.rmtree(new, ignore_errors=True)
         for other in home.iterdir():
-            if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
+            is_content = other.is_dir() and len(other.name) == FINGERPRINT_DIGITS
+            if (is_content and other != folder) or other.name.startswith(UNFINISHED):
                 shutil.rmtree(other, ignore_errors=True)
 
 
@@ -339,52 +333,11 @@ def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
     return home / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]
 
 
-def _path(folder: Path, part: str) -> Path:
-    return folder / f"{part}{'.npy' if part in ARRAYS else '.parquet'}"
-
-
-def _write(folder: Path, content: Content) -> None:
-    folder.mkdir()
-    parts = vars(content) | {
-        "links": (content.users, content.items),
-        "words": content.texts.words,
-        "lengths": content.texts.lengths,
-        "vocabulary": (content.vocabulary.words, content.vocabulary.counts),
-        "user_ids": [content.user_ids],
-        "item_ids": [content.item_ids],
-    }
-    for part, (dtype, _) in ARRAYS.items():
-        if parts[part] is not None:
-            tables.write_array(_path(folder, part), parts[part], dtype)
-    for part, schema in TABLES.items():
-        if parts[part][0] is not None:
-            table = pa.table(list(parts[part]), schema=schema)
-            tables.write_table(_path(folder, part), [table], schema)
-
-
-def _read(folder: Path, n_users: int) -> Content:
-    parts: dict[str, Any] = {}
-    for part in (*ARRAYS, *TABLES):
-        path = _path(folder, part)
-        if part in OPTIONAL and not path.exists():
-            parts[part] = None
-        elif part in ARRAYS:
-            parts[part] = tables.read_array(path, *ARRAYS[part])
-        elif part == "vocabulary":
-            columns = tables.read_table(path, VOCABULARY)
-            parts[part] = Vocabulary(*(tuple(column.to_pylist()) for column in columns.columns))
-        else:
-            parts[part] = tables.read_table(path, IDS)["id"].combine_chunks()
-    users, items = parts.pop("links")
-    texts = Texts(parts.pop("words"), parts.pop("lengths"))
-    return Content(n_users=n_users, users=users, items=items, texts=texts, **parts)
-
-
 def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
     """Map the content in ``home``; a DataError if it does not match its fingerprint."""
     folder = _folder(home, manifest)
     try:
-        content = _read(folder, int(manifest["statistics"]["users"]))
+        content = content_files.read(folder, int(manifest["statistics"]["users"]))
         source, is_intact = without_derived(content, manifest.get("derived_features", {}))
         if is_intact and source.digest(manifest["options"]) == manifest["fingerprint"]:
             return content

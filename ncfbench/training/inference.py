@@ -13,6 +13,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
+from ncfbench.models.blocks import by_length
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import FREE_ITEMS, DeviceContent, Towers, UserVectors
@@ -21,10 +22,6 @@ from ncfbench.training.state import Parameters
 Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], DeviceContent], jax.Array]
 BLOCK_WORDS = 2**16
 """Word slots of a block of items: some 50 MB of activity in the convolution."""
-SORTED_WORDS = 2**11
-"""Word slots of a block of costly items, half a second of MiniLM on two cores."""
-LENGTHS = 4
-"""Lengths to which blocks of costly items are padded: quarters of the longest."""
 BLOCK_SCORES = 2**22
 """Scores of users and items in memory at a time, of one user at least: 16 MB."""
 
@@ -138,16 +135,8 @@ class Embedder:
         if not self.by_length:
             rows = row_blocks(len(ids), self.block)
             return np.arange(len(ids)), [(self._length, ids[block]) for block in rows]
-        order = np.argsort(-self._lengths[ids], kind="stable")
-        blocks, start = [], 0
-        while start < len(ids):
-            quarters = max(-(-LENGTHS * int(self._lengths[ids[order[start]]]) // self._length), 1)
-            length = -(-quarters * self._length // LENGTHS)
-            count = max(SORTED_WORDS // length, 1)
-            take = np.minimum(np.arange(start, start + count), len(ids) - 1)
-            blocks.append((length, ids[order[take]]))
-            start += count
-        return order, blocks
+        order, blocks = by_length(self._lengths[ids], self._length)
+        return order, [(length, ids[order[rows]]) for length, rows in blocks]
 
     def _cut(self, length: int) -> DeviceContent:
         if length not in self._contents:

@@ -18,7 +18,7 @@ from invoked import check, invoke
 from tiny_bert import PIECES
 
 from ncfbench import data
-from ncfbench.data import store
+from ncfbench.data import content_files, store
 from ncfbench.data.files import read_lines
 from ncfbench.data.hold_out import split_items
 from ncfbench.data.options import SplitOptions
@@ -95,7 +95,7 @@ def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any
 def texts_of(data_dir: Path, name: str) -> list[str]:
     dataset = store.load(data_dir, name)
     vocabulary = data_dir / name / dataset.fingerprint[:12] / "vocabulary.parquet"
-    words = store.tables.read_table(vocabulary, store.VOCABULARY)["word"].to_pylist()
+    words = store.tables.read_table(vocabulary, content_files.VOCABULARY)["word"].to_pylist()
     return [
         " ".join(words[token - 1] for token in dataset.texts[item].tolist())
         for item in range(dataset.n_items)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from mind_files import BEHAVIORS, NEWS, behavior, news, prepare, write
 
-from ncfbench.data import store
+from ncfbench.data import content_files, store
 from ncfbench.data.ids import natural_order
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
@@ -45,7 +45,7 @@ def texts_of(data_dir: Path) -> dict[str, str]:
     words = [
         row["word"]
         for row in store.tables.read_table(
-            folder / "vocabulary.parquet", store.VOCABULARY
+            folder / "vocabulary.parquet", content_files.VOCABULARY
         ).to_pylist()
     ]
     assert data.item_ids is not None

@@ -28,7 +28,8 @@ from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.data.assets import name_files
-from ncfbench.data.assets.checkpoint import keep_checkpoint, read_verified
+from ncfbench.data.assets.architecture import read_verified
+from ncfbench.data.assets.checkpoint import keep_checkpoint
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options

@@ -8,9 +8,9 @@ from processes import SMALL
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.models import blocks
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
-from ncfbench.training import inference
 from ncfbench.training.evaluation import describe_waits
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
@@ -20,7 +20,7 @@ def test_items_by_length_have_the_same_vectors(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
-    monkeypatch.setattr(inference, "SORTED_WORDS", 30)
+    monkeypatch.setattr(blocks, "SORTED_WORDS", 30)
     trainer, state = Trainer.create(complete(SMALL | {"encoder": "bow", "sampler": "ns"}), tiny)
     content, ids = (
         DeviceContent.of(tiny),

@@ -10,8 +10,6 @@ from pathlib import Path
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 
-DIGITS = 12  # hexadecimal, of a SHA-256 that names an asset; see config.is_digest
-
 
 @dataclass(frozen=True)
 class AssetKind:

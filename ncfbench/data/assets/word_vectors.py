@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.data.assets.kept import DIGITS, WORD_VECTORS
+from ncfbench.data.assets.architecture import DIGITS
+from ncfbench.data.assets.kept import WORD_VECTORS
+from ncfbench.data.content_files import VOCABULARY
 from ncfbench.data.files import read_lines, sha256
-from ncfbench.data.store import VOCABULARY, Dataset
+from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
 

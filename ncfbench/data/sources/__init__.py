@@ -130,7 +130,8 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     """Return the command that prepares a data set again; FOLDER stands for that of the files."""
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
-    words += as_flags(flags_of(manifest["options"]))
+    options = flags_of(manifest["options"])
+    words += as_flags(options | ({"embed": manifest["embed"]} if "embed" in manifest else {}))
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]])
     if manifest.get("tokenizer"):

@@ -141,7 +141,7 @@ class CiteULike:
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
                 self.published.download(folder, options.files, options.url, bar)
         files = {name: self._verified(folder / name, options, say) for name in options.files}
-        origin = {"commit": self.published.commit, "files": files, **options.tokenizer_origin()}
+        origin = {"commit": self.published.commit, "files": files, **options.model_origin()}
         return Preparation(origin, options.stored(), partial(options.read, folder, say))
 
     def _verified(self, path: Path, options: Any, say: Callable[[str], None]) -> dict[str, Any]:

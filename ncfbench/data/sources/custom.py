@@ -70,7 +70,7 @@ def plan(
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
     }
     return Preparation(
-        {"files": files, "arguments": options.arguments(), **options.tokenizer_origin()},
+        {"files": files, "arguments": options.arguments(), **options.model_origin()},
         chosen.stored(),
         partial(_read_content, chosen, columns, items, features, say),
     )

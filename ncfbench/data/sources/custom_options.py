@@ -135,6 +135,7 @@ class Options(TextOptions, TimedOptions):
         excluded = {
             ("tokens_column", "text_columns"): "a text is made of one or the other",
             ("tokens_column", "tokenizer"): "it makes the tokens itself",
+            ("tokens_column", "embed"): "the model needs the texts",
             ("item_features", "feature_columns"): "put all features into one file",
             ("hold_out", "split_column"): "the column says what is held out",
         }

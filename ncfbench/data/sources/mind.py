@@ -109,7 +109,7 @@ def plan(
     }
     options = replace(options, parts=tuple(filter(None, homes)) or None)
     return Preparation(
-        {"label": LABEL, "files": files, **options.tokenizer_origin()},
+        {"label": LABEL, "files": files, **options.model_origin()},
         options.stored(),
         partial(_read_content, list(parts.values()), options, say),
     )

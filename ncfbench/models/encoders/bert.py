@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_verified, read_weights
+from ncfbench.data.assets.architecture import Architecture, Arrays, read_verified, read_weights
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -87,7 +87,22 @@ class Pretrained(nnx.Module):
     ) -> None:
         self.words = nnx.Embed(architecture.words, architecture.width, rngs=rngs)
         self.stack = Stack(architecture, frozen, rngs=rngs)
+        self.normalises = architecture.normalises
         _fill(self, weights)
+
+    def __call__(self, texts: EncoderInput) -> jax.Array:
+        """Return the checkpoint's vector of each text, float32[V, E]; zero without words."""
+        stack, table = self.stack, self.words.embedding[...]
+        most_words = MOST_KEPT // (len(stack.layers) * table.shape[1])
+        shape = None if texts.tokens.size <= most_words else SHAPE
+        vectors_VxE = packing.run(Stack.__call__, stack, table, texts, shape, most_words)
+        if stack.pooling == "first":
+            # The mean over the words, of which all but the first are zero.
+            vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)
+        if self.normalises:
+            squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
+            vectors_VxE *= jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
+        return vectors_VxE
 
 
 class Bert(nnx.Module):
@@ -103,7 +118,6 @@ class Bert(nnx.Module):
         weights = dict(read_weights(folder, architecture))
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
-        self.pooling, self.normalises = architecture.pooling, architecture.normalises
 
     @staticmethod
     def require(config: RunConfig, dataset: Dataset) -> None:
@@ -140,17 +154,7 @@ class Bert(nnx.Module):
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
-        stack, table = self.pretrained.stack, self.pretrained.words.embedding[...]
-        most_words = MOST_KEPT // (len(stack.layers) * table.shape[1])
-        shape = None if texts.tokens.size <= most_words else SHAPE
-        vectors_VxE = packing.run(Stack.__call__, stack, table, texts, shape, most_words)
-        if self.pooling == "first":
-            # The mean over the words, of which all but the first are zero.
-            vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)
-        if self.normalises:
-            squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
-            vectors_VxE *= jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
-        return self.dense(vectors_VxE)
+        return self.dense(self.pretrained(texts))
 
 
 def _norm(architecture: Architecture, rngs: nnx.Rngs) -> nnx.LayerNorm:

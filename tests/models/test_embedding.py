@@ -1,0 +1,182 @@
+"""Dense features by a frozen checkpoint: their definition, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from invoked import check, invoke
+from tables_of import ITEMS, LINKS, as_csv
+from tiny_bert import PIECES, WIDTH, text_vector, write_checkpoint
+
+from ncfbench import prepare
+from ncfbench.data import store
+from ncfbench.data.text import Texts
+from ncfbench.errors import UsageError
+from ncfbench.models import blocks, embedding
+from ncfbench.models.embedding import embed_texts
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("safetensors") is None, reason="needs the extra bert"
+)
+TOKENS = [[2, 4, 7, 3], [], [2, 3], [2, 5, 6, 4, 12, 3], [2, 9, 3], [2, 8, 8, 8, 3]]
+TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)], np.int32))
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two texts in a block, all of one length, and a file for each."""
+    monkeypatch.setattr(blocks, "SORTED_WORDS", 12)
+    monkeypatch.setattr(blocks, "LENGTHS", 1)
+    monkeypatch.setattr(embedding, "KEPT_TOGETHER", 1)
+
+
+@pytest.mark.parametrize(("pooling", "normalises"), [("mean", True), ("first", False)])
+def test_embeddings_are_those_of_the_definition(
+    tmp_path: Path, pooling: str, normalises: bool
+) -> None:
+    weights = write_checkpoint(tmp_path / "model", pooling=pooling, normalises=normalises)
+    found, seconds = embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", quiet)
+    assert found.shape == (len(TOKENS), WIDTH)
+    assert seconds > 0
+    for vector, tokens in zip(found, TOKENS, strict=True):
+        expected = text_vector(weights, tokens, pooling, normalises) if tokens else np.zeros(WIDTH)
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_an_interrupted_embedding_goes_on(
+    tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that were kept are not encoded again, damaged ones are; their seconds count."""
+    write_checkpoint(tmp_path / "model")
+    whole, _ = embed_texts(tmp_path / "model", TEXTS, tmp_path / "whole", quiet)
+    write, written, said = embedding._write, [], list[str]()
+
+    def interrupted(path: Path, vectors: np.ndarray, seconds: float) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(path.name)
+        write(path, vectors, 1000.0)
+
+    monkeypatch.setattr(embedding, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", said.append)
+    assert stopped.value.folder == tmp_path / "kept"  # type: ignore[attr-defined]
+    assert "the same command continues" in said[-1]
+    (tmp_path / "kept" / written.pop(0)).write_bytes(b"no archive")
+    (kept,) = written
+    written.clear()
+    monkeypatch.setattr(embedding, "_write", lambda path, *more: written.append(path.name))
+    found, seconds = embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", said.append)
+    np.testing.assert_array_equal(found, whole)
+    assert kept not in written
+    assert len(written) == len([*(tmp_path / "whole").iterdir()]) - 1
+    assert 1000 < seconds < 2000
+    assert "Kept from before: " in said[-1]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Files of links and items, and a checkpoint."""
+    write_checkpoint(tmp_path / "model")
+    as_csv(tmp_path / "links.csv", LINKS)
+    as_csv(tmp_path / "items.csv", ITEMS)
+    return tmp_path
+
+
+def options(home: Path, **more: Any) -> dict[str, Any]:
+    files = {"links": home / "links.csv", "items": home / "items.csv", "embed": home / "model"}
+    return files | {"test_fraction": 0.34, "validation_fraction": 0.0} | more
+
+
+def test_words_stay_words_beside_embedded_pieces(home: Path) -> None:
+    """An item's features are the standardised vector of its pieces; a plain ``prepare`` with the
+    checkpoint's tokenizer gives these.
+    """
+    own = options(home)
+    made = prepare("custom", name="x", data_dir=home / "data", say=quiet, **own)
+    plain = prepare(
+        "custom", name="y", data_dir=home / "data", say=quiet, **(own | {"embed": None})
+    )
+    pieces = prepare(
+        "custom",
+        name="z",
+        data_dir=home / "data",
+        say=quiet,
+        **(own | {"embed": None, "tokenizer": home / "model", "max_length": 24}),
+    )
+    assert made.vocabulary == plain.vocabulary != pieces.vocabulary
+    assert made.fingerprint not in (plain.fingerprint, pieces.fingerprint)
+    weights = write_checkpoint(home / "again")
+    vectors = np.array(
+        [
+            text_vector(weights, pieces.texts[item].tolist(), "mean", True)
+            for item in range(pieces.n_items)
+        ]
+    )
+    training = made.items_of("train")
+    expected = (vectors - vectors[training].mean(axis=0)) / vectors[training].std(axis=0)
+    assert made.item_features is not None
+    np.testing.assert_allclose(made.item_features, expected, atol=1e-3)
+    assert made.feature_seconds > 0
+    assert not [*(home / "data" / "x").glob(".embedding-*")]
+
+
+def test_the_manifest_names_the_checkpoint_by_content(home: Path) -> None:
+    """Another folder of the same model is the same; other weights are not, nor another tokenizer;
+    the command to repeat names the folder.
+    """
+    first = prepare("custom", name="x", data_dir=home / "data", say=quiet, **options(home))
+    said: list[str] = []
+    write_checkpoint(home / "copy")
+    own = options(home, embed=home / "copy")
+    again = prepare("custom", name="x", data_dir=home / "data", say=said.append, **own)
+    assert again.fingerprint == first.fingerprint
+    (home / "copy" / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
+    with pytest.raises(UsageError, match=r"was prepared with embed = \w{12} \(now \w{12}\)"):
+        prepare("custom", name="x", data_dir=home / "data", say=quiet, **own)
+    assert "--embed model" in store.prepare_command("x", first.manifest)
+
+
+def test_the_command_embeds_with_lsa_beside(home: Path) -> None:
+    words = ("--name", "x", "--data-dir", home / "data", "--test-fraction", "0.34")
+    files = ("--links", home / "links.csv", "--items", home / "items.csv")
+    found = invoke("prepare", "custom", *files, "--embed", home / "model", "--lsa", "1", *words)
+    check(found, 0, "--lsa: 1 features of each item", f"--embed: {WIDTH} features of each item")
+    manifest = json.loads((home / "data" / "x" / "manifest.json").read_text())
+    assert manifest["statistics"]["item_features"] == WIDTH + 1
+    assert [*manifest["derived_features"]] == ["lsa", "embed"]
+    assert store.load(home / "data", "x").feature_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"embed": "nowhere"}, "--embed nowhere: there is no config.json. Name the folder"),
+        ({"tokens_column": "title"}, "--tokens-column and --embed exclude each other"),
+        ({"text_columns": (), "feature_columns": ("price",)}, "reads texts, and the items have"),
+    ],
+)
+def test_what_cannot_be_embedded_is_refused(home: Path, more: Any, message: str) -> None:
+    if "feature_columns" in more:
+        (home / "items.csv").write_text("item,price\n" + "".join(f"{n},{n}\n" for n in range(9)))
+        (home / "links.csv").write_text("user,item\n" + "".join(f"{n},{n}\n" for n in range(9)))
+    with pytest.raises(UsageError, match=message):
+        prepare("custom", name="x", data_dir=home / "data", say=quiet, **options(home, **more))
+    assert not (home / "data" / "x" / "manifest.json").exists()
+
+
+def test_pieces_beyond_the_model_are_refused(home: Path) -> None:
+    (home / "model" / "vocab.txt").write_text("\n".join([*PIECES, *"abcdefghij"]) + "\n")
+    texts = Texts(np.array([len(PIECES) + 2], np.int32), np.ones(1, np.int32))
+    with pytest.raises(UsageError, match="They do not belong together"):
+        embed_texts(home / "model", texts, home / "kept", quiet)
