@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,8 @@ from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
 from ncfbench.timing.clock import format_duration
 
-KEPT_TOGETHER = 16
-"""Blocks in one file: some eight seconds of MiniLM on two cores, which an interruption loses."""
-TIMED = 2
-"""Blocks after compilation whose time makes the forecast."""
+KEPT_TOGETHER = 4
+"""Blocks in one file: some two seconds of MiniLM on two cores, which an interruption loses."""
 
 
 def embed_texts(
@@ -53,16 +52,56 @@ def embed_texts(
         KeyboardInterrupt: what was encoded is kept.
     """
     begin, progress = time.perf_counter(), progress or Progress()
+    encode, width = _encoder(checkpoint, texts)
+    tokens_NxL = texts.padded()
+    order, blocks = by_length(texts.lengths, tokens_NxL.shape[1])
+    seconds, parts, done = time.perf_counter() - begin, [], 0
+    compiled, is_forecast = set[int](), False
+    progress.start(len(texts), 0, "item")
+    try:
+        for start in range(0, len(blocks), KEPT_TOGETHER):
+            group, path = blocks[start : start + KEPT_TOGETHER], folder / f"{start}.npz"
+            found = _read(path, (sum(len(rows) for _, rows in group), width))
+            if found is None:
+                if done and not compiled:
+                    say(f"Embedded before: {done:,} of {len(texts):,} items.")
+                begin, vectors = time.perf_counter(), []
+                for length, rows in group:
+                    block = tokens_NxL[order[rows], :length]
+                    vectors.append(np.asarray(encode(jnp.asarray(block))))
+                    progress.move(done + sum(map(len, vectors)), "embedding")
+                found = np.concatenate(vectors), time.perf_counter() - begin
+                _write(path, *found)
+                lengths = {length for length, _ in group}
+                if lengths <= compiled and not is_forecast:
+                    is_forecast = True
+                    left = _slots(blocks[start:]) / _slots(group) * found[1]
+                    say(f"Embedding by {checkpoint.name} takes about {format_duration(left)}.")
+                compiled |= lengths
+            parts.append(found[0])
+            done, seconds = done + len(found[0]), seconds + found[1]
+    except KeyboardInterrupt as error:
+        if folder.exists():
+            say("The embeddings so far are kept: the same command continues.")
+            error.folder = folder  # type: ignore[attr-defined]
+        raise
+    finally:
+        progress.end()
+    vectors_NxE = np.empty((len(texts), width), np.float32)
+    vectors_NxE[order] = np.concatenate(parts)[: len(texts)]
+    return vectors_NxE, seconds
+
+
+def _encoder(checkpoint: Path, texts: Texts) -> tuple[Callable[[jax.Array], jax.Array], int]:
+    """Return a function from tokens, int32[n, L], to a checkpoint's vectors, and their length."""
     architecture = read_verified(checkpoint)
     if int(texts.words.max(initial=0)) >= architecture.words:
         raise UsageError(
             f"--embed {checkpoint}: its tokenizer has more pieces than its model, which has"
             f" {architecture.words:,}. They do not belong together."
         )
-    module = Pretrained(
-        architecture, dict(read_weights(checkpoint, architecture)), 0, rngs=nnx.Rngs(0)
-    )
-    graph, parameters = nnx.split(module)
+    weights = dict(read_weights(checkpoint, architecture))
+    graph, parameters = nnx.split(Pretrained(architecture, weights, 0, rngs=nnx.Rngs(0)))
 
     @jax.jit
     @full
@@ -71,53 +110,11 @@ def embed_texts(
         inputs = EncoderInput(jnp.arange(len(tokens)), tokens, tokens > 0, lengths)
         return nnx.merge(graph, parameters)(inputs)
 
-    tokens_NxL = texts.padded()
-    order, blocks = by_length(texts.lengths, tokens_NxL.shape[1])
-    slots = [length * len(rows) for length, rows in blocks]
-    groups = range(0, len(blocks), KEPT_TOGETHER)
-    kept = {}
-    for group in groups:
-        n_rows = sum(len(rows) for _, rows in blocks[group : group + KEPT_TOGETHER])
-        kept[group] = _read(folder / f"{group}.npz", (n_rows, architecture.width))
-    seconds = time.perf_counter() - begin
-    parts, done = [], 0
-    timed, compiled = list[float](), set[int]()
-    ahead = sum(sum(slots[g : g + KEPT_TOGETHER]) for g in groups if kept[g] is None)
-    if ahead < sum(slots):
-        say(f"Kept from before: {1 - ahead / sum(slots):.0%} of the embeddings.")
-    progress.start(len(texts), 0, "item")
-    try:
-        for group in groups:
-            found = kept[group]
-            if found is None:
-                begin, vectors = time.perf_counter(), []
-                for index, (length, rows) in enumerate(blocks[group : group + KEPT_TOGETHER]):
-                    began = time.perf_counter()
-                    block = jnp.asarray(tokens_NxL[order[rows], :length])
-                    vectors.append(np.asarray(encode(parameters, block)))
-                    if length in compiled and len(timed) < TIMED:
-                        timed.append((time.perf_counter() - began) / slots[group + index])
-                        if len(timed) == TIMED:
-                            left = format_duration(min(timed) * ahead)
-                            say(f"Embedding by {checkpoint.name} takes about {left}.")
-                    compiled.add(length)
-                    done += len(rows)
-                    progress.move(min(done, len(texts)), "embedding")
-                found = np.concatenate(vectors), time.perf_counter() - begin
-                _write(folder / f"{group}.npz", *found)
-            else:
-                done += len(found[0])
-            parts.append(found[0])
-            seconds += found[1]
-    except KeyboardInterrupt as error:
-        say("The embeddings so far are kept: the same command continues.")
-        error.folder = folder  # type: ignore[attr-defined]
-        raise
-    finally:
-        progress.end()
-    vectors_NxE = np.empty((len(texts), architecture.width), np.float32)
-    vectors_NxE[order] = np.concatenate(parts)[: len(texts)]
-    return vectors_NxE, seconds
+    return partial(encode, parameters), architecture.width
+
+
+def _slots(blocks: Sequence[tuple[int, NDArray[np.intp]]]) -> int:
+    return sum(length * len(rows) for length, rows in blocks)
 
 
 def _read(path: Path, shape: tuple[int, int]) -> tuple[NDArray[np.float32], float] | None:
