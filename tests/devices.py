@@ -33,7 +33,7 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
         made.assemble(next(made.draws(2, 3)), plan_capacity(dataset.graph, config))
     )
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
-    content = trainer.layout.replicate(DeviceContent.of(dataset))
+    content = trainer.layout.replicate(DeviceContent.of(dataset, [config]))
     value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
     table = gradient["user_tower"].get("vectors")
     rows = table["embedding"].addressable_shards[0].data.shape[0] if table else 0

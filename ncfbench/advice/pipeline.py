@@ -181,7 +181,7 @@ def answer_question(
         unfitted: list[str] = []
         if has_time and not dry_run:
             unfitted = _fit_floors(dataset, locations, clock, progress)
-        content = jax.block_until_ready(DeviceContent.of(dataset))
+        content = jax.block_until_ready(DeviceContent.of(dataset, [question.base]))
         if state is None:
             state = _begin(question, dataset, content, clock, progress, interrupted)
             clock.guess = state.pace

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
@@ -80,7 +81,7 @@ class AuditedTowers:
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
-        pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
+        pullback = Pullback(trainer.towers, embedder, dataset.graph)
         initial = Point("initial", state.parameters, state.parameters, 0)
         warm = Point("warm", trained.parameters, old or trained.parameters, age)
         return cls(trainer, embedder, pullback, (initial, warm))
@@ -96,7 +97,7 @@ class AuditedTowers:
             negative = self.pullback(parameters, exact.negative)
             vectors = (
                 self.embedder.interaction(parameters),
-                self.embedder.users(parameters),
+                UserRows.of(graph, self.embedder).vectors(self.embedder, parameters),
                 self.embedder.items(parameters, self.pullback.nodes),
             )
             anchors.append(
@@ -150,7 +151,8 @@ class Anchor:
         trainer = dataclasses.replace(self.towers.trainer, config=_audited(config))
         content = self.towers.embedder.content
         _, tree = jax.jit(trainer.gradient)(self.point.parameters, batch, content, None)
-        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest_of(config)))
+        rows = UserRows.of(graph, self.towers.embedder)
+        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest_of(config), rows))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
             raise CheckFailedError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.auditing.layout import with_equal_shapes
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Remembered, negative_ids, negative_weights
@@ -37,10 +37,18 @@ class Block:
 
     Args:
         hardest: negatives of each positive link that count; 0 for all.
+        rows: of the users' vectors; by default those of the users alone.
     """
 
-    def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch], hardest: int = 0) -> None:
+    def __init__(
+        self,
+        graph: BipartiteGraph,
+        batches: Sequence[Batch],
+        hardest: int = 0,
+        rows: UserRows | None = None,
+    ) -> None:
         self.graph, self.hardest = graph, hardest
+        self.rows = rows or UserRows(graph)
         self.batches = with_equal_shapes(batches)
         self.remembers = isinstance(batches[0].negatives, Remembered)
         """True if some items have no gradient: the table of all scores does not know which."""
@@ -48,35 +56,52 @@ class Block:
         self.groups: list[Batch] = [
             jax.tree.map(lambda *arrays: np.stack(arrays), *part) for part in self._parts
         ]
-        counts = np.zeros(graph.n_users)
-        for group in self.groups:
-            positive = np.take_along_axis(group.users, group.pos_user, axis=1)
-            counts += np.bincount(positive.reshape(-1), minlength=graph.n_users) / positive.shape[1]
-        self.user_shares = counts / len(batches)
-        """float64[n_users]: the mean share of a batch's positive links that are the user's."""
-
-    @cached_property
-    def pairs(self) -> list[Pairs]:
-        """The pairs of each group."""
-        return [
-            Pairs(*map(np.stack, zip(*map(self._pairs, part), strict=True))) for part in self._parts
+        self.positives: list[NDArray[np.integer]] = [
+            np.stack([self._positives(batch) for batch in part]) for part in self._parts
         ]
+        """int[C, b] of each group: the users' rows of the positive links."""
+        counts = np.zeros(self.rows.count)
+        for found in self.positives:
+            counts += np.bincount(found.reshape(-1), minlength=len(counts)) / found.shape[1]
+        self.user_shares = counts / len(batches)
+        """float64[rows]: the mean share of a batch's positive links that are of the user's row."""
+        self._pairs: dict[bool, list[Pairs]] = {}
 
-    def _pairs(self, batch: Batch) -> Pairs:
-        positive = self._index(batch.users[batch.pos_user], batch.items[batch.pos_item])
-        return Pairs(positive, self._index(*negative_ids(batch)), negative_weights(batch))
+    def pairs(self, *, is_pointwise: bool) -> list[Pairs]:
+        """Return the pairs of each group; their rows are users' rows. Negative links of a pointwise
+        loss have the rows of their users, the others those of their positive links.
+        """
+        key = is_pointwise or not self.rows.has_links
+        if key not in self._pairs:
+            self._pairs[key] = []
+            for part in self._parts:
+                found = [self._pairs_of(batch, by_user=key) for batch in part]
+                self._pairs[key].append(Pairs(*map(np.stack, zip(*found, strict=True))))
+        return self._pairs[key]
 
-    def _index(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _positives(self, batch: Batch) -> NDArray[np.integer]:
+        return self.rows.of_links(batch.users[batch.pos_user], batch.items[batch.pos_item])
+
+    def _pairs_of(self, batch: Batch, *, by_user: bool) -> Pairs:
+        rows = self._positives(batch)
+        users, items = negative_ids(batch)
+        negative = users if by_user else np.broadcast_to(rows[:, None], users.shape)
+        positive = self._index(rows, batch.items[batch.pos_item])
+        return Pairs(positive, self._index(negative, items), negative_weights(batch))
+
+    def _index(self, users: NDArray[np.integer], items: NDArray[np.int32]) -> NDArray[np.int64]:
         nodes = len(self.graph.items_in_use)
         return users.astype(np.int64) * nodes + self.graph.index_in_use[items]
 
 
-def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
+def blocks_of(
+    sampler: Sampler, count: int, size: int, rows: UserRows | None = None
+) -> Iterator[Block]:
     """Yield ``count`` blocks of ``size`` consecutive batches each."""
     stream = sampler.batches(0, plan_capacity(sampler.graph, sampler.config))
     for _ in range(count):
         batches = list(itertools.islice(stream, size))
-        yield Block(sampler.graph, batches, hardest_of(sampler.config))
+        yield Block(sampler.graph, batches, hardest_of(sampler.config), rows)
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Sequence[Batch]]:

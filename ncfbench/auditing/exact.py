@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.auditing.gradients import Float64, VectorGradient, flat64
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -49,7 +50,7 @@ class Sum(NamedTuple):
     value: Any
     """float."""
     users: Any
-    """float64[n_users, D]."""
+    """float64[rows, D], see :class:`UserRows`."""
     items: Any
     """float64[V, D]."""
     interaction: Any
@@ -105,17 +106,20 @@ class ExactObjective:
         from scipy import sparse
 
         graph, user_l2 = self.graph, self.config.user_l2
-        users = self.embedder.users(parameters)
+        rows = UserRows.of(graph, self.embedder)
+        users = rows.vectors(self.embedder, parameters)
         items = self.embedder.items(parameters, self.nodes)
         scored = self.embedder.interaction(parameters), users.scored, items
         user, item = graph.link_user, graph.index_in_use[graph.link_item]
+        row = rows.of_links(user, graph.link_item)
         links = np.zeros(graph.n_links), item, graph.user_offsets
         left_out = sparse.csr_array(links, shape=(graph.n_users, len(self.nodes)))
         weight, positive = np.full(graph.n_links, 1 / graph.n_links), Sum.zero(scored)
         if self.is_pointwise:
-            positive = sum_links(scored, user, item, weight, self.loss)
+            positive = sum_links(scored, row, item, weight, self.loss)
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
+        negative_row = user if self.is_pointwise else row
         own = explicit_measure(graph, self.config)
         has_own = np.zeros(len(user), bool) if own is None else np.diff(own.indptr)[user] > 0
         negative = Sum.zero(scored)
@@ -124,12 +128,13 @@ class ExactObjective:
             (has_own, np.zeros(len(self.nodes)), own if own is None else own[:, self.nodes]),
         ):
             if chosen.any():
-                rows = user[chosen], item[chosen], weight[chosen], measure
+                terms = negative_row[chosen], item[chosen], weight[chosen], measure
                 named = None if table is None else (table, user[chosen])
-                part = sum_rows(scored, *rows, named, self.loss, self.config.lambda_)
+                part = sum_rows(scored, *terms, named, self.loss, self.config.lambda_)
                 negative = negative.plus(part)
         whole = positive.plus(negative)
-        raw, shares = np.asarray(users.raw, np.float64), graph.user_degrees / graph.n_links
+        shares = np.bincount(row, minlength=rows.count) / graph.n_links
+        raw = np.asarray(users.raw, np.float64)
         return Exact(
             value=whole.value + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
             gradient=VectorGradient(*whole[1:], 2 * user_l2 * shares[:, None] * raw),

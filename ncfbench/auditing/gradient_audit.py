@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, columns, estimate
 from ncfbench.auditing.blocks import blocks_of
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.auditing.verdict import (
     AUDIT_SEED,
@@ -86,7 +87,7 @@ def audit(
         variance_parts: measure the parts of the variance too, for pointwise losses.
     """
     verdicts = 2 * len(configs)
-    content, environment_key = DeviceContent.of(dataset), environment.describe()["key"]
+    content, environment_key = DeviceContent.of(dataset, configs), environment.describe()["key"]
     progress.say(
         f"{verdicts} verdicts, each from {batches:,} batches; timing one iteration of each sampler"
         " first."
@@ -188,6 +189,7 @@ class _Auditor:
     ) -> None:
         """Add the biases at some anchors whose losses share their batches, in each mode."""
         config, graph = targets[0][0], self.graph
+        rows = UserRows.of(graph, targets[0][1].towers.embedder)
         modes = {"replacement": config, "shuffled": config}
         if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
             modes["more"] = more
@@ -198,7 +200,7 @@ class _Auditor:
                 sampler.hard_items = targets[0][1].mined_items(graph, config)
             blocks, size = blocks_and_size(mode, self.batches)
             means: list[list[NDArray[np.float32]]] = []
-            for block in blocks_of(sampler, blocks, size):
+            for block in blocks_of(sampler, blocks, size, rows):
                 if check and mode == "replacement" and not means:
                     last, warm = targets[-1]
                     warm.check_step(graph, last, block.batches[0])

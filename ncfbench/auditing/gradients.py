@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.losses import Loss, make_loss
+from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import (
     batch_link_loss,
     hardest_weights,
@@ -49,13 +50,13 @@ class VectorGradient(NamedTuple):
     """
 
     users: Float64
-    """float64[n_users, D]: by the users' vectors that scores are made of."""
+    """float64[rows, D]: by the users' vectors that scores are made of, see :class:`UserRows`."""
     items: Float64
     """float64[nodes, D]."""
     interaction: Float64
     """float64[R]: by the interaction's parameters, as :func:`flat64` orders them."""
     raw: Float64
-    """float64[n_users, D]: by the users' vectors before any normalisation."""
+    """float64[rows, D]: by the users' vectors before any normalisation."""
 
 
 class Pullback:
@@ -64,13 +65,13 @@ class Pullback:
     The towers embed each node by itself, so this map is linear: a mean of gradients needs it once.
 
     Args:
-        nodes: the items in use.
+        graph: its items in use have gradients.
     """
 
     def __init__(
-        self, towers: nnx.GraphDef[Towers], embedder: Embedder, nodes: NDArray[np.int32]
+        self, towers: nnx.GraphDef[Towers], embedder: Embedder, graph: BipartiteGraph
     ) -> None:
-        self.embedder, self.nodes = embedder, nodes
+        self.embedder, self.graph, self.nodes = embedder, graph, graph.items_in_use
 
         def compiled(method: str) -> Any:
             @jax.jit
@@ -87,11 +88,18 @@ class Pullback:
 
     def __call__(self, parameters: Parameters, gradient: VectorGradient) -> NDArray[np.float32]:
         """Return float32[P]: the gradient with respect to all parameters, as one vector."""
-        content = self.embedder.content
-        by_users = UserVectors(
-            jnp.asarray(gradient.users, jnp.float32), jnp.asarray(gradient.raw, jnp.float32)
+        content, graph = self.embedder.content, self.graph
+        by_users, by_links = (
+            UserVectors(
+                *(jnp.asarray(part[rows], jnp.float32) for part in (gradient.users, gradient.raw))
+            )
+            for rows in (slice(graph.n_users), slice(graph.n_users, None))
         )
         total = self._by_users(parameters, by_users, content)
+        if len(by_links.raw):
+            links = graph.link_user, None, graph.link_item
+            part = self._by_users(parameters, by_links, content, *links)
+            total = jax.tree.map(jnp.add, total, part)
         count = len(self.nodes)
         for rows in row_blocks(count, min(self.embedder.block, count)):
             is_new = np.diff(rows, prepend=-1)[:, None] > 0
@@ -125,7 +133,7 @@ class BatchGradients:
 
     Args:
         interaction: with the parameters at which gradients are taken.
-        users: the vectors of all users.
+        users: the vectors of all rows of users, see :class:`UserRows`.
         items: float32[nodes, D], those of the items in use.
     """
 
@@ -152,11 +160,16 @@ class BatchGradients:
         interaction, users, items = self.scored
         by_user, by_item = np.zeros(users.shape), np.zeros(items.shape)
         by_interaction = np.zeros(flat64(interaction).shape)
-        for group in block.groups:
+        for group, rows in zip(block.groups, block.positives, strict=True):
             group = group._replace(items=block.graph.index_in_use[group.items])
-            r, f, g = _slot_gradients(self.scored, group, self.loss, self.lambda_, block.hardest)
-            for total, ids, rows in ((by_user, group.users, f), (by_item, group.items, g)):
-                total += _sum_by(ids.reshape(-1), np.asarray(rows).reshape(ids.size, -1), total)
+            own = rows if block.rows.has_links else None
+            made = _slot_gradients(self.scored, group, own, self.loss, self.lambda_, block.hardest)
+            r, f, g, by_own = made
+            named = [(by_user, group.users, f), (by_item, group.items, g)]
+            if own is not None:
+                named.append((by_user, own, by_own))
+            for total, ids, parts in named:
+                total += _sum_by(ids.reshape(-1), np.asarray(parts).reshape(ids.size, -1), total)
             by_interaction += flat64(r)
         return by_user, by_item, by_interaction
 
@@ -165,7 +178,8 @@ class BatchGradients:
         table = np.asarray(_table(self.scored))
         scores, counts = table.reshape(-1), np.zeros(table.size)
         keeps = block.hardest and self.loss.info.includes_positive
-        for positive, negative, weight in block.pairs:
+        is_pointwise = isinstance(self.loss, Pointwise)
+        for positive, negative, weight in block.pairs(is_pointwise=is_pointwise):
             kept = positive[:, :, None] == negative if keeps else None
             pairs = scores[positive], scores[negative], weight, kept
             parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardest)
@@ -179,32 +193,40 @@ class BatchGradients:
 @partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
 @full
 def _slot_gradients(
-    scored: Any, batches: Batch, loss: Loss, lambda_: float | None, hardest: int
+    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardest: int
 ) -> Any:
     """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
-    vectors in its slots: float32[C, U, D] and [C, V, D].
+    vectors in its slots and of its positive links: float32[C, U, D], [C, V, D] and [C, b, D].
 
     Args:
         batches: with a leading axis of C batches; they name items by their index among those in
             use.
+        own: int[C, b], the users' rows of the positive links, where these have their own.
     """
     interaction, users, items = scored
 
     def objective(
-        interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
+        interaction: Interaction,
+        f_UxD: jax.Array,
+        g_VxD: jax.Array,
+        own_bxD: jax.Array | None,
+        batch: Batch,
     ) -> jax.Array:
         g_VxD = without_remembered(g_VxD, batch)
-        return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest)
+        return batch_link_loss(
+            f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest, own_bxD=own_bxD
+        )
 
     def gradient(vectors: Any) -> Any:
-        return jax.grad(objective, argnums=(0, 1, 2))(interaction, *vectors)
+        return jax.grad(objective, argnums=(0, 1, 2, 3))(interaction, *vectors)
 
-    vectors = users[batches.users], items[batches.items], batches
+    own_bxD = None if own is None else users[own]
+    vectors = users[batches.users], items[batches.items], own_bxD, batches
     if not jax.tree.leaves(interaction):
         return jax.vmap(gradient)(vectors)
     # One batch after the other: a network has many numbers for each score.
-    r, f, g = jax.lax.map(gradient, vectors)
-    return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), f, g
+    r, *by_vectors = jax.lax.map(gradient, vectors)
+    return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), *by_vectors
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
@@ -227,7 +249,7 @@ def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardest: int
 @jax.jit
 @full
 def _table(scored: Any) -> Any:
-    """Return all scores, float32[n_users, nodes]."""
+    """Return all scores, float32[rows, nodes]."""
     interaction, users, items = scored
     return interaction.matrix(users, items)
 
@@ -239,7 +261,7 @@ def _table_gradient(scored: Any, by_score: jax.Array) -> Any:
     return jax.vjp(type(scored[0]).matrix, *scored)[1](by_score)
 
 
-def _sum_by(ids: NDArray[np.int32], rows: NDArray[np.float32], like: Float64) -> Float64:
+def _sum_by(ids: NDArray[np.integer], rows: NDArray[np.float32], like: Float64) -> Float64:
     """Return the sum of the rows of each id, of the shape of ``like``; padding's rows are zero."""
     from scipy import sparse
 

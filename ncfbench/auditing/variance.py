@@ -24,6 +24,7 @@ import numpy as np
 from ncfbench.auditing.anchors import Anchor
 from ncfbench.auditing.bias import estimate
 from ncfbench.auditing.blocks import Block, blocks_of
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.auditing.verdict import AUDIT_SEED, blocks_and_size
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
@@ -53,6 +54,7 @@ def measure_parts(
         batches: whose variance follows from the spread of their blocks' means.
     """
     blocks, size = blocks_and_size("replacement", batches)
+    rows = UserRows.of(graph, anchors[0].towers.embedder)
     # The weights of items before linked pairs are left out are those of the same draws unmasked.
     masked, unmasked = (
         blocks_of(
@@ -64,6 +66,7 @@ def measure_parts(
             ),
             blocks,
             size,
+            rows,
         )
         for mask in (config.mask, False)
     )
@@ -71,7 +74,7 @@ def measure_parts(
     for block, whole in zip(masked, unmasked, strict=True):
         met = [meeting_all_users(graph, batch, mask=config.mask) for batch in whole.batches]
         alone = [without_negatives(batch) for batch in met]
-        versions = block, Block(graph, met), Block(graph, alone)
+        versions = block, *(Block(graph, batches, rows=rows) for batches in (met, alone))
         means.append([[anchor.mean(version) for version in versions] for anchor in anchors])
     parts = []
     for index, anchor in enumerate(anchors):

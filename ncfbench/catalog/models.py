@@ -220,6 +220,31 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         content=("features",),
         user_tables=("vectors",),
     ),
+    "history": UserTowerInfo(
+        path="ncfbench.models.user_towers:UserHistory",
+        title="History",
+        summary="the mean of the vectors of the user's items; scores new users from their history",
+        uses=(),
+        settings=(
+            Setting(
+                "history_of",
+                "ids",
+                "Vectors of a history's items: rows of a table, layers over their dense features,"
+                " or the sum of both",
+                choices=("ids", "content", "both"),
+            ),
+            Setting("own_vector", False, "Add a free vector of each user to that of her history"),
+            Setting(
+                "history_items",
+                50,
+                "Items of a history whose ids count; of a user with more, so many drawn once",
+                at_least=1,
+            ),
+            *USER_LAYERS,
+        ),
+        content=("history",),
+        user_tables=("vectors",),
+    ),
 }
 INTERACTIONS: dict[str, InteractionInfo] = {
     "dot": InteractionInfo(

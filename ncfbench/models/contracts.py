@@ -59,9 +59,10 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
             f"--user-tower {config.user_tower} reads dense features of users, and {config.dataset}"
             " has none. Prepare your data with --user-features FILE, or use --user-tower table."
         )
-    require = getattr(encoder.load(), "require", None)
-    if require is not None:
-        require(config, dataset)
+    for info in (encoder, find_user_tower(config.user_tower)):
+        require = getattr(info.load(), "require", None)
+        if require is not None:
+            require(config, dataset)
     _require_plugins(config, data, dataset.tokens_IxL.shape[1])
 
 

@@ -25,23 +25,31 @@ def batch_link_loss(
     lambda_: float | None,
     weight_factor: int = 1,
     hardest: int = 0,
+    own_bxD: jax.Array | None = None,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
 
     Args:
+        own_bxD: vectors of the positive links' users, where these are not those of their slots:
+            each history lacks the link itself. A pairwise or listwise loss compares it with all
+            negatives of the link; the negative links of a pointwise one are links of their own, and
+            keep the slots' vectors.
         hardest: negatives of each positive link that count, those of the highest scores; 0: all.
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
     """
+    if own_bxD is not None and not isinstance(loss, Pointwise):
+        users_UxD, batch, own_bxD = own_bxD, _by_link(batch), None
     negatives = batch.negatives
     if not isinstance(negatives, MetUsers):
-        positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
+        positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
         keeps = hardest and loss.info.includes_positive
         kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
         weight = hardest_weights(negative, negatives.weight, hardest, kept)
         return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
     if not isinstance(loss, Pointwise) or lambda_ is None:
         raise TypeError("all users are negatives of pointwise losses only")
-    positive = interaction.pairs(users_UxD[batch.pos_user], items_VxD[batch.pos_item])
+    own_bxD = users_UxD[batch.pos_user] if own_bxD is None else own_bxD
+    positive = interaction.pairs(own_bxD, items_VxD[batch.pos_item])
     met = users_UxD[: len(negatives.user_weight)]
     summed = negative_sum(met, items_VxD, negatives, interaction, loss)
     return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
@@ -56,20 +64,40 @@ def without_remembered(items_VxD: jax.Array, batch: Batch) -> jax.Array:
 
 
 def batch_scores(
-    users_UxD: jax.Array, items_VxD: jax.Array, batch: Batch, interaction: Interaction
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    batch: Batch,
+    interaction: Interaction,
+    own_bxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scores of a batch's positive links, [b], and of its negative ones.
 
     Those are [b, k] for listed negatives, [b, V] for shared ones.
+
+    Args:
+        own_bxD: the positive links' users, where these are not the vectors of their slots.
     """
     assert isinstance(batch.negatives, Listed | Shared)
     if isinstance(batch.negatives, Listed):
         user, item, _ = batch.negatives
-        positive = interaction.indexed(users_UxD, items_VxD, batch.pos_user, batch.pos_item)
+        f, slot = users_UxD, batch.pos_user
+        if own_bxD is not None:
+            f, slot = own_bxD, jnp.arange(len(own_bxD))
+        positive = interaction.indexed(f, items_VxD, slot, batch.pos_item)
         return positive, interaction.indexed(users_UxD, items_VxD, user, item)
     f_bxD = users_UxD[batch.pos_user]
-    positive = interaction.pairs(f_bxD, items_VxD[batch.pos_item])
+    own_bxD = f_bxD if own_bxD is None else own_bxD
+    positive = interaction.pairs(own_bxD, items_VxD[batch.pos_item])
     return positive, interaction.matrix(f_bxD, items_VxD)
+
+
+def _by_link(batch: Batch) -> Batch:
+    """Return a batch of a pairwise or listwise loss whose user slots are its positive links."""
+    link, negatives = jnp.arange(len(batch.pos_user)), batch.negatives
+    if isinstance(negatives, Listed):
+        user = jnp.broadcast_to(link[:, None], negatives.user.shape)
+        negatives = negatives._replace(user=user)
+    return batch._replace(pos_user=link, negatives=negatives)
 
 
 def hardest_weights(

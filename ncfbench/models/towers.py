@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,9 +18,13 @@ from ncfbench.models.contracts import require_contracts
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
+from ncfbench.models.histories import Histories
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_towers import Users, UserTower
 from ncfbench.models.vectors import unit_vectors
+
+BLOCK_NUMBERS = 2**24
+"""Numbers of the vectors of histories' items that are in memory at a time: 64 MB."""
 
 
 class DeviceContent(NamedTuple):
@@ -33,12 +38,24 @@ class DeviceContent(NamedTuple):
     """float32[U, F]; None where the data set has none."""
     item_features: jax.Array | None = None
     """float32[I, F']."""
+    histories: Histories | None = None
+    """None where no user tower reads them."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DeviceContent:
-        """Move the content of a data set to the device."""
-        arrays = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
-        return cls(*jax.tree.map(jnp.asarray, arrays))
+    def of(cls, dataset: Dataset, configs: Iterable[RunConfig] = ()) -> DeviceContent:
+        """Move the content of a data set to the device.
+
+        Args:
+            configs: settings of the runs that read it, which decide whether histories are made.
+        """
+        features = dataset.item_features
+        arrays = dataset.tokens_IxL, dataset.lengths, dataset.user_features, features
+        readers = [config for config in configs if reads_histories(config)]
+        histories = None
+        if readers:
+            of_ids = all(getattr(config, "history_of", "") == "ids" for config in readers)
+            histories = Histories.of_graph(dataset.graph, None if of_ids else features)
+        return cls(*jax.tree.map(jnp.asarray, arrays))._replace(histories=histories)
 
 
 class UserVectors(NamedTuple):
@@ -48,6 +65,11 @@ class UserVectors(NamedTuple):
     """float32[U, D]: the vectors that scores are made of."""
     raw: jax.Array
     """float32[U, D]: the same before any normalisation, for the users' penalty."""
+
+
+def reads_histories(config: RunConfig) -> bool:
+    """Return whether a run's user tower reads the items of users' training links."""
+    return "history" in find_user_tower(config.user_tower).content
 
 
 USER_TOWER, ENCODER, INTERACTION = "user_tower", "encoder", "interaction"
@@ -71,6 +93,8 @@ class Towers(nnx.Module):
         self.n_users = data.users
         build = find_user_tower(config.user_tower).load()
         self.user_tower: UserTower = build(config, data, rngs=rngs)
+        self.history_items = config.history_items if reads_histories(config) else 0
+        self.dimension = config.dimension
         info = find_encoder(config.encoder)
         encoder: Encoder = info.load()(config, data, rngs=rngs)
         reads_them = data.item_features and config.reads_item_features
@@ -88,17 +112,43 @@ class Towers(nnx.Module):
         self.item_block = config.item_block
 
     def users(
-        self, content: DeviceContent, users: jax.Array | None = None, rows: jax.Array | None = None
+        self,
+        content: DeviceContent,
+        users: jax.Array | None = None,
+        rows: jax.Array | None = None,
+        left_out: jax.Array | None = None,
     ) -> UserVectors:
         """Return f of each user id, int32[U], or of all users in order.
 
         Args:
             rows: int32[U], the users' rows in the tower's tables, where these are not their ids.
+            left_out: int32[U], an item that is left out of each user's history.
         """
         ids = jnp.arange(self.n_users) if users is None else users
-        features = None if content.user_features is None else content.user_features[ids]
-        raw = self.user_tower(Users(ids if rows is None else rows, features))
+        rows = ids if rows is None else rows
+        if not self.history_items:
+            features = None if content.user_features is None else content.user_features[ids]
+            raw = self.user_tower(Users(rows, features))
+            return UserVectors(self._finished(raw), raw)
+
+        def embed(ids: jax.Array, rows: jax.Array, left_out: jax.Array | None) -> jax.Array:
+            histories, features = content.histories, content.user_features
+            assert histories is not None
+            history = histories.of(ids, self.history_items, content.item_features, left_out)
+            features = None if features is None else features[ids]
+            return self.user_tower(Users(rows, features, history))
+
+        size = max(BLOCK_NUMBERS // (self.history_items * self.dimension), 1)
+        raw = in_blocks(embed, (ids, rows, left_out), size)
         return UserVectors(self._finished(raw), raw)
+
+    def new_users(self, content: DeviceContent) -> jax.Array:
+        """Return the vectors, float32[U, D], of users whom training does not know, from their
+        histories, which the content has in place of those of training.
+        """
+        assert content.histories is not None
+        ids = jnp.arange(len(content.histories.offsets) - 1)
+        return self.users(content._replace(user_features=None), ids, jnp.full_like(ids, -1)).scored
 
     def items(
         self,

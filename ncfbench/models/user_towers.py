@@ -1,15 +1,21 @@
-"""User towers f: a free vector for each user, layers over her dense features, or both."""
+"""User towers f: a free vector for each user, layers over her dense features, or both; or her
+history, the items of her training links.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
 from ncfbench.models.encoders.mlp import FeatureLayers
-from ncfbench.models.encoders.protocol import DataFacts
+from ncfbench.models.encoders.protocol import DataFacts, embedding
+from ncfbench.models.histories import History
 
 USER_SCALE = 0.01
 """Standard deviation of the users' initial vectors. After 10 epochs of MSE at its learning rate of
@@ -21,9 +27,13 @@ class Users(NamedTuple):
     """Some users, as a user tower sees them."""
 
     rows: jax.Array
-    """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``."""
+    """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``; -1 for
+    users that training does not know, which only towers of histories get.
+    """
     features: jax.Array | None = None
     """float32[U, F]: dense features, standardised; None where the data set has none."""
+    history: History | None = None
+    """The items of their training links; None for towers that do not read them."""
 
 
 class UserTower(Protocol):
@@ -73,3 +83,57 @@ class UserTableAndFeatures(UserFeatures):
     def __call__(self, users: Users) -> jax.Array:
         """Return float32[U, D]."""
         return super().__call__(users) + self.vectors(users.rows)
+
+
+class UserHistory(nnx.Module):
+    """f(u) = the mean of the vectors of the user's items (Kabbur et al. 2013, SIGKDD).
+
+    With ``history_of`` ``ids`` an item's vector is a row of a table; with ``content`` it is the
+    layers over the mean of the items' dense features; ``both`` adds the two. With ``own_vector`` a
+    row of a table by user, which begins at 0, is added: 0 for a user whom training does not know.
+    An empty history has a mean of 0.
+    """
+
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
+        reads_ids, reads_content = (
+            config.history_of in (name, "both") for name in ("ids", "content")
+        )
+        widths = [data.item_features, *[config.user_units] * config.user_layers]
+        self.items = embedding(data.items, config.dimension, rngs) if reads_ids else None
+        self.layers = (
+            FeatureLayers(widths, config.dimension, scale=USER_SCALE, rngs=rngs)
+            if reads_content
+            else None
+        )
+        zeros = nnx.initializers.zeros
+        self.vectors = (
+            nnx.Embed(data.users, config.dimension, embedding_init=zeros, rngs=rngs)
+            if config.own_vector
+            else None
+        )
+
+    @staticmethod
+    def require(config: RunConfig, dataset: Dataset) -> None:
+        """Refuse a data set without the items' content that the tower reads, by a UsageError."""
+        if config.history_of != "ids" and dataset.item_features is None:
+            raise UsageError(
+                f"--history-of {config.history_of} reads dense features of items, and"
+                f" {config.dataset} has none. Prepare your data with --item-features FILE, or use"
+                " --history-of ids."
+            )
+
+    def __call__(self, users: Users) -> jax.Array:
+        """Return float32[U, D]."""
+        history = users.history
+        assert history is not None
+        parts = []
+        if self.items is not None:
+            present = history.present[..., None]
+            total_UxD = jnp.sum(jnp.where(present, self.items(history.items), 0), axis=1)
+            parts.append(total_UxD / jnp.maximum(jnp.sum(present, axis=1), 1))
+        if self.layers is not None:
+            parts.append(self.layers(history.features))
+        if self.vectors is not None:
+            is_known = users.rows[:, None] >= 0
+            parts.append(jnp.where(is_known, self.vectors(users.rows), 0))
+        return sum(parts[1:], start=parts[0])

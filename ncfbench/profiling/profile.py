@@ -119,7 +119,7 @@ def _profile(
     example = next(iter(configs.values()))
     require(example.precision)
     others = OtherPrograms()
-    content, layout = DeviceContent.of(dataset), make_layout(example)
+    content, layout = DeviceContent.of(dataset, configs.values()), make_layout(example)
     is_several = layout.size > 1
     described = environment.describe(layout.describe())
     progress.say("Measuring the machine's peaks: a large matrix product, and a large copy.")

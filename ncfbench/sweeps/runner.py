@@ -78,7 +78,8 @@ def _train_group(
         cell.exit_code = getattr(error, "exit_code", NcfbenchError.exit_code)
         progress.finish(cell)
 
-    content = jax.block_until_ready(DeviceContent.of(dataset))
+    configs = [cell.config for cell in cells]
+    content = jax.block_until_ready(DeviceContent.of(dataset, configs))
     with Turns(dataset, content, locations, interrupted, fail) as turns:
         for cell in cells:
             turns.open(cell, cell.config, cell.folder, progress.follow(cell))

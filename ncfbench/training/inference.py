@@ -74,6 +74,17 @@ class Embedder:
         vectors: UserVectors = self._users(parameters, self.content)
         return vectors
 
+    def link_users(
+        self, parameters: Parameters, users: NDArray[np.int32], items: NDArray[np.int32]
+    ) -> UserVectors | None:
+        """Return the vectors of the users of positive links, float32[M, D], whose histories lack
+        the link itself; None where the user tower reads no histories.
+        """
+        if self.content.histories is None:
+            return None
+        vectors: UserVectors = self._users(parameters, self.content, users, None, items)
+        return vectors
+
     def items(self, parameters: Parameters, ids: NDArray[np.int32]) -> jax.Array:
         """Return the vectors of items with training links, float32[len(ids), D]."""
         return self._in_blocks(self._items, parameters, ids)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.losses import make_loss
+from ncfbench.models.losses import Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.models.towers import UserVectors
@@ -92,18 +92,24 @@ class Probe:
         @jax.jit
         @full
         def block_sum(
-            users: UserVectors, items: jax.Array, interaction: Interaction, block: Any
+            users: UserVectors,
+            own: UserVectors | None,
+            items: jax.Array,
+            interaction: Interaction,
+            block: Any,
         ) -> jax.Array:
             """Sum each row's estimate of L over a block; the rows that are not real are padding."""
-            user, item, negative, weight, real = block
-            f = users.scored[user]
-            positive = interaction.pairs(f, items[item])
+            row, user, item, negative, weight, real = block
+            of_user = UserVectors(users.scored[user], users.raw[user])
+            of_link = of_user if own is None else UserVectors(own.scored[row], own.raw[row])
+            positive = interaction.pairs(of_link.scored, items[item])
+            f = (of_user if isinstance(loss, Pointwise) else of_link).scored
             if negative is None:
                 scores = interaction.matrix(f, items)
             else:
                 scores = interaction.lists(f, items[negative])
             rows = row_losses(positive, scores, weight, loss, lambda_)
-            penalty = user_l2 * jnp.sum(jnp.square(users.raw[user]), axis=-1)
+            penalty = user_l2 * jnp.sum(jnp.square(of_link.raw), axis=-1)
             return jnp.sum(jnp.where(real, rows + penalty, 0.0))
 
         self._block_sum = block_sum
@@ -116,15 +122,17 @@ class Probe:
     def __call__(self, parameters: Parameters) -> float:
         """Return L, with the users' penalty; sums over blocks are added in float64."""
         users = self.embedder.users(parameters)
-        items = self.embedder.items(parameters, self.links.nodes)
+        links = self.links
+        own = self.embedder.link_users(parameters, links.user, links.nodes[links.item])
+        items = self.embedder.items(parameters, links.nodes)
         interaction = self.embedder.interaction(parameters)
-        sums = [self._block_sum(users, items, interaction, block) for block in self._blocks]
+        sums = [self._block_sum(users, own, items, interaction, block) for block in self._blocks]
         total = np.sum([np.asarray(value, np.float64) for value in sums])
-        return float(total / len(self.links.user))
+        return float(total / len(links.user))
 
     def _block(self, number: int, take: NDArray[np.intp]) -> Any:
         links = self.links
         real = np.arange(number * len(take), (number + 1) * len(take)) == take
         negative = None if links.negative is None else links.negative[take]
-        arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
+        arrays = (take, links.user[take], links.item[take], negative, links.weight[take], real)
         return jax.device_put(arrays)

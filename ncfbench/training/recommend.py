@@ -135,7 +135,7 @@ def write_finished(
             " that nothing can be recommended from it. Train it again with --again."
         )
     schedule = Schedule.of(record.config, dataset.graph.n_links)
-    embedder = trainer.embedder(DeviceContent.of(dataset))
+    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
     reported = found.reported(record.reported_iteration)
     write(record.folder, dataset, embedder, count, reported, schedule)
 

@@ -97,7 +97,7 @@ class Session:
         plan, say = self.plan, self._progress.say
         if content is None:
             with self._ledger.line("transfer"):
-                content = jax.block_until_ready(DeviceContent.of(plan.dataset))
+                content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
         self._trainer, state = Trainer.create(plan.config, plan.dataset, plan.layout)
         self._evaluators = Evaluators(self._trainer, plan.dataset, content)
         self._evaluators.embedder.watch = self._progress.embedded

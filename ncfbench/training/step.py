@@ -27,7 +27,13 @@ from ncfbench.models.objective import (
     user_penalty,
     without_remembered,
 )
-from ncfbench.models.towers import ENCODER, DeviceContent, Towers, make_towers
+from ncfbench.models.towers import (
+    ENCODER,
+    DeviceContent,
+    Towers,
+    UserVectors,
+    make_towers,
+)
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, MetUsers
 from ncfbench.storage.free_space import available_memory
@@ -66,6 +72,7 @@ def batch_loss(
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
     users = towers.users(content, named, shard.user_rows)
     first = 0 if given_MxD is None else len(given_MxD)
+    of_links = positive_users(towers, batch, content, shard)
     # Of a shard of a batch, the number of items is not known.
     n_items = batch.n_items - first if shard is WHOLE else None
     own = (batch.items[first:], content, dropout, shard.item_rows, n_items)
@@ -83,12 +90,27 @@ def batch_loss(
         config.lambda_,
         shard.weight_factor,
         hardest=hardest_of(config),
+        own_bxD=None if of_links is None else of_links.scored,
     )
-    total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
+    raw_bxD = users.raw[batch.pos_user] if of_links is None else of_links.raw
+    total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
         return total, items_VxD
     gaps_b = shard.gather(towers.gaps(*own))[batch.pos_item - first]
     return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
+
+
+def positive_users(
+    towers: Towers, batch: Batch, content: DeviceContent, shard: Shard
+) -> UserVectors | None:
+    """Return the vectors of the positive links' users whose histories lack the link itself; None
+    where the user tower reads no histories.
+    """
+    if not towers.history_items:
+        return None
+    rows = None if shard.user_rows is None else shard.user_rows[batch.pos_user]
+    items = shard.gather(batch.items)[batch.pos_item]
+    return towers.users(content, batch.users[batch.pos_user], rows, left_out=items)
 
 
 @dataclass

@@ -83,7 +83,7 @@ class Warm:
             lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), state.parameters
         )
         self.embedder = Embedder(self.trainer.towers, self.content)
-        self.pullback = Pullback(self.trainer.towers, self.embedder, dataset.graph.items_in_use)
+        self.pullback = Pullback(self.trainer.towers, self.embedder, dataset.graph)
 
 
 @pytest.fixture(scope="module")

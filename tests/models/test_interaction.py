@@ -217,7 +217,7 @@ def test_the_audit_uses_it(trained: Distances, sampler: str) -> None:
     means, block = BatchGradients(config, score, users, items), Block(dataset.graph, some)
     for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
-    pullback = Pullback(trained.trainer.towers, trained.embedder, nodes)
+    pullback = Pullback(trained.trainer.towers, trained.embedder, dataset.graph)
     audited = pullback(parameters, means(block))
     gradient = jax.jit(
         lambda parameters, batch: trained.trainer.gradient(parameters, batch, content, None)[1]

@@ -21,6 +21,7 @@ from typer.testing import Result
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.assets.kept import CHECKPOINT
@@ -42,11 +43,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "mf": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
     "gru": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
     "transformer": {"interaction": "gmf"},
-    "mlp": {"user_tower": "table-features", "interaction": "mlp", "interaction_units": 4},
+    "mlp": {"user_tower": "history", "interaction": "mlp", "interaction_units": 4},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
 EVERY = pytest.mark.parametrize("encoder", [*(name for name in MODELS if name != "bert"), BERT])
-OWN = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
+OWN: dict[str, Any] = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
+OWN |= {"history_of": "both", "own_vector": True}
 
 
 def model(encoder: str, **more: Any) -> RunConfig:
@@ -85,13 +87,14 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
         lambda leaf: jnp.asarray(leaf + rng.normal(0, 0.1, leaf.shape).astype(np.float32)),
         jax.device_get(state.parameters),
     )
-    content = DeviceContent.of(featured)
+    content = DeviceContent.of(featured, [config])
     embedder = trainer.embedder(content)
     some = list(islice(batches(featured.graph, config, Streams(1)), 2))
-    users, items = embedder.users(parameters), embedder.items(parameters, nodes)
+    rows = UserRows.of(featured.graph, embedder)
+    users, items = rows.vectors(embedder, parameters), embedder.items(parameters, nodes)
     means = BatchGradients(config, embedder.interaction(parameters), users, items)
-    audited = Pullback(trainer.towers, embedder, nodes)(
-        parameters, means(Block(featured.graph, some))
+    audited = Pullback(trainer.towers, embedder, featured.graph)(
+        parameters, means(Block(featured.graph, some, rows=rows))
     )
     gradient = jax.jit(lambda batch: trainer.gradient(parameters, batch, content, None)[1])
     trained = np.mean([flat(gradient(batch)) for batch in some], axis=0)
@@ -121,7 +124,7 @@ def test_an_interrupted_run_ends_the_same(
     found = Checkpoints(record.folder / "checkpoints").restore(trainer.shapes)
     assert found is not None
     parameters, candidates = found[0].parameters, featured.items_of("test")
-    embedder = Embedder(trainer.towers, DeviceContent.of(featured))
+    embedder = Embedder(trainer.towers, DeviceContent.of(featured, [config]))
     users = embedder.users(parameters).scored[jnp.array([0, 1])]
     scores = np.asarray(
         embedder.interaction(parameters).matrix(users, embedder.items(parameters, candidates))

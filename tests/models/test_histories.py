@@ -1,0 +1,248 @@
+"""The user tower of histories: vectors by definition, and the link that is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from processes import SMALL
+
+from ncfbench.auditing.blocks import Block
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.auditing.user_rows import UserRows
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.models.histories import Histories
+from ncfbench.models.towers import DeviceContent, Towers
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
+from ncfbench.training.probe import Probe
+from ncfbench.training.step import Trainer
+
+HISTORY = SMALL | {"user_tower": "history", "encoder": "mf", "history_items": 100}
+CASES = {
+    "ns-sg": {"sampler": "ns", "loss": "sg"},
+    "ns-softmax": {"sampler": "ns", "loss": "softmax"},
+    "iid-sg": {"sampler": "iid", "loss": "sg"},
+    "neg-log": {"sampler": "neg", "loss": "log"},
+    "strat-all-mse": {"sampler": "strat-all", "loss": "mse"},
+}
+EVERY = pytest.mark.parametrize("case", CASES)
+
+
+class Made:
+    """A trainer, its content, and parameters that are no longer near zero."""
+
+    def __init__(self, dataset: Dataset, **more: Any) -> None:
+        self.config = complete(HISTORY | more)
+        self.dataset, self.graph = dataset, dataset.graph
+        self.trainer, state = Trainer.create(self.config, dataset)
+        rng = np.random.default_rng(0)
+        self.parameters = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf + rng.normal(0, 0.2, leaf.shape).astype(np.float32)),
+            jax.device_get(state.parameters),
+        )
+        self.content = DeviceContent.of(dataset, [self.config])
+        self.embedder = self.trainer.embedder(self.content)
+
+    def user(self, user: int, without: int | None = None) -> np.ndarray:
+        """f of a user, in plain NumPy."""
+        graph, tower = self.graph, jax.device_get(self.parameters["user_tower"])
+        items = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
+        items = items[items != without]
+        vector = np.zeros(self.config.dimension)
+        if self.config.history_of != "content" and len(items):
+            vector += tower["items"]["embedding"][items].mean(axis=0)
+        if self.config.history_of != "ids":
+            features = self.dataset.item_features
+            mean = features[items].mean(axis=0) if len(items) else np.zeros(features.shape[1])
+            dense = tower["layers"]["dense"]
+            for layer in tower["layers"].get("hidden", {}).values():
+                mean = np.maximum(mean @ layer["kernel"] + layer["bias"], 0)
+            vector += mean @ dense["kernel"] + dense["bias"]
+        if self.config.own_vector:
+            vector += tower["vectors"]["embedding"][user]
+        return vector
+
+    def scored(self, vector: np.ndarray) -> np.ndarray:
+        length = np.linalg.norm(vector)
+        return vector / length if self.config.normalize and length > 0 else vector
+
+    def batch_loss(self, batch: Any) -> float:
+        """The batch's objective by its formula, a link at a time."""
+        config, b = self.config, len(batch.pos_user)
+        items = jax.device_get(self.parameters["encoder"]["vectors"]["embedding"])
+        g = [self.scored(items[item]) for item in batch.items]
+        users, links = batch.users[batch.pos_user], batch.items[batch.pos_item]
+        raw = [self.user(u, without=v) for u, v in zip(users, links, strict=True)]
+        own = [self.scored(vector) for vector in raw]
+        positive = np.array([f @ g[slot] for f, slot in zip(own, batch.pos_item, strict=True)])
+        weight, negatives = negative_weights(batch), batch.negatives
+        ids, _ = negative_ids(batch)
+        slots = np.arange(weight.shape[1])[None, :].repeat(len(weight), axis=0)
+        if isinstance(negatives, Listed):
+            slots = negatives.item
+        full = {int(user): self.scored(self.user(int(user))) for user in np.unique(ids)}
+        score = np.zeros(weight.shape)
+        for row, column in np.argwhere(weight > 0):
+            f = full[int(ids[row, column])] if config.family == "pointwise" else own[row]
+            score[row, column] = f @ g[slots[row, column]]
+        if config.loss == "sg":
+            value = np.logaddexp(0, -positive).mean()
+            value += config.lambda_ * np.sum(weight * np.logaddexp(0, score))
+        elif config.loss == "mse":
+            value = np.square(1 - positive).mean() + config.lambda_ * np.sum(weight * score**2)
+        elif config.loss == "log":
+            value = np.sum(weight * np.logaddexp(0, 10 * (score - positive[:, None])))
+        else:
+            terms = b * weight * np.exp(10 * (score - positive[:, None]))
+            value = np.log1p(terms.sum(axis=1)).mean()
+        return float(value + config.user_l2 * np.mean(np.sum(np.square(raw), axis=1)))
+
+
+@pytest.mark.parametrize("history_of", ["ids", "content", "both"])
+def test_vectors_by_definition(featured: Dataset, history_of: str) -> None:
+    """Some users have no training link; with a link left out, some have no other."""
+    own = history_of == "both"
+    made = Made(featured, history_of=history_of, own_vector=own, user_units=5)
+    graph = made.graph
+    assert (graph.user_degrees == 0).any()
+    users = made.embedder.users(made.parameters).raw
+    expected = [made.user(user) for user in range(graph.n_users)]
+    np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
+    links = made.embedder.link_users(made.parameters, graph.link_user, graph.link_item)
+    assert links is not None
+    left = [made.user(u, v) for u, v in zip(graph.link_user, graph.link_item, strict=True)]
+    np.testing.assert_allclose(links.raw, left, rtol=1e-4, atol=1e-5)
+
+
+@EVERY
+def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
+    """Of the positive links; of their negatives too where the loss compares both."""
+    made = Made(featured, **CASES[case])
+    batch = next(batches(made.graph, made.config, Streams(1)))
+    value, _ = jax.jit(made.trainer.gradient)(made.parameters, batch, made.content, None)
+    assert float(value) == pytest.approx(made.batch_loss(batch), rel=1e-5)
+
+
+@pytest.mark.long_cases(r"iid-sg|neg-log|strat-all-mse")
+@EVERY
+def test_the_audit_has_the_objective_and_the_gradient(featured: Dataset, case: str) -> None:
+    """The probe is the exact objective here; batches by slots, by scores and by the step agree."""
+    made = Made(featured, **CASES[case])
+    graph, parameters, embedder = made.graph, made.parameters, made.embedder
+    exact = ExactObjective(graph, made.config, embedder)(parameters)
+    assert Probe(graph, made.config, embedder)(parameters) == pytest.approx(exact.value, rel=1e-5)
+    some, rows = (
+        list(islice(batches(graph, made.config, Streams(1)), 2)),
+        UserRows(graph, has_links=True),
+    )
+    vectors = (
+        embedder.interaction(parameters),
+        rows.vectors(embedder, parameters),
+        embedder.items(parameters, graph.items_in_use),
+    )
+    means, block = BatchGradients(made.config, *vectors), Block(graph, some, rows=rows)
+    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    audited = Pullback(made.trainer.towers, embedder, graph)(parameters, means(block))
+    gradient = jax.jit(lambda batch: made.trainer.gradient(parameters, batch, made.content, None))
+    trained = np.mean([flat(gradient(batch)[1]) for batch in some], axis=0)
+    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+
+
+def with_links(dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Dataset:
+    graph = BipartiteGraph.from_links(users, items, dataset.n_users, dataset.n_items)
+    changed = replace(dataset)
+    vars(changed)["graph"] = graph
+    return changed
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_a_planted_leak(tiny: Dataset, monkeypatch: pytest.MonkeyPatch, leaks: bool) -> None:
+    """Each user has one link: with it in the history the item is told, without it nothing is."""
+    rng = np.random.default_rng(0)
+    users = np.arange(tiny.n_users, dtype=np.int32)
+    dataset = with_links(tiny, users, rng.integers(0, 20, tiny.n_users).astype(np.int32))
+    made = Made(dataset, sampler="ns", loss="softmax", user_l2=0.0, item_dropout=0.0)
+    if leaks:
+        whole = Towers.users
+        monkeypatch.setattr(
+            Towers, "users", lambda self, *given, left_out=None: whole(self, *given)
+        )
+    trainer, state = Trainer.create(made.config, dataset)
+    losses = []
+    for batch in islice(batches(dataset.graph, made.config, Streams(0)), 150):
+        even = float(np.mean(np.log1p(len(batch.pos_user) * negative_weights(batch).sum(axis=1))))
+        state, loss = trainer.step(state, batch, made.content)
+        losses.append(float(loss) / even)
+    if leaks:
+        assert losses[-1] < 0.3
+    else:
+        np.testing.assert_allclose(losses, 1, rtol=1e-5)
+
+
+def test_of_long_histories_a_sample_counts() -> None:
+    """The same in every run; features are the mean of all items."""
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((6, 40)) < 0.4)
+    graph = BipartiteGraph.from_links(users, items, 7, 40)
+    features = rng.normal(size=(40, 3)).astype(np.float32)
+    histories = Histories.of_graph(graph, features)
+    left_out = np.array([items[users == user][0] for user in range(6)] + [0], np.int32)
+    everyone = np.arange(7, dtype=np.int32)
+    found, whole = jax.device_get(
+        jax.jit(
+            lambda: (histories.of(everyone, 4, features, left_out), histories.of(everyone, 40))
+        )()
+    )
+    for user in range(7):
+        own = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
+        assert sorted(whole.items[user][whole.present[user]].tolist()) == own.tolist()
+        some = found.items[user][found.present[user]].tolist()
+        rest = [item for item in own if item != left_out[user]]
+        assert set(some) <= set(rest)
+        assert len(some) >= min(len(own), 4) - 1
+        expected = features[rest].mean(axis=0) if rest else np.zeros(3)
+        np.testing.assert_allclose(found.features[user], expected, rtol=1e-5, atol=1e-6)
+    again = Histories.of_graph(graph, features)
+    assert (np.asarray(again.items) == np.asarray(histories.items)).all()
+    taken = np.asarray(histories.items)[graph.user_offsets[:6]]
+    assert (taken != [items[users == user][0] for user in range(6)]).any()
+
+
+def test_blocks_of_users_change_nothing(featured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(featured, history_of="both", own_vector=True)
+    towers = nnx.merge(made.trainer.towers, made.parameters)
+    whole = jax.jit(towers.users)(made.content)
+    monkeypatch.setattr("ncfbench.models.towers.BLOCK_NUMBERS", 50 * 100 * 8)
+    blocks = jax.jit(towers.users)(made.content)
+    np.testing.assert_allclose(blocks.raw, whole.raw, rtol=1e-5, atol=1e-5)
+
+
+def test_new_users_have_the_vectors_of_their_histories(featured: Dataset) -> None:
+    """A user of training and her twin whom it does not know, but for the own vector."""
+    made = Made(featured, history_of="both", own_vector=True)
+    graph = made.graph
+    histories = Histories.of_lists(graph.link_item, graph.user_offsets, featured.item_features)
+    towers = nnx.merge(made.trainer.towers, made.parameters)
+    twins = jax.jit(towers.new_users)(made.content._replace(histories=histories))
+    own = np.asarray(made.parameters["user_tower"]["vectors"]["embedding"])
+    known = np.asarray(made.embedder.users(made.parameters).raw) - own
+    np.testing.assert_allclose(twins, known, rtol=1e-4, atol=1e-5)
+
+
+def test_content_that_is_missing_is_refused(tiny: Dataset) -> None:
+    config: RunConfig = complete(HISTORY | {"history_of": "content"})
+    with pytest.raises(UsageError, match="--history-of content reads dense features of items"):
+        Trainer.create(config, tiny)
