@@ -138,6 +138,8 @@ WRONG = {
         ("LossInfo(learning_rate=float('nan'))", "must be float above 0"),
     ),
     ("user_tower", "Tower"): (
+        ("UserTowerInfo(content=('text',))", "'features' and 'history'"),
+        ("UserTowerInfo(uses=(), content=('history',))", "add 'history_items' to uses"),
         ("UserTowerInfo(user_tables='vectors')", "tuple[str, ...]"),
         ("!uses = ()", "has uses outside its record; write info ="),
     ),

@@ -200,7 +200,9 @@ class UserTowerInfo(Info):
     kind, group = "user_tower", "ncfbench.user_towers"
 
     content: tuple[str, ...] = ()
-    """Content of users that the tower reads beside the id: ``features``, or nothing."""
+    """Content of users that the tower reads beside the id: ``features``, ``history`` (the items of
+    their training links), both or nothing.
+    """
     user_tables: tuple[str, ...] = ()
     """Its tables by user id; see :attr:`EncoderInfo.item_tables`."""
 

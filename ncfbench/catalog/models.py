@@ -224,7 +224,7 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         path="ncfbench.models.user_towers:UserHistory",
         title="History",
         summary="the mean of the vectors of the user's items; scores new users from their history",
-        uses=(),
+        uses=("history_items",),
         settings=(
             Setting(
                 "history_of",
@@ -234,12 +234,6 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
                 choices=("ids", "content", "both"),
             ),
             Setting("own_vector", False, "Add a free vector of each user to that of her history"),
-            Setting(
-                "history_items",
-                50,
-                "Items of a history whose ids count; of a user with more, so many drawn once",
-                at_least=1,
-            ),
             *USER_LAYERS,
         ),
         content=("history",),

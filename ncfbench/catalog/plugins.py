@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -26,7 +26,10 @@ from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind
 
-CONTENT = {"text", "features"}
+CONTENT: Mapping[Kind, tuple[str, str]] = {
+    "encoder": ("text", "features"),
+    "user_tower": ("features", "history"),
+}
 OUTSIDE = {"uses", "settings", "families", "content", "item_tables", "user_tables"}
 """Fields of records that a class must not have beside its record."""
 
@@ -123,8 +126,12 @@ def _record_faults(record: Info, loaded: Any) -> Iterator[str]:
             yield f"family = {record.family!r}, and its base class is {loaded.family}: leave it out"
         if record.lambda_ and loaded.family != "pointwise":
             yield "lambda_, which pointwise losses alone have"
-    if isinstance(record, EncoderInfo | UserTowerInfo) and set(record.content) - CONTENT:
-        yield f"content = {record.content!r}, of which only 'text' and 'features' are known"
+    if isinstance(record, EncoderInfo | UserTowerInfo):
+        one, other = CONTENT[record.kind]
+        if {*record.content} - {one, other}:
+            yield f"content = {record.content!r}, of which only {one!r} and {other!r} are known"
+        if "history" in record.content and not record.reads("history_items"):
+            yield "content of 'history' without its length: add 'history_items' to uses"
     parts = isinstance(record, EncoderInfo) and record.pretrained_parts
     if parts and not record.reads("pretrained_learning_rate"):
         yield "pretrained_parts without their rate: add 'pretrained_learning_rate' to uses"

@@ -79,6 +79,11 @@ class SharedSettings:
         shown="four in an epoch, one with bert",
     )
     dimension: int = _model(50, "Length of the user and item embeddings", at_least=1)
+    history_items: int = _model(
+        50,
+        "Items of a user's history whose ids count; of a longer one, so many drawn once",
+        at_least=1,
+    )
     word_dimension: int = _model(50, "Length of the word embeddings", at_least=1)
     features: str = _model(
         "add",

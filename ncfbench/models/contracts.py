@@ -21,6 +21,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
+from ncfbench.models.histories import History
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.precision import full
 from ncfbench.models.user_towers import Users
@@ -135,12 +136,31 @@ def _user_tower(config: RunConfig, info: Any, data: DataFacts, _: int) -> Checks
     users = Users(
         jnp.arange(USERS, dtype=jnp.int32) % data.users,
         jnp.asarray(features, jnp.float32) if data.user_features else None,
+        _made_history(config, data) if "history" in info.content else None,
     )
     beside = (
         "gives a user another vector where other users stand beside her: it must be that of her"
         " row in Users.rows"
     )
-    yield from _rows(config, module, users, users, "users", beside, beside)
+    other, otherwise = users, beside
+    if users.history is not None:
+        items = jnp.where(users.history.present, users.history.items, 0)
+        other = users._replace(history=users.history._replace(items=items))
+        otherwise = (
+            "gives a user another vector where other ids fill up her history: leave out items at"
+            " which history.present is false"
+        )
+    yield from _rows(config, module, users, other, "users", beside, otherwise)
+
+
+def _made_history(config: RunConfig, data: DataFacts) -> History:
+    rng, shape = np.random.default_rng(1), (USERS, config.history_items)
+    features = rng.normal(size=(USERS, data.item_features))
+    return History(
+        jnp.asarray(rng.integers(0, data.items, shape), jnp.int32),
+        jnp.asarray(np.arange(shape[1])[None, :] < np.arange(USERS)[:, None]),
+        jnp.asarray(features, jnp.float32) if data.item_features else None,
+    )
 
 
 def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:

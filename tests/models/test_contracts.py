@@ -124,6 +124,21 @@ class InOrder(Users):
     def __call__(self, users):
         return self.vectors(jnp.arange(len(users.rows)))
 
+class Past(nnx.Module):
+    info = UserTowerInfo(content=("history",))
+
+    def __init__(self, config, data, *, rngs):
+        self.items = nnx.Embed(data.items, config.dimension, rngs=rngs)
+
+    def __call__(self, users):
+        return (self.items(users.history.items) * users.history.present[..., None]).sum(axis=1)
+
+class Filled(Past):
+    info = Past.info
+
+    def __call__(self, users):
+        return self.items(users.history.items).sum(axis=1)
+
 class OtherTable(Users):
     info = UserTowerInfo(user_tables=("table",))
 
@@ -243,6 +258,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"encoder": "WordTable"}, "declares item_tables with 'words', and has nothing of that name"),
     ({"encoder": "NoPart"}, "declares pretrained_parts with 'language', and has nothing of that"),
     ({"user_tower": "InOrder"}, "The user tower {} gives a user another vector where other users"),
+    ({"user_tower": "Filled"}, "{} gives a user another vector where other ids fill up her hist"),
     ({"user_tower": "OtherTable"}, "declares user_tables with 'table', and has nothing of that"),
     ({"interaction": "Scaled"}, "The interaction {} gives users and items other scores from matr"),
     ({"interaction": "WrongLists"}, "{} gives users and items other scores from lists than"),
@@ -266,7 +282,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
 RIGHT: list[dict[str, str]] = [
     {"encoder": "Right", "loss": "RightLoss"},
     {"encoder": "ByTokens", "user_tower": "Users"},
-    {"loss": "Huber"},
+    {"loss": "Huber", "user_tower": "Past"},
     {},
 ]
 
@@ -299,7 +315,7 @@ def test_right_plug_ins_pass(tiny: Dataset, choices: dict[str, str]) -> None:
 
 
 BUILT_INS: list[dict[str, str]] = [
-    {"encoder": "bow"},
+    {"encoder": "bow", "user_tower": "history"},
     {"encoder": "cnn"},
     *({"loss": name} for name in LOSSES),
     *({"interaction": name} for name in INTERACTIONS),
@@ -312,7 +328,8 @@ def test_built_in_classes_keep_the_contracts(
     tiny: Dataset, choices: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As plug-ins are held to them."""
-    config = complete({"dataset": "tiny", "dimension": 8, "word_dimension": 8} | choices)
+    small = {"dataset": "tiny", "dimension": 8, "word_dimension": 8, "own_vector": True}
+    config = complete(small | choices)
     monkeypatch.setattr(contracts, "BUILT_IN", {**BUILT_IN, **{kind: {} for kind in choices}})
     contracts._require_plugins.__wrapped__(config, DataFacts.of(tiny), 12)
 
