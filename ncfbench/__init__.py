@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ncfbench.profiling.profile import profile
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
+    from ncfbench.training.new_users import recommend
     from ncfbench.training.run import train as run
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "open_dataset",
     "prepare",
     "profile",
+    "recommend",
     "report",
     "run",
     "sweep",
@@ -49,6 +51,7 @@ _FUNCTIONS = {
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
+    "recommend": ("training.new_users", "recommend"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
     "sweep": ("sweeps.pipeline", "sweep"),

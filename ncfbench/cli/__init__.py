@@ -19,6 +19,7 @@ from ncfbench.cli import (
     output,
     prepare,
     profile,
+    recommend,
     report,
     run,
     sweep,
@@ -106,6 +107,7 @@ app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
+app.command("recommend")(recommend.recommend)
 app.command("audit", cls=SettingsCommand)(audit.audit)
 app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)

@@ -4,8 +4,8 @@ KDD 2017, section 3.6 and table 2: an iteration takes ``t_f`` for each user node
 item node and ``t_i`` for each interaction. Here they are *marginal* costs: what one more of them
 adds to a whole training step. A step is not the sum of parts that are compiled and timed by
 themselves, since XLA fuses across their borders and the caches hold other data. What no count
-changes (the optimiser, the dispatch, work on whole tables) is the ``fixed`` part. Pure NumPy and
-SciPy.
+changes (the optimiser, the dispatch, work on whole tables; with histories f of the positive links,
+as many in every batch) is the ``fixed`` part. Pure NumPy and SciPy.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ run reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -95,26 +95,44 @@ def write(
             offsets,
             excluded,
         )
-        done = 0
-        for scores_UxM, index in blocks:
-            row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])
-            scores = scores_UxM[row, place]
-            if not np.isfinite(scores).all():
-                raise DivergedError(
-                    "A score of a user and an item is not finite: there is nothing to recommend."
-                )
-            user, item = users[done + row], candidates[index[row, place]]
+        for row, index, place, scores in best_rows(blocks, n_left, count):
+            user, item = users[row], candidates[index]
             columns = [
-                _named(user, user_ids),
-                _named(item, item_ids),
-                pa.array(place.astype(np.int32) + 1),
+                named(user, user_ids),
+                named(item, item_ids),
+                pa.array(place),
                 pa.array(scores),
                 pa.array(np.isin(user.astype(np.int64) * dataset.n_items + item, held_out)),
             ]
             yield pa.table(columns, schema=schema)
-            done += len(index)
 
     tables.write_table(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
+
+
+def best_rows(
+    blocks: Iterable[tuple[NDArray[np.float32], Int32]], n_left: NDArray[np.integer], count: int
+) -> Iterator[tuple[NDArray[np.intp], Int32, Int32, NDArray[np.float32]]]:
+    """Yield rows of a table of recommendations, a block of users at a time: the index of the user,
+    that of the candidate, the rank from 1 and the score.
+
+    Args:
+        blocks: of :func:`ncfbench.training.inference.best_items`.
+        n_left: int[users], candidates of each user.
+        count: M, of ``blocks``.
+
+    Raises:
+        DivergedError: a score is not finite.
+    """
+    done = 0
+    for scores_UxM, index in blocks:
+        row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])
+        scores = scores_UxM[row, place]
+        if not np.isfinite(scores).all():
+            raise DivergedError(
+                "A score of a user and an item is not finite: there is nothing to recommend."
+            )
+        yield done + row, index[row, place], place.astype(np.int32) + 1, scores
+        done += len(index)
 
 
 def write_finished(
@@ -125,6 +143,19 @@ def write_finished(
     Raises:
         DataError: the checkpoint is gone or damaged, or the table cannot be written.
     """
+    embedder, reported = restore_finished(record, dataset, say)
+    schedule = Schedule.of(record.config, dataset.graph.n_links)
+    write(record.folder, dataset, embedder, count, reported, schedule)
+
+
+def restore_finished(
+    record: RunRecord, dataset: Dataset, say: Callable[[str], None]
+) -> tuple[Embedder, Best]:
+    """Return an embedder, and the parameters of the epoch that a finished run reports.
+
+    Raises:
+        DataError: the checkpoint is gone or damaged.
+    """
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
     trainer, _ = Trainer.create(one_device, dataset)
     found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
@@ -134,11 +165,10 @@ def write_finished(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that nothing can be recommended from it. Train it again with --again."
         )
-    schedule = Schedule.of(record.config, dataset.graph.n_links)
     embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
-    reported = found.reported(record.reported_iteration)
-    write(record.folder, dataset, embedder, count, reported, schedule)
+    return embedder, found.reported(record.reported_iteration)
 
 
-def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
+def named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
+    """Return the source's ids of users or items; their numbers where it has none."""
     return pa.array(numbers) if ids is None else ids.take(pa.array(numbers))
