@@ -176,7 +176,8 @@ class _Auditor:
             # The parts are those of an estimate of L.
             has_parts = config.family == "pointwise" and not config.objective_settings
             if self.variance_parts and has_parts:
-                parts = measure_parts(self.graph, config, at, self.batches)
+                rows_of_users = UserRows.of(self.graph, at[0].towers.embedder)
+                parts = measure_parts(self.graph, config, at, self.batches, rows_of_users)
                 for row, shares in zip(own, parts, strict=True):
                     row |= {
                         f"variance_over_{name}": part for name, part in shares._asdict().items()

@@ -45,16 +45,20 @@ PARTS = VarianceParts._fields
 
 
 def measure_parts(
-    graph: BipartiteGraph, config: RunConfig, anchors: Sequence[Anchor], batches: int
+    graph: BipartiteGraph,
+    config: RunConfig,
+    anchors: Sequence[Anchor],
+    batches: int,
+    rows: UserRows | None = None,
 ) -> list[VarianceParts]:
     """Measure the parts at some anchors, on batches drawn with replacement.
 
     Args:
         config: of a pointwise loss, that of the anchors.
         batches: whose variance follows from the spread of their blocks' means.
+        rows: of the anchors' vectors of users; by default those of the users alone.
     """
     blocks, size = blocks_and_size("replacement", batches)
-    rows = UserRows.of(graph, anchors[0].towers.embedder)
     # The weights of items before linked pairs are left out are those of the same draws unmasked.
     masked, unmasked = (
         blocks_of(
