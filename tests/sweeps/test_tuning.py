@@ -161,6 +161,14 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     assert any(
         text.startswith(note) and text.endswith("learning_rate=0.005.") for text in table.notes
     )
+    other = {"dataset": "other", "fingerprint": "e" * 64, "tuned": "learning_rate:4x2"}
+    write_run(tmp_path / "o", "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], learning_rate=0.1, **other)
+    (others,) = frames.group(runs.read_all(tmp_path / "o")[0])
+    both = [rows, speedup_rows(others, allow_mixed=False, locations={})]
+    table, *_ = speedup_tables([tuned, others], both)
+    for name, rate in (("citeulike", "0.02"), ("other", "0.1")):
+        begin, own = f"{name} CNN: learning_rate tuned on", f"IID learning_rate={rate}"
+        assert any(text.startswith(begin) and own in text for text in table.notes)
     members = [Cell(run.config) for run in runs.read_all(tmp_path)[0] if run.config.tuned]
     assert [len(group) for group in group_cells(members)] == [2, 2], "they take turns"
 

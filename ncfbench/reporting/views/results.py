@@ -177,9 +177,10 @@ def _epochs_note(epochs: set[str]) -> str:
 
 
 def _tuned_notes(members: Sequence[Member]) -> list[str]:
-    notes = []
+    notes, names = [], data_names(members)
     for runs, _ in members:
         config = runs[0].config
+        name = f"{names[data_of(runs[0])]} " if len(names) > 1 else ""
         if config.tuned:
             budget = Budget.of(config.tuned)
             values = "; ".join(
@@ -188,8 +189,9 @@ def _tuned_notes(members: Sequence[Member]) -> list[str]:
                 if (chosen := _tuned(own.values()))
             )
             notes.append(
-                f"{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned on"
-                f" validation recall, {budget.trials} trials of {budget.epochs} epochs: {values}."
+                f"{name}{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned"
+                f" on validation recall, {budget.trials} trials of {budget.epochs} epochs:"
+                f" {values}."
             )
     return notes
 
