@@ -93,8 +93,8 @@ def floor_caveats(answer: Answer) -> list[Caveat]:
         return []
     text = (
         "The floors were fitted on another machine than the runs, or in another environment: their"
-        " seconds do not compare. To fit them on the machine of the runs: ncfbench floor"
-        f" {answer.config.dataset}"
+        " seconds do not compare. On the machine of the runs ncfbench floor"
+        f" {answer.config.dataset} fits them again."
     )
     return [Caveat("other_machine_of_floors", text)]
 
