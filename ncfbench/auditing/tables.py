@@ -93,14 +93,14 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
 
 def _bias_cols(rows: Sequence[Row]) -> list[Col]:
     costs = {
-        (row["loss"], row["point"]): row["variance_seconds"]
+        (row["loss"], row["point"], _is_explicit(row)): row["variance_seconds"]
         for row in reversed(rows)
         if row["variance_seconds"]
     }
 
     def relative_cost(row: Row) -> float | None:
-        """Return variance x seconds, over that of the first sampler of the loss."""
-        base = costs.get((row["loss"], row["point"]))
+        """Return variance x seconds, over that of the first sampler of the objective."""
+        base = costs.get((row["loss"], row["point"], _is_explicit(row)))
         cost = row["variance_seconds"]
         return None if base is None or cost is None else cost / base
 
@@ -292,12 +292,12 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         if row["result"] == "declared"
     }
     # The property holds for another objective than L.
-    declared |= {
-        f"{_sampler(row)}, {row['loss_family']}: {row['detail']}."
-        for row in rows
-        if row["result"] == "pass" and row["detail"]
-    }
-    title, notes = "Conformance of the samplers", [legend, *sorted(declared)]
+    others: dict[str, list[str]] = {}
+    for row in rows:
+        if row["result"] == "pass" and row["detail"]:
+            others.setdefault(row["detail"], []).append(f"{_sampler(row)} ({row['loss_family']})")
+    apart = [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in others.items()]
+    title, notes = "Conformance of the samplers", [legend, *sorted(declared), *apart]
     found = [Table.of(title, cols, summary, notes, labels=3, name="conformance")]
     faults = [row for row in rows if row["result"] == "fail"]
     if faults:
