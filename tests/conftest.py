@@ -7,9 +7,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 # Most of the tests' time is compilation, of programs that run for a moment. How XLA and LLVM make
 # them changes their speed, which no test asserts: without optimisation, by the older emitters and
@@ -17,28 +20,34 @@ from pathlib import Path
 # are there for the tests that spread a step; the others use the first. Users' settings go before.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=8"
+    "--xla_backend_optimization_level=0"
     + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    * metadata.version("jaxlib").startswith("0.10."),
+    * metadata.version("jaxlib").startswith("0.10.")
+    + " --xla_force_host_platform_device_count=8",  # the last, which processes of tests leave out
 )
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 from jax._src.lru_cache import LRUCache
+from typer.main import get_command
 
 from ncfbench.data import prepare
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
-from ncfbench.storage.tables import atomic_path
+from ncfbench.storage import tables
 from ncfbench.timing import contention
+from ncfbench.training import inference, probe
 
 # A shell ignores SIGINT in what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# Imports and pytest's rewriting of asserts make millions of objects, and hardly a cycle.
+gc.disable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,9 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Imported modules stay; tracing makes so many objects that to look for cycles costs time."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -90,8 +99,38 @@ def _put(self: LRUCache, key: str, value: bytes) -> None:
     """JAX's own, but whole or absent, so that no process reads what another has half written."""
     path = Path(str(self.path)) / f"{key}-cache"
     if not path.exists():
-        with atomic_path(path) as temporary:
+        with tables.atomic_path(path) as temporary:
             temporary.write_bytes(value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _once() -> Iterator[None]:
+    """What many tests ask for again is made once: functions of their arguments alone, and what a
+    file of some bytes holds.
+    """
+
+    def read(path: Path) -> pa.Table:
+        if not path.is_file() or path.stat().st_size > 2**16:
+            return read_anew(path)
+        content = path.read_bytes()
+        if content not in contents:
+            contents[content] = read_anew(path)
+        return contents[content]
+
+    def command(app: Any) -> Any:
+        """A copy: a command that a plug-in has flags of takes them on."""
+        made = copy(made_once(app))
+        made.commands = {name: copy(each) for name, each in made.commands.items()}
+        return made
+
+    made_once = cache(get_command)
+    read_anew, contents = tables._read, dict[bytes, pa.Table]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_read", read)
+        patch.setattr(inference, "compiled", cache(inference.compiled))
+        patch.setattr(probe, "compiled_sum", cache(probe.compiled_sum))
+        patch.setattr("typer.testing._get_command", command)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -109,7 +109,7 @@ def test_vectors_and_gradients_agree(folder: Path) -> None:
     tokens = rng.integers(1, architecture.words, (5, 16)).astype(np.int32)
     tokens[np.arange(16) >= lengths[:, None]] = 0
     texts = EncoderInput(
-        jnp.arange(5), jnp.asarray(tokens), jnp.asarray(tokens > 0), jnp.asarray(lengths)
+        jnp.arange(5), jax.device_put(tokens), jax.device_put(tokens > 0), jax.device_put(lengths)
     )
     made = Bert(config, DataFacts(1, 5, architecture.words - 1, folder=folder), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(made)

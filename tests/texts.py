@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,7 +45,7 @@ def texts_of(
     present = (tokens > 0) & (rng.random(tokens.shape) >= removed)
     return EncoderInput(
         *map(
-            jnp.asarray,
+            jax.device_put,
             (np.arange(items, dtype=np.int32), tokens.astype(np.int32), present, lengths),
         )
     )

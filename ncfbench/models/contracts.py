@@ -114,7 +114,7 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
     features = rng.normal(size=(ITEMS, data.item_features)).astype(np.float32)
     items = np.arange(ITEMS, dtype=np.int32) % data.items
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
-    padded = EncoderInput(*jax.tree.map(jnp.asarray, arrays))
+    padded = EncoderInput(*jax.device_put(arrays))
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
     yield from _rows(
         config,
@@ -133,11 +133,10 @@ def _user_tower(config: RunConfig, info: Any, data: DataFacts, _: int) -> Checks
     module = yield from _built(info, config, data)
     yield from _named("user_tables", info.user_tables, module, data.users)
     features = np.random.default_rng(0).normal(size=(USERS, data.user_features))
-    users = Users(
-        jnp.arange(USERS, dtype=jnp.int32) % data.users,
-        jnp.asarray(features, jnp.float32) if data.user_features else None,
-        _made_history(config, data) if "history" in info.content else None,
-    )
+    rows = np.arange(USERS, dtype=np.int32) % data.users
+    given = features.astype(np.float32) if data.user_features else None
+    history = _made_history(config, data) if "history" in info.content else None
+    users = Users(*jax.device_put((rows, given, history)))
     beside = (
         "gives a user another vector where other users stand beside her: it must be that of her"
         " row in Users.rows"
@@ -168,7 +167,7 @@ def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:
     graph, parameters = yield from _built(info, config)
     score, rng = nnx.merge(graph, parameters), np.random.default_rng(0)
     users, items = (
-        jnp.asarray(rng.normal(size=(n, config.dimension)), jnp.float32) for n in (USERS, ITEMS)
+        rng.normal(size=(n, config.dimension)).astype(np.float32) for n in (USERS, ITEMS)
     )
     every, listed = np.arange(USERS), rng.integers(0, ITEMS, (USERS, LISTED))
     row, column = np.array([4, 0, 2], np.int32), np.array([1, 6, 3], np.int32)
@@ -182,13 +181,22 @@ def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:
     def pair(user: Any, item: Any) -> Any:
         return score.pairs(user[None], item[None])[0]
 
-    expected = np.asarray(jax.jit(jax.vmap(jax.vmap(pair, (None, 0)), (0, None)))(users, items))
-    yield np.isfinite(expected).all(), "returns scores that are not finite"
     for layout, given, index, more in layouts:
-        scores = jax.jit(getattr(score, layout))(users, given, *more)
+        scores = jax.eval_shape(getattr(score, layout), users, given, *more)
         shape = np.broadcast_shapes(*(axis.shape for axis in index))
         made = f"from {layout} for users {users.shape} and items {given.shape}"
         yield _shaped(scores, shape, made, config)
+
+    @jax.jit
+    def all_scores() -> Any:
+        one_by_one = jax.vmap(jax.vmap(pair, (None, 0)), (0, None))(users, items)
+        return one_by_one, [
+            getattr(score, layout)(users, given, *more) for layout, given, _, more in layouts
+        ]
+
+    expected, found = jax.device_get(all_scores())
+    yield np.isfinite(expected).all(), "returns scores that are not finite"
+    for (layout, _, index, _), scores in zip(layouts, found, strict=True):
         yield (
             _are_alike(expected[index], scores),
             f"gives users and items other scores from {layout} than from pairs of one user and one"
@@ -210,10 +218,16 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
         yield from _slopes(config, rows)
     if not isinstance(loss, Pointwise):
         return
-    scores = jnp.concatenate([-SCORES, SCORES])
-    expected, at = Pointwise.negative_and_slope(loss, scores), loss.costless_score
+    scores, at = np.concatenate([-SCORES, SCORES]), loss.costless_score
+
+    @jax.jit
+    def all_slopes(scores: jax.Array, costless: jax.Array) -> Any:
+        own = loss.negative_and_slope(scores), loss.negative_and_slope(costless)
+        return Pointwise.negative_and_slope(loss, scores), *own
+
+    expected, own, least = jax.device_get(all_slopes(scores, np.float32(at or 0)))
     yield (
-        _are_alike(expected, loss.negative_and_slope(scores), 1e-2),
+        _are_alike(expected, own, 1e-2),
         "gives another value or slope from negative_and_slope than from negative: a subclass of a"
         " loss with negative_and_slope overrides both",
     )
@@ -222,7 +236,7 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
         "declares squares_negatives, and does not square them",
     )
     yield (
-        at is None or np.allclose(loss.negative_and_slope(jnp.float32(at)), 0),
+        at is None or np.allclose(least, 0),
         f"declares costless_score = {at}, and its loss is not 0 there",
     )
 
@@ -231,10 +245,11 @@ def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:
     """Compare losses at a score and at minus it, where the other scores are 0; a squared distance
     need not be monotone.
     """
-    scores, n = jnp.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
-    positive = jnp.concatenate([scores, 0 * scores])
-    negative = jnp.zeros((2 * n, LISTED)).at[n:, 0].set(scores)
-    weight = jnp.full(negative.shape, 1 / LISTED)
+    scores, n = np.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
+    positive = np.concatenate([scores, 0 * scores])
+    negative = np.zeros((2 * n, LISTED), np.float32)
+    negative[n:, 0] = scores
+    weight = np.full(negative.shape, 1 / LISTED, np.float32)
 
     def total(positive: jax.Array, negative: jax.Array) -> jax.Array:
         return jnp.sum(rows(positive, negative, weight))
@@ -242,19 +257,24 @@ def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:
     def alone(*row: jax.Array) -> Any:
         return rows(*(part[None] for part in row))[0]
 
-    losses = jax.jit(rows)(positive, negative, weight)
-    yield _shaped(losses, (2 * n,), f"for {2 * n} links of {LISTED} negatives", config)
-    slopes = jax.grad(total, (0, 1))(positive, negative)
+    @jax.jit
+    def everything(*links: jax.Array) -> Any:
+        positive, *lists = links
+        more = (jnp.pad(part, ((0, 0), (0, 1))) for part in lists)
+        slopes = jax.grad(total, (0, 1))(positive, lists[0])
+        return rows(*links), slopes, jax.vmap(alone)(*links), rows(positive, *more)
+
+    shape = jax.eval_shape(rows, positive, negative, weight)
+    yield _shaped(shape, (2 * n,), f"for {2 * n} links of {LISTED} negatives", config)
+    losses, slopes, by_row, padded = jax.device_get(everything(positive, negative, weight))
     yield (
         all(np.isfinite(part).all() for part in (losses, *slopes)),
         "is not finite, or its slope is not, at scores of -50 to 50: use a form without overflow,"
         " such as jax.nn.softplus or logsumexp",
     )
-    by_row = jax.vmap(alone)(positive, negative, weight)
     yield _are_alike(losses, by_row, 1e-2), "mixes links: a row's loss must depend on it alone"
-    padded = rows(positive, *(jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight)))
     yield _are_alike(losses, padded, 1e-2), "counts negatives whose weight is 0"
-    high, low, above, below = np.split(np.asarray(losses), 4)
+    high, low, above, below = np.split(losses, 4)
     falls, rises = low - high, above - below
     yield (
         (falls >= -TOLERANCE * np.abs(low)).all() and (falls > TOLERANCE * np.abs(low)).any(),
@@ -289,9 +309,9 @@ def _built(info: Any, config: RunConfig, *data: DataFacts) -> Checks:
             f"keeps {jax.tree_util.keystr(path)} of {leaf.dtype}, and what a module keeps is"
             " trained: keep floating-point parameters alone, and no random numbers",
         )
-        noise = 0 if jnp.any(leaf) else rng.normal(0, 0.1, leaf.shape)
-        noisy.append(leaf + jnp.asarray(noise, leaf.dtype))
-    return graph, jax.tree.unflatten(structure, noisy)
+        held = np.asarray(leaf)
+        noisy.append(held if held.any() else rng.normal(0, 0.1, held.shape).astype(held.dtype))
+    return graph, jax.tree.unflatten(structure, jax.device_put(noisy))
 
 
 def _named(declaration: str, names: tuple[str, ...], module: Any, rows: int = 0) -> Checks:
@@ -334,13 +354,18 @@ def _rows(
     n = len(inputs[0])
     shape = n, config.dimension
     yield _shaped(jax.eval_shape(call, inputs), shape, f"for {n} {what}", config)
-    vectors = np.asarray(call(inputs))
-    yield np.isfinite(vectors).all(), "returns vectors that are not finite"
-    yield _are_alike(vectors, call(inputs)), "returns other vectors when it is called again"
     order = np.array([3] * (n - 3) + [2, 1, 0])
-    others = call(jax.tree.map(lambda array: array[order], inputs))
+
+    @jax.jit
+    def calls(inputs: Any, other: Any) -> list[jax.Array]:
+        reordered = jax.tree.map(lambda array: array[order], inputs)
+        return [call(each) for each in (inputs, inputs, reordered, other)]
+
+    vectors, again, others, last = jax.device_get(calls(inputs, other))
+    yield np.isfinite(vectors).all(), "returns vectors that are not finite"
+    yield _are_alike(vectors, again), "returns other vectors when it is called again"
     yield _are_alike(vectors[:3], others[:-4:-1]), beside
-    yield _are_alike(vectors, call(other)), otherwise
+    yield _are_alike(vectors, last), otherwise
 
 
 def _are_alike(one: Any, other: Any, scale: float | None = None) -> bool:

@@ -55,7 +55,7 @@ class DeviceContent(NamedTuple):
         if readers:
             of_ids = all(getattr(config, "history_of", "") == "ids" for config in readers)
             histories = Histories.of_graph(dataset.graph, None if of_ids else features)
-        return cls(*jax.tree.map(jnp.asarray, arrays))._replace(histories=histories)
+        return cls(*jax.device_put(arrays))._replace(histories=histories)
 
 
 class UserVectors(NamedTuple):

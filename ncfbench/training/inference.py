@@ -32,6 +32,17 @@ def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
         yield np.minimum(np.arange(start, start + size), count - 1)
 
 
+def compiled(towers: nnx.GraphDef[Towers], method: str) -> Any:
+    """Return a method of towers as a compiled function of their parameters and its arguments."""
+
+    @jax.jit
+    @full
+    def vectors(parameters: Parameters, *arguments: Any) -> Any:
+        return getattr(nnx.merge(towers, parameters), method)(*arguments)
+
+    return vectors
+
+
 class Embedder:
     """Vectors of all users and of many items, dropout off, in full float32.
 
@@ -53,17 +64,9 @@ class Embedder:
         self._slot_seconds: float | None = None
         self.block = int(np.clip(BLOCK_WORDS // self._length, 32, 4096))
 
-        def compiled(method: str) -> Any:
-            @jax.jit
-            @full
-            def vectors(parameters: Parameters, *arguments: Any) -> Any:
-                return getattr(nnx.merge(towers, parameters), method)(*arguments)
-
-            return vectors
-
-        self._users = compiled("users")
-        self._items: Embed = compiled("items")
-        self._cold_items: Embed = compiled("cold_items")
+        self._users = compiled(towers, "users")
+        self._items: Embed = compiled(towers, "items")
+        self._cold_items: Embed = compiled(towers, "cold_items")
 
     def interaction(self, parameters: Parameters) -> Interaction:
         """Return the interaction with its trained parameters: a tree of arrays."""

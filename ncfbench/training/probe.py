@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.losses import Pointwise, make_loss
+from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.models.towers import UserVectors
@@ -81,38 +81,42 @@ class ProbeLinks(NamedTuple):
         return cls(user, item, negative, weight.astype(np.float32), nodes)
 
 
+def compiled_sum(loss: Loss, lambda_: float | None, user_l2: float) -> Any:
+    """Return a compiled function that sums each row's estimate of L over a block of the probe."""
+
+    @jax.jit
+    @full
+    def block_sum(
+        users: UserVectors,
+        own: UserVectors | None,
+        items: jax.Array,
+        interaction: Interaction,
+        block: Any,
+    ) -> jax.Array:
+        """Rows that are not real are padding."""
+        row, user, item, negative, weight, real = block
+        of_user = UserVectors(users.scored[user], users.raw[user])
+        of_link = of_user if own is None else UserVectors(own.scored[row], own.raw[row])
+        positive = interaction.pairs(of_link.scored, items[item])
+        f = (of_user if isinstance(loss, Pointwise) else of_link).scored
+        if negative is None:
+            scores = interaction.matrix(f, items)
+        else:
+            scores = interaction.lists(f, items[negative])
+        rows = row_losses(positive, scores, weight, loss, lambda_)
+        penalty = user_l2 * jnp.sum(jnp.square(of_link.raw), axis=-1)
+        return jnp.sum(jnp.where(real, rows + penalty, 0.0))
+
+    return block_sum
+
+
 class Probe:
     """Evaluates the objective on the probe's links."""
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
-        loss, lambda_, user_l2 = make_loss(config), config.lambda_, config.user_l2
-
-        @jax.jit
-        @full
-        def block_sum(
-            users: UserVectors,
-            own: UserVectors | None,
-            items: jax.Array,
-            interaction: Interaction,
-            block: Any,
-        ) -> jax.Array:
-            """Sum each row's estimate of L over a block; the rows that are not real are padding."""
-            row, user, item, negative, weight, real = block
-            of_user = UserVectors(users.scored[user], users.raw[user])
-            of_link = of_user if own is None else UserVectors(own.scored[row], own.raw[row])
-            positive = interaction.pairs(of_link.scored, items[item])
-            f = (of_user if isinstance(loss, Pointwise) else of_link).scored
-            if negative is None:
-                scores = interaction.matrix(f, items)
-            else:
-                scores = interaction.lists(f, items[negative])
-            rows = row_losses(positive, scores, weight, loss, lambda_)
-            penalty = user_l2 * jnp.sum(jnp.square(of_link.raw), axis=-1)
-            return jnp.sum(jnp.where(real, rows + penalty, 0.0))
-
-        self._block_sum = block_sum
+        self._block_sum = compiled_sum(make_loss(config), config.lambda_, config.user_l2)
         rows, terms = self.links.weight.shape
         self._blocks = [
             self._block(start, take)

@@ -113,6 +113,12 @@ def positive_users(
     return towers.users(content, batch.users[batch.pos_user], rows, left_out=items)
 
 
+@jax.jit  # one program, not one for each shape
+def initial_moments(parameters: Parameters) -> Any:
+    """Return the state of Adam before its first update, which no learning rate changes."""
+    return optax.adam(0.0).init(parameters)
+
+
 @dataclass
 class Trainer:
     """The compiled step of one configuration. ``traces`` counts compilations."""
@@ -152,7 +158,7 @@ class Trainer:
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
             carry = make_carry(config, dataset.graph)
-            moments = jax.jit(optimizer.init)(parameters)  # one program, not one for each shape
+            moments = initial_moments(parameters)
             state = TrainState(parameters, moments, jnp.uint32(0), carry.initial())
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout, carry)

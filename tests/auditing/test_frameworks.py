@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,9 @@ def test_exact_objective_is_its_definition(
     claim: str, few: BipartiteGraph, vectors: Vectors
 ) -> None:
     found = CLAIMS[claim].exact(few, vectors)
-    value, (by_user, by_item) = jax.value_and_grad(
-        lambda users, items: dense(claim, few, users, items), argnums=(0, 1)
-    )(*map(jnp.asarray, vectors))
+    value, (by_user, by_item) = jax.jit(
+        jax.value_and_grad(partial(dense, claim, few), argnums=(0, 1))
+    )(*vectors)
     assert found.value == pytest.approx(float(value), rel=1e-5)
     np.testing.assert_allclose(found.users, by_user, atol=1e-6)
     np.testing.assert_allclose(found.items, by_item, atol=1e-6)
@@ -163,28 +164,35 @@ def test_losses_are_those_of_the_documentation(vectors: Vectors) -> None:
     scores = vectors.users[:, :-1].astype(np.float64) @ vectors.items[:, :-1].T
     losses = by_hand(scores)
     assert len(losses) == 14
-    for name, loss in losses.items():
-        others = (USER, OTHER) if name in ("recbole", "pyg", "xbm") else ([], [])
-        found = float(BY_NAME[name].loss(*map(jnp.asarray, vectors), one_batch(*others)))
-        assert found == pytest.approx(loss, rel=1e-5), name
+    with_others = {"recbole", "pyg", "xbm"}
+    batches = {
+        name: one_batch(*((USER, OTHER) if name in with_others else ([], []))) for name in losses
+    }
+
+    @jax.jit
+    def all_losses(users: jax.Array, items: jax.Array) -> dict[str, jax.Array]:
+        return {name: BY_NAME[name].loss(users, items, batches[name]) for name in losses}
+
+    for name, found in all_losses(*vectors).items():
+        assert float(found) == pytest.approx(losses[name], rel=1e-5), name
 
 
-def gradients(name: str, vectors: Vectors, batch: draws.Drawn) -> Any:
-    loss = BY_NAME[name].loss
-    return jax.grad(lambda users, items: loss(users, items, batch), argnums=(0, 1))(
-        *map(jnp.asarray, vectors)
-    )
+def gradients(vectors: Vectors, batch: draws.Drawn, *names: str) -> list[tuple[Any, Any]]:
+    """Gradients by users and items of several losses, in one program."""
+
+    @jax.jit
+    def found(users: jax.Array, items: jax.Array) -> list[Any]:
+        return [jax.grad(BY_NAME[name].loss, argnums=(0, 1))(users, items, batch) for name in names]
+
+    return jax.device_get(found(*vectors))
 
 
 def test_cache_changes_no_gradient(vectors: Vectors) -> None:
     """The cached gradient is the plain one; with a fault only the last chunk's is left."""
-    batch = one_batch([], [])
-    for cached, plain in zip(
-        gradients("gradcache", vectors, batch), gradients("tfrs", vectors, batch), strict=True
-    ):
+    names = ("gradcache", "tfrs", "fault-dropped", "reference")
+    both, plain_both, (users, _), (whole, _) = gradients(vectors, one_batch([], []), *names)
+    for cached, plain in zip(both, plain_both, strict=True):
         np.testing.assert_allclose(cached, plain, atol=1e-6)
-    users, _ = gradients("fault-dropped", vectors, batch)
-    whole, _ = gradients("reference", vectors, batch)
     last = USER[-4 // CHUNKS :]
     np.testing.assert_allclose(users[np.int32(last)], whole[np.int32(last)], atol=1e-6)
     assert not np.delete(users, last, axis=0).any()
@@ -192,9 +200,9 @@ def test_cache_changes_no_gradient(vectors: Vectors) -> None:
 
 def test_memory_passes_no_gradient_to_its_items(vectors: Vectors) -> None:
     """Items 1 and 3 are in the queue only."""
-    _, items = gradients("xbm", vectors, one_batch(USER, [1, 3, 1, 3]))
-    assert not np.asarray(items)[[1, 3]].any()
-    assert np.asarray(items)[[0, 2]].any()
+    ((_, items),) = gradients(vectors, one_batch(USER, [1, 3, 1, 3]), "xbm")
+    assert not items[[1, 3]].any()
+    assert items[[0, 2]].any()
 
 
 def test_batches_without_duplicates_are_an_epoch(skewed: BipartiteGraph) -> None:
@@ -263,7 +271,7 @@ def test_limit_is_that_of_the_loss_by_hand(few: BipartiteGraph, vectors: Vectors
 
     exact = CLAIMS["softmax"].exact(few, vectors)
     right = flat((exact.users, exact.items))
-    wrong = flat(jax.grad(others, argnums=(0, 1))(*map(jnp.asarray, vectors)))
+    wrong = flat(jax.jit(jax.grad(others, argnums=(0, 1)))(*vectors))
     expected = np.linalg.norm(wrong - right) / np.linalg.norm(right)
     found = {
         name: FrameworksAudit(few, 1).limit_bias(BY_NAME[name], vectors, exact)

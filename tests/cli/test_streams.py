@@ -34,6 +34,7 @@ def shell(data_dir: Path, words: list[str], redirected: str) -> subprocess.Compl
     )
 
 
+@pytest.mark.long_cases("by Typer|by Click")
 @pytest.mark.parametrize("how", COMMANDS)
 def test_output_to_a_full_disk_gets_a_sentence(data_dir: Path, how: str) -> None:
     done = shell(data_dir, COMMANDS[how], "> /dev/full")
@@ -41,7 +42,7 @@ def test_output_to_a_full_disk_gets_a_sentence(data_dir: Path, how: str) -> None
     assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
 
 
-@pytest.mark.long_cases("by Typer|as JSON")
+@pytest.mark.long_cases("by Typer|as JSON|by Click")
 @pytest.mark.parametrize("how", COMMANDS)
 def test_a_closed_pipe_gets_a_sentence(data_dir: Path, how: str) -> None:
     done = shell(data_dir, COMMANDS[how], "| exec true")
@@ -49,6 +50,7 @@ def test_a_closed_pipe_gets_a_sentence(data_dir: Path, how: str) -> None:
     assert done.stderr == "Error: Cannot write the output: Broken pipe.\n"
 
 
+@pytest.mark.long_cases("2>&-")
 @pytest.mark.parametrize("redirected", ["2>&-", "<&- 2> /dev/full"])
 def test_results_need_no_standard_error(data_dir: Path, redirected: str) -> None:
     done = shell(data_dir, COMMANDS["as JSON"], redirected)

@@ -61,6 +61,7 @@ def test_the_formulas_by_hand() -> None:
     assert sent["texts"] == sent["local"] | {"texts": three_quarters * 130}
 
 
+@pytest.mark.long_cases("tables of words|all users")
 @pytest.mark.parametrize(
     "more",
     [

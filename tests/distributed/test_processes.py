@@ -24,7 +24,7 @@ LONG: Any = pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "more"),
     [
-        (2, {"sampler": "strat-ns"}),
+        (2, {"sampler": "strat-ns", "epochs": 1}),
         pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
         pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
         pytest.param(2, {"sampler": "mixed-ns", "share": "local", "devices": 2}, marks=LONG),
@@ -38,7 +38,8 @@ def test_curve_is_that_of_one_process(
     devices = more.get("devices", 4)
     flags = ("--shard-tables", "--json", *(() if "devices" in more else ("--devices", "4")))
     more = {name: value for name, value in more.items() if name != "devices"}
-    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2, **more)
+    more = {"epochs": 2} | more
+    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, **more)
     found = ends(processes)
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)

@@ -252,6 +252,7 @@ def test_a_penalty_is_climbed_to_from_the_middle() -> None:
         assert (best, [*heights]) == (top, asked)
 
 
+@pytest.mark.long_cases("1500-700-(ease|ials)")
 @pytest.mark.parametrize("name", ["profile", "ridge", "ease", "ials"])
 @pytest.mark.parametrize(("n_users", "width"), [(1500, 700), (900, 2000)])
 def test_the_bytes_of_a_cost_are_about_those_of_the_arrays(

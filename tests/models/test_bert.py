@@ -81,7 +81,7 @@ def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
     tokens = np.array([each + [0] * (length - len(each)) for each in lists], np.int32)
     lengths = jnp.array([len(each) for each in lists], jnp.int32)
     return EncoderInput(
-        jnp.arange(len(lists)), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths
+        jnp.arange(len(lists)), jax.device_put(tokens), jax.device_put(tokens > 0), lengths
     )
 
 

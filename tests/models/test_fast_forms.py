@@ -73,7 +73,7 @@ def test_both_agree(both: Any, seed: int, removed: float) -> None:
         assert np.linalg.norm(one - other) <= 3e-6 * (norm + float(np.linalg.norm(one)))
 
 
-@pytest.mark.long_cases(r"transformer")
+@pytest.mark.long_cases(r"transformer|lstm-3")
 @pytest.mark.parametrize(
     ("encoder", "items", "length"),
     [("lstm", 1, 1), ("lstm", 3, 2), ("transformer", 1, 1), ("transformer", 5, 0)],
@@ -82,7 +82,7 @@ def test_both_agree_on_few_texts(encoder: str, items: int, length: int) -> None:
     """Fewer texts than a block or the groups hold, one word, and data without any."""
     tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
     lengths = jnp.full(items, length, jnp.int32)
-    texts = EncoderInput(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
+    texts = EncoderInput(*jax.device_put((np.arange(items), tokens, tokens > 0)), lengths)
     programs = [program(encoder, backend) for backend in ("gpu", "cpu")]
     found = [call(parameters, texts) for call, parameters in programs]
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
@@ -105,6 +105,7 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes[1] < sizes[0] / 3
 
 
+@pytest.mark.long_cases("gru")
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_cpu_has_forms_of_its_own(encoder: str) -> None:
     """Their gradients have loops whose length depends on the texts."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import train
@@ -48,15 +47,15 @@ def test_vectors_by_definition(featured: Dataset) -> None:
     for more in MODELS:
         config = complete(SMALL | more)
         trainer, state = Trainer.create(config, featured)
-        parameters = jax.tree.map(lambda leaf: leaf + 0.1, state.parameters)
+        parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, state.parameters)
         embedder = Embedder(trainer.towers, content)
         items, users = embedder.items(parameters, nodes), embedder.users(parameters).raw
         of_items, of_users = parameters["encoder"], parameters["user_tower"]
         if config.encoder == "mlp":
             expected = layers(of_items["layers"], featured.item_features)
         elif config.encoder == "cnn":
-            silent = jax.tree.map(jnp.copy, parameters)
-            silent["encoder"]["layer"] = jax.tree.map(jnp.zeros_like, of_items["layer"])
+            silent = jax.tree.map(np.copy, parameters)
+            silent["encoder"]["layer"] = jax.tree.map(np.zeros_like, of_items["layer"])
             without = embedder.items(silent, nodes)
             expected = without + layers(of_items["layer"], featured.item_features)
         else:

@@ -80,6 +80,7 @@ def with_noise(score: Interaction) -> tuple[Interaction, Any]:
     return nnx.merge(graph, noisy), plain
 
 
+@pytest.mark.long_cases("mlp")
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Identifiable vectors: each score belongs to the user and item that it is labelled with.

@@ -36,9 +36,8 @@ def small(encoder: str, **settings: Any) -> RunConfig:
 
 def content_of(texts: list[list[int]], length: int) -> DeviceContent:
     tokens = np.array([text + [0] * (length - len(text)) for text in texts], np.int32)
-    return DeviceContent(
-        jnp.asarray(tokens), jnp.asarray([len(text) for text in texts], dtype=jnp.int32)
-    )
+    lengths = np.array([len(text) for text in texts], np.int32)
+    return DeviceContent(*jax.device_put((tokens, lengths)))
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def towers(
     graph, shapes = nnx.split(made)
     rng = np.random.default_rng(0)
     noise = jax.tree.map(
-        lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape).astype(np.float32)), shapes
+        lambda leaf: jax.device_put(rng.normal(0, 0.5, leaf.shape).astype(np.float32)), shapes
     )
     return nnx.merge(graph, noise)
 
@@ -67,7 +66,7 @@ OF_WORDS = [name for name in FROM_SCRATCH if name != "mf"]
 TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 
-@pytest.mark.long_cases("(transformer|gru)$")
+@pytest.mark.long_cases("(transformer|gru|bert)$")
 @pytest.mark.parametrize("encoder", [*FROM_SCRATCH, "mlp", BERT])
 def test_an_item_depends_on_nothing_but_itself(encoder: str, folder: Path) -> None:
     """Neither on its slot, its neighbours and their number, nor on the maximum length of a text;
@@ -79,7 +78,7 @@ def test_an_item_depends_on_nothing_but_itself(encoder: str, folder: Path) -> No
     features = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
     features[[0, 4]] = features[1]
     short, long = (
-        content_of(TEXTS, size)._replace(item_features=jnp.asarray(features)) for size in (5, 23)
+        content_of(TEXTS, size)._replace(item_features=jax.device_put(features)) for size in (5, 23)
     )
     dropout = Dropout(jnp.uint32(3), jnp.uint32(7))
     everything = np.asarray(embed(np.arange(6), short, dropout, n_items=jnp.int32(6)))
@@ -279,9 +278,14 @@ def test_other_losses_score_unit_vectors(encoder: str) -> None:
     content = content_of(TEXTS, 6)
     for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
         model = towers(small(encoder, loss=loss))
-        users = jax.jit(model.users)(content)
-        items = jax.jit(model.items)(np.arange(6), content)
-        np.testing.assert_array_equal(users.raw, jax.jit(model.users)(content, np.arange(7)).raw)
+
+        @jax.jit
+        def vectors(content: DeviceContent, model: Towers = model) -> Any:
+            every, ids = model.users(content), np.arange(6)
+            return every, model.users(content, np.arange(7)).raw, model.items(ids, content)
+
+        users, named, items = vectors(content)
+        np.testing.assert_array_equal(users.raw, named)
         assert not np.allclose(np.linalg.norm(users.raw, axis=1), 1, atol=1e-2)
         for vectors in (users.scored, items):
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
@@ -301,27 +305,31 @@ def test_unit_vectors_keep_zeros() -> None:
 
 def test_dropout_is_a_function_of_its_counter() -> None:
     """Seed, iteration, item and position decide, and nothing else."""
-    dropout = Dropout(jnp.uint32(1), jnp.uint32(5))
-    items = jnp.array([4, 9, 4, 0])
-    keep = np.asarray(dropout.keep(items, 40, 0.5))
+
+    @jax.jit
+    def kept(seed: Any, iteration: Any, items: Any) -> Any:
+        dropout = Dropout(seed, iteration)
+        others = (
+            Dropout(seed + 1, iteration).keep(items, 40, 0.5),
+            Dropout(seed, iteration + 1).keep(items, 40, 0.5),
+            dropout.keep(items + 1, 40, 0.5),
+            dropout.keep(items, 40, 0.5, FIRST_OUTPUT),
+        )
+        shorter, one = dropout.keep(items, 11, 0.5), dropout.keep(items[1:2], 40, 0.5)
+        return dropout.keep(items, 40, 0.5), shorter, one, others
+
+    keep, shorter, one, others = kept(np.uint32(1), np.uint32(5), np.array([4, 9, 4, 0]))
     np.testing.assert_array_equal(keep[0], keep[2])
-    np.testing.assert_array_equal(keep[:, :11], dropout.keep(items, 11, 0.5))
-    np.testing.assert_array_equal(keep[1:2], dropout.keep(jnp.array([9]), 40, 0.5))
-    others = (
-        Dropout(jnp.uint32(2), jnp.uint32(5)).keep(items, 40, 0.5),
-        Dropout(jnp.uint32(1), jnp.uint32(6)).keep(items, 40, 0.5),
-        dropout.keep(items + 1, 40, 0.5),
-        dropout.keep(items, 40, 0.5, FIRST_OUTPUT),
-    )
+    np.testing.assert_array_equal(keep[:, :11], shorter)
+    np.testing.assert_array_equal(keep[1:2], one)
     assert all((np.asarray(other)[0] != keep[0]).any() for other in others)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_removes_the_stated_share(rate: float) -> None:
     """Shares within 5 standard deviations, over all cells and between neighbours."""
-    keep = np.asarray(
-        Dropout(jnp.uint32(0), jnp.uint32(0)).keep(jnp.arange(1000), 100, rate), float
-    )
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(0))
+    keep = np.asarray(jax.jit(lambda: dropout.keep(jnp.arange(1000), 100, rate))(), float)
     deviation = (rate * (1 - rate) / keep.size) ** 0.5
     assert abs(keep.mean() - (1 - rate)) < 5 * deviation
     centred = keep - (1 - rate)
@@ -334,23 +342,20 @@ def test_word_dropout_rescales_nothing() -> None:
     model = towers(small("cnn", item_dropout=0.0))
     content = content_of(TEXTS, 6)
     dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
-    keep = np.asarray(dropout.keep(jnp.arange(6), 6, 0.5))
-    texts = EncoderInput(
-        jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths
-    )
-    found = jax.jit(model.items)(jnp.arange(6), content, dropout)
+    keep = jax.jit(lambda: dropout.keep(jnp.arange(6), 6, 0.5))()
+    present = (np.asarray(content.tokens) > 0) & np.asarray(keep)
+    texts = EncoderInput(np.arange(6), content.tokens, present, content.lengths)
+    found = jax.jit(model.items)(np.arange(6), content, dropout)
     np.testing.assert_allclose(found, jax.jit(model.encoder)(texts), atol=1e-6)
 
 
 def test_item_dropout_keeps_the_expectation() -> None:
     model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
-    plain = model.items(jnp.arange(6), content)
+    plain = np.asarray(jax.jit(model.items)(np.arange(6), content))
 
     def dropped(iteration: jax.Array) -> jax.Array:
         return model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), iteration))
 
-    values = np.asarray(jax.vmap(dropped)(jnp.arange(600, dtype=jnp.uint32)))
-    assert ((values == 0) | np.isclose(values, 2 * np.asarray(plain)[None], rtol=1e-5)).all()
-    np.testing.assert_allclose(
-        values.mean(axis=0), plain, atol=5 * float(np.abs(plain).max()) / 600**0.5
-    )
+    values = np.asarray(jax.jit(jax.vmap(dropped))(np.arange(600, dtype=np.uint32)))
+    assert ((values == 0) | np.isclose(values, 2 * plain[None], rtol=1e-5)).all()
+    np.testing.assert_allclose(values.mean(axis=0), plain, atol=5 * np.abs(plain).max() / 600**0.5)

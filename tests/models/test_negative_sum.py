@@ -87,7 +87,7 @@ def test_each_way_is_the_sum_by_definition(
 ) -> None:
     monkeypatch.setattr(all_users, "BLOCK_SCORES", block)
     f, g, on_host = example()
-    negatives = MetUsers(*map(jnp.asarray, on_host))
+    negatives = MetUsers(*map(jax.device_put, on_host))
     ways = {
         "plain": lambda f, g: all_users.plain_sum(f, g, negatives, DOT, loss),
         "fused": lambda f, g: all_users.fused_sum(loss, f, g, negatives),
@@ -141,7 +141,7 @@ def test_other_interactions_are_summed_plainly(name: str) -> None:
 def test_the_gramian_is_left_where_most_pairs_are_linked() -> None:
     """Eight slots for pairs in 161 cells."""
     f, g, on_host = example()
-    negatives, loss = MetUsers(*map(jnp.asarray, on_host)), MeanSquaredError()
+    negatives, loss = MetUsers(*map(jax.device_put, on_host)), MeanSquaredError()
     traced = jax.make_jaxpr(lambda f, g: all_users.negative_sum(f, g, negatives, DOT, loss))(f, g)
     assert "custom_vjp" in str(traced)
 

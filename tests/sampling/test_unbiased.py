@@ -77,7 +77,8 @@ CASES = [
 ]
 
 
-@pytest.mark.long_cases(r".*-(uniform-.*|unigram-(True-False|False-.*))$")
+# The weights of a pairwise loss are those of a pointwise one.
+@pytest.mark.long_cases(r".*-(pairwise-.*|uniform-.*|unigram-(True-False|False-.*))$")
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise", "mask", "unique"), CASES)
 def test_expected_loss_of_all_draws_is_the_objective(
     five_nodes: BipartiteGraph,
@@ -158,7 +159,6 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
     assert abs(found - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
 
 
-# The weights of a pairwise loss are those of a pointwise one.
 @pytest.mark.long_cases(
     r".*-pairwise-|mixed-ns-.*-(pointwise-True|False)|strat-ns-.*-(pointwise-True|listwise-False)|mixed-ns-4-1-listwise-True$"
 )

@@ -112,6 +112,7 @@ def test_a_budget_says_what_it_drops(
 @pytest.mark.usefixtures("ten_minutes")
 def test_a_budgets_file_has_the_cells_that_were_trained(data_dir: Path, tmp_path: Path) -> None:
     grid = ("--epochs", "1", "--set", "loss=sg,mse", "--set", "seed=0,1", "--set", "dimension=4,8")
+    grid = (*grid, "--set", "encoder=mf")
     trained = invoke(data_dir, tmp_path, *grid, "--sampler", "ns", "--budget", "25m", "--json")
     assert trained.exit_code == 0, trained.output
     done = json.loads(trained.stdout)

@@ -118,7 +118,7 @@ from ncfbench.errors import DataError
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.state import TrainState
 numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-state = TrainState({"embedding": jnp.asarray(numbers)}, (), jnp.uint32(30))
+state = TrainState({"embedding": jax.device_put(numbers)}, (), jnp.uint32(30))
 checkpoints = Checkpoints(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 try:

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -100,7 +99,7 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
         patch.setattr(recall_module, "BLOCK_LINKS", block_links)
-        found = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
+        found = link_ranks(DOT, f, g, users, places)
     assert found.shape == (n_links,)
     assert found.dtype == np.int64
     with np.errstate(invalid="ignore"):
@@ -123,7 +122,7 @@ def test_ties_across_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) ->
         np.repeat(np.arange(20, dtype=np.int32), 25),
         rng.integers(0, 500, 500).astype(np.int32),
     )
-    found = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
+    found = link_ranks(DOT, f, g, users, places)
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )

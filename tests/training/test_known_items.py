@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -95,7 +94,7 @@ def test_known_items_are_left_out(seed: int, sizes: tuple[int, int, int, int]) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
         patch.setattr(recall_module, "BLOCK_LINKS", block_links)
-        found = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places, known)
+        found = link_ranks(DOT, f, g, users, places, known)
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
     assert found.tolist() == [
@@ -184,6 +183,7 @@ WORDS_OF_ITEMS = r"(test|validation|held-out|cold) items"
 """Words that are wrong where links are held out."""
 
 
+@pytest.mark.long_cases(r"(items|last|time)$")
 @pytest.mark.parametrize("kind", HOLD_OUTS)
 def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> None:
     links = as_csv(tmp_path / "r.csv", ROWS)

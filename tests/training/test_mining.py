@@ -83,6 +83,7 @@ def test_the_best_unlinked_items_are_found(
     assert made.popular_items.tolist() == best(tiny, popular)
 
 
+@pytest.mark.long_cases("1-cpu")
 @pytest.mark.parametrize(("per_dispatch", "backend"), [(1, "cpu"), (4, "cpu"), (1, "gpu")])
 def test_batches_draw_from_the_last_mining(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch, per_dispatch: int, backend: str

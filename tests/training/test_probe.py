@@ -50,6 +50,7 @@ def exact(dataset: Dataset, config: object, f: np.ndarray, g: np.ndarray, raw: n
 SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
 
 
+@pytest.mark.long_cases(r"unigram-True-(mse|hinge)|0.5-False-(sg|log|softmax)")
 @pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
 @pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
 def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
@@ -74,6 +75,7 @@ def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
     )
 
 
+@pytest.mark.long_cases("1")
 @pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
 def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_block: int) -> None:
     """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
@@ -86,7 +88,7 @@ def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_bl
         offsets = np.cumsum([0, *map(len, taken)])
         excluded = np.concatenate(taken).astype(np.int32)
         dot = make_interaction(complete({}))
-        blocks = list(best_items(dot, jnp.asarray(f), jnp.asarray(g), 6, offsets, excluded))
+        blocks = list(best_items(dot, jax.device_put(f), jax.device_put(g), 6, offsets, excluded))
         best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         scores = f @ g.T
         for user in range(5):

@@ -44,6 +44,7 @@ def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
     ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
 
 
+@pytest.mark.long
 def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
     """Batches without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
     interaction and free item vectors.
