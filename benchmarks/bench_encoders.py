@@ -29,6 +29,7 @@ from measuring import interleaved, timed
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.errors import CheckFailedError
+from ncfbench.models.encoders.bow import block_sums, plain_sums
 from ncfbench.models.encoders.cnn import plain_pool, projected_pool
 from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
@@ -37,10 +38,16 @@ from ncfbench.timing import allocator
 
 WORDS, SIZE = 11_563, 50
 """Words of the vocabulary; length of word vectors, filters and units."""
+WIDE = 300
+"""The same of the bag of words, whose fast way is for long vectors."""
 WIDTH = 3
 BLOCK_SECONDS = 0.3
 Way: TypeAlias = Callable[..., jax.Array]
 WAYS: dict[str, tuple[Way, Way]] = {
+    "bow": (
+        lambda table, texts: plain_sums(table, texts.tokens, texts.present),
+        lambda table, texts: block_sums(table, texts.tokens, texts.present),
+    ),
     "cnn": (plain_pool, projected_pool),
     "lstm": (plain_recur, grouped_recur),
 }
@@ -48,6 +55,7 @@ WAYS: dict[str, tuple[Way, Way]] = {
 whole.
 """
 SIZES = {
+    "bow": ((184, 40), (512, 40), (4272, 40), (184, 300)),
     "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
     "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),
     "gru": ((184, 40), (512, 40), (2336, 40), (184, 300)),
@@ -140,6 +148,8 @@ def parameters(encoder: str) -> list[jax.Array]:
     shapes: tuple[tuple[int, ...], ...] = ((WORDS + 1, SIZE), (WIDTH, SIZE, SIZE), (SIZE,))
     if encoder == "lstm":
         shapes = ((WORDS + 1, SIZE), (2 * SIZE, gates), (gates,))
+    if encoder == "bow":
+        shapes = ((WORDS + 1, WIDE),)
     return [jnp.asarray(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
 
 
@@ -167,7 +177,8 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
     """
     texts = texts_of(items, length)
     arrays, ways = (parameters(encoder), WAYS[encoder]) if encoder in WAYS else packed_ways(encoder)
-    weights = jnp.asarray(np.random.default_rng(2).normal(size=(items, SIZE)).astype(np.float32))
+    size = (items, WIDE if encoder == "bow" else SIZE)
+    weights = jnp.asarray(np.random.default_rng(2).normal(size=size).astype(np.float32))
     calls: dict[str, Callable[[], Any]] = {}
     for name, way in zip(("plain", "fast"), ways, strict=True):
         # The texts are arguments, as in training: the compiler must not know them.

@@ -36,6 +36,7 @@ CASES: list[dict[str, Any]] = [
     ),
     {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
     {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
+    {"sampler": "strat-ns", "encoder": "bow", "devices": 2, "word_dimension": 100, "idf": True},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},

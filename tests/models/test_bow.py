@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import texts_of
+from texts import texts_of, traced_for
 
 from ncfbench.config import complete, digest
 from ncfbench.data.store import Dataset
-from ncfbench.models.encoders.bow import BagOfWords
+from ncfbench.models.encoders.bow import BLOCK_TEXTS, WIDE, BagOfWords, block_sums, plain_sums
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import make_towers
 
@@ -75,6 +76,7 @@ def test_gradients_of_a_weighted_unit_bag() -> None:
     tokens = jnp.array([[1, 2, 2], [0, 0, 0]])
     texts = EncoderInput(jnp.arange(2), tokens, tokens > 0, jnp.array([3, 0]))
 
+    @jax.jit
     def loss(parameters: Any) -> jax.Array:
         return jnp.sum(jnp.sin(nnx.merge(graph, parameters)(texts)))
 
@@ -114,3 +116,50 @@ def test_defaults_leave_older_runs_their_identity() -> None:
         )
         == 3
     )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_blocks_of_texts_give_the_same_sums(weighted: bool) -> None:
+    """Values and gradients, where texts fill no whole block, words repeat, and some have none."""
+    rng = np.random.default_rng(4)
+    texts = texts_of(rng, BLOCK_TEXTS + 5, 7, WORDS, 0.3)
+    weights = texts.present * jnp.asarray(IDF)[texts.tokens] if weighted else texts.present
+    table = jnp.asarray(rng.normal(size=(WORDS + 1, SIZE)), jnp.float32)
+
+    def total(table: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
+        value = sums(table, texts.tokens, weights)
+        return jnp.sum(jnp.sin(value)), value
+
+    found = [
+        jax.jit(jax.grad(partial(total, sums=sums), has_aux=True))(table)
+        for sums in (plain_sums, block_sums)
+    ]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("backend", "width", "is_fast"),
+    [("cpu", WIDE, True), ("cpu", WIDE - 1, False), ("gpu", WIDE, False)],
+)
+def test_a_cpu_sums_wide_vectors_in_blocks(backend: str, width: int, is_fast: bool) -> None:
+    config = complete({"encoder": "bow", "word_dimension": width, "dimension": 3})
+    made = nnx.eval_shape(lambda: BagOfWords(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0)))
+    graph, parameters = nnx.split(made)
+    texts = texts_of(np.random.default_rng(3), 40, 6, WORDS, 0.3)
+    with traced_for(backend):
+        jaxpr = jax.make_jaxpr(lambda values: nnx.merge(graph, values)(texts))(parameters)
+    assert ("scan" in str(jaxpr)) == is_fast
+
+
+def test_rows_of_a_part_of_the_table_have_their_words_weights() -> None:
+    """Tokens may be rows of a table that holds some words; weights are by word id."""
+    made, *_ = bag(idf=True)
+    ids = jnp.array([[3, 7, 3]])
+    graph, parameters = nnx.split(made)
+    pure = nnx.as_pure(parameters)
+    part = {**pure, "words": {"embedding": pure["words"]["embedding"][jnp.array([0, 7, 3])]}}
+    present, items, length = jnp.ones((1, 3), bool), jnp.arange(1), jnp.array([3])
+    whole = made(EncoderInput(items, ids, present, length))
+    rows = EncoderInput(items, jnp.array([[2, 1, 2]]), present, length, words=ids)
+    np.testing.assert_allclose(nnx.merge(graph, part)(rows), whole, rtol=1e-6)

@@ -65,6 +65,8 @@ class EncoderInput(NamedTuple):
     """int32[V]: words of each text, removed ones included."""
     features: jax.Array | None = None
     """float32[V, F]: dense features, standardised; None where the data set has none."""
+    words: jax.Array | None = None
+    """int32[V, L]: word ids, where ``tokens`` are rows of a table that holds some words only."""
 
 
 class Encoder(Protocol):
