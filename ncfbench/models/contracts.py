@@ -48,7 +48,7 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
     if "features" in encoder.content and not data.item_features:
         raise UsageError(
             f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
-            " none. Prepare your data with --item-features FILE, or use another --encoder."
+            " none. Prepare your data with --lsa 300 or --item-features FILE."
         )
     if encoder.content == ("text",) and not data.words:
         raise UsageError(
