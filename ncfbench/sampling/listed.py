@@ -73,7 +73,7 @@ class ListedSampler(Sampler):
             raise UsageError(
                 "--explicit-negatives: no user with training links has an explicit negative in"
                 " these data. Prepare them with ncfbench prepare custom --negative-column NAME or"
-                " ncfbench prepare mind --explicit-negatives, or use --no-explicit-negatives."
+                " ncfbench prepare mind --unclicked, or use --no-explicit-negatives."
             )
 
     def draw(self, start: int, count: int) -> list[Draw]:

@@ -30,8 +30,8 @@ from ncfbench.runs.progress import ArmProgress, ConsoleProgress
 from ncfbench.sweeps.presets import preset_titles
 
 SMALL = [
-    *("--encoder", "bow", "--batch-size", "64", "--epochs", "2"),
-    *("--set", "dimension=8", "--set", "word_dimension=8"),
+    *("--batch-size", "64", "--epochs", "2", "--set", "dimension=8"),
+    *("--set", "filters=8", "--set", "word_dimension=8"),
 ]
 
 

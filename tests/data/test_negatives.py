@@ -209,8 +209,8 @@ def test_news_that_were_not_clicked(
 ) -> None:
     source = mind_files.write(tmp_path / "source", behaviors=SEEN)
     plain, _ = mind_files.prepare(source, tmp_path / "plain", **options)
-    assert "explicit_negatives" not in {**plain["options"], **plain["statistics"]}
-    manifest, _ = mind_files.prepare(source, tmp_path / "d", explicit_negatives=True, **options)
+    assert not {"unclicked", "explicit_negatives"} & {*plain["options"], *plain["statistics"]}
+    manifest, _ = mind_files.prepare(source, tmp_path / "d", unclicked=True, **options)
     assert manifest["fingerprint"] != plain["fingerprint"]
     data = store.load(tmp_path / "d", "mind")
     assert data.negatives is not None
@@ -225,7 +225,7 @@ def test_news_that_were_not_clicked(
     reasons = ("negatives_of_left_out", "duplicate_negatives", "negatives_that_are_links")
     assert tuple(manifest["removed"].get(reason, 0) for reason in reasons) == removed
     with pytest.raises(UsageError, match="^--hold-out last and explicit negatives exclude"):
-        mind_files.prepare(source, tmp_path / "t", explicit_negatives=True, hold_out="last")
+        mind_files.prepare(source, tmp_path / "t", unclicked=True, hold_out="last")
 
 
 def test_describe_says_how_many_there_are(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
         for function, *arguments in (
             (embedder._items, state.parameters, ids, content),
             (rank, score, users.scored, items, four, four, own),
-            (probe._block_sum, users, nodes, score, probe._blocks[0]),
+            (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")
 

@@ -68,7 +68,7 @@ class Options(TextOptions, TimedOptions):
         choices=TEXT_PARTS,
     )
     history: bool = option(False, "Take what a user had clicked before as links too.")
-    explicit_negatives: bool = option(
+    unclicked: bool = option(
         False,
         "Keep the news that a user was shown and did not click as explicit negatives.",
         omits_default=True,
@@ -90,7 +90,7 @@ class Options(TextOptions, TimedOptions):
     @property
     def has_negatives(self) -> bool:
         """See :attr:`TimedOptions.has_negatives`."""
-        return self.explicit_negatives
+        return self.unclicked
 
 
 def plan(
@@ -160,7 +160,7 @@ def _read_content(
         )
     links = _among(kept_users, users), _among(kept_items, items)
     negatives = None
-    if options.explicit_negatives:
+    if options.unclicked:
         shown = _among(kept_users, shown_users), _among(kept_items, shown_items)
         negatives, counts = distinct_negatives(*shown, links)
         removed.update(counts)
@@ -245,7 +245,7 @@ def _read_links(
                     )
                 if mark == "1":
                     clicked.append(id_)
-                elif options.explicit_negatives:
+                elif options.unclicked:
                     passed.append(id_)
             user = numbers_of_users[_id(user_id, where, "user")]
             for those, owners, owned in (
