@@ -16,6 +16,7 @@ from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify.runs import Run
 from ncfbench.reporting.verify.verification import verify
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
@@ -88,7 +89,7 @@ def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path: Path) -> 
         assert record.feature_seconds == seconds, name
         assert Run(record).feature_seconds == seconds, name
     answer = answer_of(tmp_path / "runs", features="ignore")
-    assert "feature_seconds" not in views.as_rows([answer], {})[0]
+    assert "feature_seconds" not in as_rows([answer], {})[0]
     assert "item features" not in views.headline(answer)
 
 
