@@ -7,10 +7,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 # Most of the tests' time is compilation, of programs that run for a moment. How XLA and LLVM make
 # them changes their speed, which no test asserts: without optimisation, by the older emitters and
@@ -29,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from jax._src.lru_cache import LRUCache
+from typer.main import get_command
 
 from ncfbench.data import prepare
 from ncfbench.data.graph import BipartiteGraph
@@ -114,11 +117,19 @@ def _once() -> Iterator[None]:
             contents[content] = read_anew(path)
         return contents[content]
 
+    def command(app: Any) -> Any:
+        """A copy: a command that a plug-in has flags of takes them on."""
+        made = copy(made_once(app))
+        made.commands = {name: copy(each) for name, each in made.commands.items()}
+        return made
+
+    made_once = cache(get_command)
     read_anew, contents = tables._read, dict[bytes, pa.Table]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "_read", read)
         patch.setattr(inference, "compiled", cache(inference.compiled))
         patch.setattr(probe, "compiled_sum", cache(probe.compiled_sum))
+        patch.setattr("typer.testing._get_command", command)
         yield
 
 

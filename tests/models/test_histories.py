@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -49,7 +48,7 @@ class Made:
         self.trainer, state = Trainer.create(self.config, dataset)
         rng = np.random.default_rng(0)
         self.parameters = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf + rng.normal(0, 0.2, leaf.shape).astype(np.float32)),
+            lambda leaf: jax.device_put(leaf + rng.normal(0, 0.2, leaf.shape).astype(np.float32)),
             jax.device_get(state.parameters),
         )
         self.content = DeviceContent.of(dataset, [self.config])
@@ -110,6 +109,7 @@ class Made:
         return float(value + config.user_l2 * np.mean(np.sum(np.square(raw), axis=1)))
 
 
+@pytest.mark.long_cases("ids|content")
 @pytest.mark.parametrize("history_of", ["ids", "content", "both"])
 def test_vectors_by_definition(featured: Dataset, history_of: str) -> None:
     """Some users have no training link; with a link left out, some have no other."""
@@ -126,6 +126,7 @@ def test_vectors_by_definition(featured: Dataset, history_of: str) -> None:
     np.testing.assert_allclose(links.raw, left, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long_cases("(iid|ns)-sg")
 @EVERY
 def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
     """Of the positive links; of their negatives too where the loss compares both."""
