@@ -18,6 +18,8 @@ USER_LAYERS = (
         at_most=16,
     ),
 )
+LEAST_TEMPERATURE = 0.01
+"""Temperatures are above this: scores of cosines stay within 100, as in Radford et al. 2021."""
 LOSSES: dict[str, LossInfo] = {
     "sg": LossInfo(
         path="ncfbench.models.losses:SkipGram",
@@ -246,6 +248,23 @@ INTERACTIONS: dict[str, InteractionInfo] = {
         title="Dot product",
         summary="the dot product of both vectors",
         uses=(),
+    ),
+    "cosine": InteractionInfo(
+        path="ncfbench.models.interaction:Cosine",
+        title="Cosine",
+        summary="the cosine of both vectors over a temperature, fixed or trained",
+        uses=(),
+        settings=(
+            Setting(
+                "temperature",
+                0.1,
+                "What cosine scores are divided by; usually 0.05 to 0.2",
+                above=LEAST_TEMPERATURE,
+            ),
+            Setting(
+                "learn_temperature", False, "Train the temperature; it begins as --temperature says"
+            ),
+        ),
     ),
     "gmf": InteractionInfo(
         path="ncfbench.models.interaction:WeightedProduct",

@@ -45,8 +45,10 @@ def negative_sum(
     """Return the weighted sum of negative losses over all pairs that are not linked, from the
     vectors of the users that are met and of the item slots.
     """
-    if type(interaction).matrix is not DotProduct.matrix:
+    matrix = type(interaction).matrix
+    if not isinstance(interaction, DotProduct) or matrix is not DotProduct.matrix:
         return plain_sum(users_MxD, items_VxD, negatives, interaction, loss)
+    users_MxD, items_VxD = interaction.sides(users_MxD, items_VxD)
     cells, pairs = len(users_MxD) * len(items_VxD), len(negatives.linked_user)
     if loss.squares_negatives and cells >= CELLS_PER_PAIR * pairs:
         return gramian_sum(users_MxD, items_VxD, negatives)

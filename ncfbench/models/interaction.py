@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.catalog import find_interaction
+from ncfbench.catalog.models import LEAST_TEMPERATURE
 from ncfbench.config import RunConfig
 from ncfbench.models.blocks import in_blocks
+from ncfbench.models.vectors import unit_vectors
 
 BLOCK_NUMBERS = 2**18
 """Numbers in a block of a matrix of scores before they are summed: 1 MB."""
@@ -51,19 +53,55 @@ class Interaction(nnx.Module):
 
 
 class DotProduct(Interaction):
-    """The dot product of both vectors (KDD 2017, section 3)."""
+    """The dot product of both vectors (KDD 2017, section 3).
+
+    A subclass may override :meth:`sides` alone.
+    """
+
+    def sides(self, users: jax.Array, items: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the vectors [..., D] whose dot product is the score: these."""
+        return users, items
 
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """Return sums of element-wise products: in float32 at every precision."""
+        users, items = self.sides(users, items)
         return jnp.sum(users * items, axis=-1)
+
+    def indexed(
+        self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
+    ) -> jax.Array:
+        """Return sums of element-wise products; each node's side is computed once."""
+        users_UxD, items_VxD = self.sides(users_UxD, items_VxD)
+        return jnp.sum(users_UxD[user] * items_VxD[item], axis=-1)
 
     def lists(self, users_MxD: jax.Array, items_MxKxD: jax.Array) -> jax.Array:
         """Return matrix-vector products: without gradients a third of the time of sums."""
+        users_MxD, items_MxKxD = self.sides(users_MxD, items_MxKxD)
         return jnp.einsum("md,mkd->mk", users_MxD, items_MxKxD)
 
     def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
         """Return the matrix product ``U V^T``."""
+        users_MxD, items_VxD = self.sides(users_MxD, items_VxD)
         return users_MxD @ items_VxD.T
+
+
+class Cosine(DotProduct):
+    """The cosine of both vectors over a temperature T, fixed or trained (Radford et al. 2021).
+
+    A trained one is :data:`LEAST_TEMPERATURE` + exp(p) for a parameter p, so it stays above that.
+    """
+
+    def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
+        self.temperature = config.temperature
+        above = jnp.log(jnp.float32(config.temperature - LEAST_TEMPERATURE))
+        self.above_least = nnx.Param(above) if config.learn_temperature else None
+
+    def sides(self, users: jax.Array, items: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the users' unit vectors over the temperature, and the items' unit vectors."""
+        if self.above_least is None:
+            return unit_vectors(users) / self.temperature, unit_vectors(items)
+        temperature = LEAST_TEMPERATURE + jnp.exp(self.above_least[...])
+        return unit_vectors(users) / temperature, unit_vectors(items)
 
 
 class WeightedProduct(Interaction):

@@ -53,6 +53,10 @@ def network(p: Any, u: np.ndarray, v: np.ndarray) -> float:
     return float(hidden @ p["output"]["kernel"][:, 0] + p["output"]["bias"][0])
 
 
+def cosine(u: np.ndarray, v: np.ndarray) -> float:
+    return math.fsum(u * v) / math.sqrt(math.fsum(u * u) * math.fsum(v * v))
+
+
 PLAIN: dict[str, tuple[dict[str, Any], Any]] = {
     "dot": ({}, lambda p, u, v: math.fsum(a * b for a, b in zip(u, v, strict=True))),
     "own_models:Distance": (
@@ -62,6 +66,11 @@ PLAIN: dict[str, tuple[dict[str, Any], Any]] = {
     "own_models:Weighted": (
         {},
         lambda p, u, v: math.fsum(w * a * b for w, a, b in zip(WEIGHTS, u, v, strict=True)),
+    ),
+    "cosine": ({"temperature": 0.5}, lambda p, u, v: 2 * cosine(u, v)),
+    "learnt": (
+        {"interaction": "cosine", "learn_temperature": True},
+        lambda p, u, v: cosine(u, v) / (0.01 + math.exp(p["above_least"])),
     ),
     "gmf": ({}, lambda p, u, v: math.fsum(p["weights"] * u * v) + p["bias"]),
     "mlp": ({}, network),
@@ -88,7 +97,7 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
     In blocks of two users too, the last one partly padding, with the gradients of the whole.
     """
     settings, function = PLAIN[name]
-    chosen = {} if name == "deep" else {"interaction": name}
+    chosen = {} if "interaction" in settings else {"interaction": name}
     score, parameters = with_noise(make_interaction(complete(SMALL | chosen | settings)))
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))

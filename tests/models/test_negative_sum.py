@@ -120,13 +120,18 @@ def test_real_sizes_need_little_memory() -> None:
     assert compiled.memory_analysis().temp_size_in_bytes < 64e6
 
 
-@pytest.mark.parametrize("name", ["gmf", "mlp"])
-def test_other_interactions_are_summed_plainly(name: str) -> None:
+@pytest.mark.parametrize("name", ["cosine", "gmf", "mlp"])
+def test_other_interactions_sum_the_same_pairs(name: str) -> None:
+    """By its gradient too; a cosine is a dot product, so that its sum is fused."""
     f, g, negatives = example()
-    config = complete({"interaction": name, "dimension": D})
+    config = complete({"interaction": name, "dimension": D, "learn_temperature": True})
     score, loss = make_interaction(config), SkipGram()
-    call = jax.value_and_grad(lambda score: all_users.negative_sum(f, g, negatives, score, loss))
-    found, slopes = jax.jit(call)(score)
+
+    def summed(score: Interaction) -> jax.Array:
+        return all_users.negative_sum(f, g, negatives, score, loss)
+
+    assert ("custom_vjp" in str(jax.make_jaxpr(summed)(score))) == (name == "cosine")
+    found, slopes = jax.jit(jax.value_and_grad(summed))(score)
     weights = negatives.user_weight[:, None] * negatives.item_weight[None, :]
     is_pair = negatives.linked_user < USERS
     weights[negatives.linked_user[is_pair], negatives.linked_item[is_pair]] = 0

@@ -42,7 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "lstm": {},
     "mf": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
     "gru": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
-    "transformer": {"interaction": "gmf"},
+    "transformer": {"interaction": "cosine", "learn_temperature": True},
     "mlp": {"user_tower": "history", "interaction": "mlp", "interaction_units": 4},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
