@@ -12,7 +12,7 @@ import pyarrow as pa
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.reporting.results import collect
-from ncfbench.reporting.views.answers import as_rows
+from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups as analysis

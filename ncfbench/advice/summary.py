@@ -22,12 +22,12 @@ from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Col, Table
+from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import (
     FLOORS_NOTE,
     STATUS_WORDS,
     answer_columns,
     beside_floors,
-    floor_rows,
 )
 from ncfbench.reporting.views.sentences import (
     better_recall,

@@ -15,7 +15,7 @@ def verify_tables(where: Locations, kind: str) -> None:
     """Check the written tables by a second computation."""
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.verify.verification import verify
-    from ncfbench.reporting.views.answers import as_rows
+    from ncfbench.reporting.views.answer_rows import as_rows
     from ncfbench.reporting.views.checks import verification_tables
 
     results = collect(where.runs_dir, where.data_dir)

@@ -256,10 +256,10 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
-    from ncfbench.reporting.views import answers
+    from ncfbench.reporting.views.answer_rows import as_rows
 
     return {
-        "answers": answers.as_rows(results.answers, wanted.locations),
+        "answers": as_rows(results.answers, wanted.locations),
         "speedup": results.speedup,
         "recall": results.recall,
         "claims": [asdict(one) for one in results.claims],

@@ -20,6 +20,7 @@ from ncfbench.catalog import (
     find_encoder,
     find_loss,
     find_sampler,
+    find_user_tower,
     settings_for,
 )
 from ncfbench.config.checks import check, noise_exponent
@@ -131,6 +132,16 @@ class RunConfig(SharedSettings):
         """True if item vectors depend on the items' dense features, where the data have any."""
         content = find_encoder(self.encoder).content
         return "features" in content or (self.features == "add" and "text" in content)
+
+    @property
+    def reads_histories(self) -> bool:
+        """True if the user tower reads the items of users' training links."""
+        return "history" in find_user_tower(self.user_tower).content
+
+    @property
+    def reads_history_features(self) -> bool:
+        """True if the user tower reads those items' dense features too."""
+        return self.reads_histories and getattr(self, "history_of", None) != "ids"
 
     @property
     def shares_locally(self) -> bool:

@@ -50,11 +50,11 @@ class DeviceContent(NamedTuple):
         """
         features = dataset.item_features
         arrays = dataset.tokens_IxL, dataset.lengths, dataset.user_features, features
-        readers = [config for config in configs if reads_histories(config)]
+        readers = [config for config in configs if config.reads_histories]
         histories = None
         if readers:
-            of_ids = all(getattr(config, "history_of", "") == "ids" for config in readers)
-            histories = Histories.of_graph(dataset.graph, None if of_ids else features)
+            reads_them = any(config.reads_history_features for config in readers)
+            histories = Histories.of_graph(dataset.graph, features if reads_them else None)
         return cls(*jax.device_put(arrays))._replace(histories=histories)
 
 
@@ -65,11 +65,6 @@ class UserVectors(NamedTuple):
     """float32[U, D]: the vectors that scores are made of."""
     raw: jax.Array
     """float32[U, D]: the same before any normalisation, for the users' penalty."""
-
-
-def reads_histories(config: RunConfig) -> bool:
-    """Return whether a run's user tower reads the items of users' training links."""
-    return "history" in find_user_tower(config.user_tower).content
 
 
 USER_TOWER, ENCODER, INTERACTION = "user_tower", "encoder", "interaction"
@@ -93,7 +88,7 @@ class Towers(nnx.Module):
         self.n_users = data.users
         build = find_user_tower(config.user_tower).load()
         self.user_tower: UserTower = build(config, data, rngs=rngs)
-        self.history_items = config.history_items if reads_histories(config) else 0
+        self.history_items = config.history_items if config.reads_histories else 0
         self.dimension = config.dimension
         info = find_encoder(config.encoder)
         encoder: Encoder = info.load()(config, data, rngs=rngs)

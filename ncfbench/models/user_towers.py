@@ -118,8 +118,8 @@ class UserHistory(nnx.Module):
         if config.history_of != "ids" and dataset.item_features is None:
             raise UsageError(
                 f"--history-of {config.history_of} reads dense features of items, and"
-                f" {config.dataset} has none. Prepare your data with --item-features FILE, or use"
-                " --history-of ids."
+                f" {config.dataset} has none. Prepare your data with --lsa 300 or --item-features"
+                " FILE, or use --history-of ids."
             )
 
     def __call__(self, users: Users) -> jax.Array:

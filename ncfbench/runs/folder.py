@@ -103,7 +103,7 @@ def create(
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
     }
-    if feature_seconds and config.reads_item_features:
+    if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
     tables.write_json(folder / "config.json", document)
     return folder

@@ -52,8 +52,8 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
         yield
     finally:
         # Removed while it is held: nobody else writes into the folder meanwhile.
-        if made and [*folder.iterdir()] == [path]:
-            with suppress(OSError):
+        with suppress(OSError):
+            if made and [*folder.iterdir()] == [path]:
                 path.unlink()
                 for each in made:
                     each.rmdir()

@@ -21,7 +21,6 @@ from ncfbench.data.history_file import NewUsers, read_new_users
 from ncfbench.errors import DataError, UsageError, either
 from ncfbench.models.histories import Histories
 from ncfbench.models.precision import full
-from ncfbench.models.towers import reads_histories
 from ncfbench.runs import folder as runs
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
@@ -60,7 +59,7 @@ def recommend(
     """
     record = runs.read(run)
     config = record.config
-    if not reads_histories(config):
+    if not config.reads_histories:
         able = [name for name, info in USER_TOWERS.items() if "history" in info.content]
         raise UsageError(
             f"{run} has a vector for each user that it was trained on (--user-tower"

@@ -19,7 +19,6 @@ from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
-from ncfbench.models.towers import reads_histories
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -133,8 +132,9 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
     # The encoder and the step, which need more, are not counted.
     rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
     histories = 0
-    if reads_histories(config):
-        width = 0 if dataset.item_features is None else dataset.item_features.shape[1]
+    if config.reads_histories:
+        features = dataset.item_features if config.reads_history_features else None
+        width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width)
     if config.shard_tables:
         rows = [-(-count // layout.size) for count in rows]

@@ -16,6 +16,7 @@ from invoked import check, invoke
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.quality import CERTAIN
@@ -108,7 +109,7 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     assert not any("take turns" in each for each in views.trust(answer, {}))
     ours = {"--runs-dir": str(tmp_path)}
     assert "ncfbench advise citeulike" in views.trust(answer, ours)[-1]
-    row = views.as_rows([answer], ours)[0]
+    row = as_rows([answer], ours)[0]
     assert [arm["status"] for arm in row["arms"]] == ["best", "slower"]
     assert row["arms"][0]["times_sooner"] == pytest.approx(8.0)
 

@@ -13,8 +13,10 @@ from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.frames import arms_table, group
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.verify.runs import Run
 from ncfbench.reporting.verify.verification import verify
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
@@ -23,6 +25,8 @@ WAITED = (
     "The item features took 3.5 s before training: times to pass a floor, and s in the table, count"
     " them."
 )
+
+HISTORY = {"encoder": "mf", "user_tower": "history"}
 
 
 def answer_of(folder: Path, **more: object) -> Answer:
@@ -76,11 +80,16 @@ def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path: Path) -> 
         ("ignored", {"features": "ignore"}, 0.0),
         ("read", {"encoder": "mlp", "features": "ignore"}, 3.5),
         ("no content", {"encoder": "mf"}, 0.0),
+        ("histories", HISTORY | {"history_of": "content"}, 3.5),
+        ("histories of both", HISTORY | {"history_of": "both"}, 3.5),
+        ("histories of ids", HISTORY | {"history_of": "ids"}, 0.0),
     ):
         folder = write_run(tmp_path / name, "ns", [9, 3], 20, feature_seconds=3.5, **more)
-        assert read(folder).feature_seconds == seconds, name
+        record = read(folder)
+        assert record.feature_seconds == seconds, name
+        assert Run(record).feature_seconds == seconds, name
     answer = answer_of(tmp_path / "runs", features="ignore")
-    assert "feature_seconds" not in views.as_rows([answer], {})[0]
+    assert "feature_seconds" not in as_rows([answer], {})[0]
     assert "item features" not in views.headline(answer)
 
 

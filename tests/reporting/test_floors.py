@@ -27,7 +27,8 @@ from ncfbench.reporting.floors import TITLES, floors_of, floors_sentence, standi
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify.verification import verify
-from ncfbench.reporting.views.answers import answer_tables, as_rows
+from ncfbench.reporting.views.answer_rows import as_rows
+from ncfbench.reporting.views.answers import answer_tables
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 

@@ -13,7 +13,7 @@ from kept import FOLDERS, REPOSITORY, kept
 from ncfbench.paper.measures import DISTURBED
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.views.answers import as_rows
+from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.storage import schemas, tables
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +113,16 @@ def test_a_folder_without_content_goes_again(tmp_path: Path) -> None:
     with pytest.raises(KeyError), locks.held(tmp_path / "c" / "d", "testing"):
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_vanished_is_released(tmp_path: Path) -> None:
+    """Also with the error of the work in it, not one of its own."""
+    folder = tmp_path / "new"
+    with pytest.raises(KeyError), locks.held(folder, "testing"):
+        shutil.rmtree(folder)
+        raise KeyError
+    with locks.held(folder, "testing"):
+        (folder / "content").touch()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.catalog import find_encoder
+from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
@@ -53,12 +53,15 @@ class Run:
     @cached_property
     def feature_seconds(self) -> float:
         """Seconds of derived item features, as ``config.json`` has them, of a run that reads
-        features: its encoder does, or they are added to a text's vector.
+        features: its encoder does, or they are added to a text's vector, or to a user's history.
         """
         document = json.loads((self.record.folder / "config.json").read_text(encoding="utf-8"))
-        content = find_encoder(self.config.encoder).content
-        is_added = "text" in content and document["config"]["features"] == "add"
-        return float(document.get("feature_seconds", 0)) * ("features" in content or is_added)
+        settings = document["config"]
+        content = find_encoder(settings["encoder"]).content
+        reads_them = "features" in content or ("text" in content and settings["features"] == "add")
+        if "history" in find_user_tower(settings.get("user_tower", "table")).content:
+            reads_them |= settings.get("history_of") in (None, "content", "both")
+        return float(document.get("feature_seconds", 0)) * reads_them
 
     def _block_times(self, kind: str) -> tuple[float, float]:
         kinds = (kind, self.environment["key"])

@@ -1,0 +1,86 @@
+"""Answers and floors as plain objects, for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ncfbench.catalog import find_sampler
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.floors import standing
+from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags
+from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.views.answers import caveats, headline, trust
+
+
+def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the answers as plain objects, for JSON; times in seconds."""
+    return [
+        {
+            "dataset": answer.config.dataset,
+            "data_fingerprint": answer.data_fingerprint,
+            "encoder": answer.config.encoder,
+            "loss": answer.config.loss,
+            "settings": answer.settings,
+            "headline": headline(answer),
+            "trust": trust(answer, locations),
+            "target": answer.target,
+            "best": answer.best and answer.best.name,
+            "flags": answer.best and flags(answer.best.config),
+            "baseline": answer.baseline and answer.baseline.name,
+            "easier_targets": [
+                {"share": share, **asdict(ratio)} for share, ratio in answer.easier(answer.best)
+            ],
+            "profile_rounds": answer.rounds,
+            **({"feature_seconds": seconds} if (seconds := answer.feature_seconds) else {}),
+            "arms": [_as_row(arm) for arm in answer.arms],
+            "floors": floor_rows(answer),
+            "frontier": [step._asdict() for step in answer.frontier()],
+            "caveats": [caveat._asdict() for caveat in caveats(answer)],
+        }
+        for answer in answers
+    ]
+
+
+def floor_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return the floors as plain objects, each with how the best arm stands to it."""
+    rows = []
+    for floor in answer.floors:
+        beside = standing(answer.best, floor) if answer.best else None
+        rows.append(
+            {
+                "floor": floor.row["floor"],
+                "title": floor.name,
+                "penalty": floor.row["penalty"],
+                "chosen_by": floor.row["chosen_by"],
+                "seconds": floor.seconds,
+                RECALL: floor.recall,
+                f"{RECALL}_error": floor.error,
+                "best_arm": beside and beside.word,
+                "passed_after_seconds": beside and beside.seconds,
+            }
+        )
+    return rows
+
+
+def _as_row(arm: ArmResult) -> dict[str, Any]:
+    return {
+        "arm": arm.name,
+        "sampler": arm.config.sampler,
+        "title": find_sampler(arm.config.sampler).title,
+        "flags": flags(arm.config),
+        "status": arm.status,
+        "is_baseline": arm.is_baseline,
+        "seeds": len(arm.runs),
+        "item_slots": arm.items,
+        "full_iteration_seconds": arm.iteration_seconds,
+        "iterations_to_target": arm.iterations,
+        "seconds_to_target": arm.seconds,
+        **interval_columns("times_sooner", arm.sooner.total if arm.sooner else None),
+        "times_sooner_at_most": arm.sooner and arm.sooner.total_at_most,
+        "quality": [asdict(quality) for quality in arm.quality],
+        "runs": [run.name for run in arm.runs.values()],
+    }
