@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
@@ -71,8 +70,21 @@ class FloorResult:
         return Quality(("end",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
 
 
+class Peak(NamedTuple):
+    """The largest recall@50 of an arm, on average over its seeds.
+
+    Attributes:
+        error: its standard error, over users, items and seeds.
+        seconds: when it was evaluated, as in :meth:`ncfbench.reporting.arms.ArmResult.rows`.
+    """
+
+    recall: float
+    error: float | None
+    seconds: float
+
+
 class Standing(NamedTuple):
-    """How an arm stands to a floor.
+    """How an arm stands to a floor, or to the largest recall of another arm.
 
     Attributes:
         word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
@@ -100,25 +112,31 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     return sorted(map(FloorResult, best.values()), key=lambda floor: -floor.recall)
 
 
-def standing(arm: ArmResult, floor: FloorResult) -> Standing:
+def peak_of(arm: ArmResult) -> Peak | None:
+    """Return the largest recall of an arm at common evaluations of its seeds; None without any."""
+    rows = arm.rows(TEST_RECALL)
+    if not rows:
+        return None
+    seconds, top = max(rows, key=lambda row: _mean_recall(row[1]))
+    return Peak(_mean_recall(top), standard_error(top, TEST_RECALL), seconds)
+
+
+def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
     """Return how an arm stands to a floor, by the means over its seeds at common evaluations.
 
     The error of the difference has both errors in quadrature: the floor's recall of each user is
     not kept.
     """
-    evaluated = [
-        (seconds, fmean(row[TEST_RECALL] for row in rows), standard_error(rows, TEST_RECALL))
-        for seconds, rows in arm.rows(TEST_RECALL)
-    ]
-    if not evaluated:
+    peak = peak_of(arm)
+    if peak is None:
         return Standing("unknown")
-    _, peak, error = max(evaluated, key=itemgetter(1))
-    if abs(peak - floor.recall) <= math.hypot(error or 0.0, floor.error or 0.0):
+    if abs(peak.recall - floor.recall) <= math.hypot(peak.error or 0.0, floor.error or 0.0):
         return Standing("level")
-    above = [seconds for seconds, recall, _ in evaluated if recall > floor.recall]
+    means = arm.means(TEST_RECALL)
+    above = [seconds for seconds, recall in means if recall > floor.recall]
     if not above:
         return Standing("below")
-    return Standing("passes", above[0], above[0] == evaluated[0][0])
+    return Standing("passes", above[0], above[0] == means[0][0])
 
 
 def floors_sentence(
@@ -196,6 +214,10 @@ def _is_plural(floor: FloorResult) -> bool:
 
 def _peak(arm: ArmResult) -> float:
     return max(recall for _, recall in arm.means(TEST_RECALL))
+
+
+def _mean_recall(rows: Sequence[Mapping[str, Any]]) -> float:
+    return fmean(row[TEST_RECALL] for row in rows)
 
 
 def _preference(row: Mapping[str, Any]) -> tuple[bool, float]:

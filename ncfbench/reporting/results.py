@@ -36,6 +36,7 @@ from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.objectives import objective_tables
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
+from ncfbench.reporting.ready import with_ready_arms
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import select, wanted_values
 from ncfbench.reporting.table import Table
@@ -153,9 +154,9 @@ class Results:
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
         found = find_answers(self.retimed, allow_mixed=self.allow_mixed)
-        return [
+        return with_ready_arms(
             replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
-        ]
+        )
 
     @property
     def unfitted(self) -> list[str]:

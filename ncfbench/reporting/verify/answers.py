@@ -1,5 +1,5 @@
 """Checks of answers: how soon each arm comes down to the baseline's smallest loss, and how the best
-one stands to each floor.
+one stands to each floor and to the arms that read dense features alone.
 
 Whether iterations are as long as a profile beside the runs measured is taken from the answer; which
 runs are in which arm, and every number, is derived from the runs and the profile.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.catalog import baseline_sampler, find_sampler
+from ncfbench.catalog import baseline_sampler, find_encoder, find_sampler
 from ncfbench.config import default_values
 from ncfbench.reporting.verify.check import Check
 from ncfbench.reporting.verify.rows import Values, newest, race, ratios
@@ -49,6 +49,7 @@ def answer_checks(
     for run in newest(runs):
         groups.setdefault(run.compared_by(*TRIED), []).append(run)
     group_of = {run.name: key for key, own in groups.items() for run in own}
+    ready = _ready(answers, {run.name: run for run in runs})
     for answer in answers:
         names = ("dataset", "encoder", "loss", "settings")
         cell = "/".join(filter(None, (answer[name] for name in names)))
@@ -59,13 +60,18 @@ def answer_checks(
         else:
             digest = answer["data_fingerprint"]
             fitted = [row for row in floors if row["data_fingerprint"] == digest]
-            yield from _checks(answer, cell, own, profiled, fitted)
+            yield from _checks(answer, cell, own, profiled, fitted, ready.get(digest))
     for own in groups.values():
         yield Check("answer", own[0].name, {}, {}, ["no answer has this run"])
 
 
 def _checks(
-    answer: Row, cell: str, runs: Sequence[Run], profiled: Sequence[Row], floors: Sequence[Row]
+    answer: Row,
+    cell: str,
+    runs: Sequence[Run],
+    profiled: Sequence[Row],
+    floors: Sequence[Row],
+    ready: Values | None,
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
     profile = {_timed_as(row): row for row in profiled if row["rounds"] == rounds}
@@ -100,6 +106,54 @@ def _checks(
         expected["feature_seconds"] = seconds
     yield Check("answer", cell, {"feature_seconds": None, **answer}, expected)
     yield from _floor_checks(answer, cell, best, floors)
+    written_ready = answer.get("ready_features")
+    is_of_texts = "text" in find_encoder(answer["encoder"]).content
+    if written_ready is None or ready is None or not is_of_texts:
+        notes = ["it lacks the arm of dense features"] if ready and is_of_texts else []
+        if notes or written_ready is not None:
+            yield Check("answer", f"{cell}/ready features", answer, {}, notes or ["there is none"])
+        return
+    own = best or max(arms, key=_peak)
+    beside = _beside(own, ready["recall_at_50"], ready["recall_at_50_error"])
+    yield Check("answer", f"{cell}/ready features", written_ready, ready | beside)
+
+
+def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[str, Values]:
+    """Return the largest mean recall of arms that read dense features alone, by data set."""
+    best: dict[str, Values] = {}
+    for answer in answers:
+        if find_encoder(answer["encoder"]).content != ("features",):
+            continue
+        for row in answer["arms"]:
+            arm = {run.seed: run for run in map(runs.__getitem__, row["runs"])}
+            common = _common(arm)
+            diverged = any(run.has_diverged or run.record.is_simulated for run in arm.values())
+            if diverged or not common or row["full_iteration_seconds"] is None:
+                continue
+            recalls = [mean(at["test_recall_at_50"] for at in rows) for _, rows in common]
+            top = int(np.argmax(recalls))
+            values: Values = {"recall_at_50": recalls[top], "arm": row["arm"]}
+            values["recall_at_50_error"] = _error(common[top][1])
+            values["seconds"] = common[top][0] * row["full_iteration_seconds"]
+            values["seconds"] += mean(run.feature_seconds for run in arm.values())
+            known = best.setdefault(answer["data_fingerprint"], values)
+            if known["recall_at_50"] < recalls[top]:
+                best[answer["data_fingerprint"]] = values
+    return best
+
+
+def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
+    """Return the evaluations that all seeds have, by iteration."""
+    curves = [
+        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
+        for run in arm.values()
+    ]
+    common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
+    return [(iteration, [curve[iteration] for curve in curves]) for iteration in common]
+
+
+def _peak(arm: Arm) -> float:
+    return max((mean(row["test_recall_at_50"] for row in at) for _, at in _common(arm)), default=0)
 
 
 def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
@@ -122,15 +176,11 @@ def _beside(arm: Arm, level: float, error: float) -> Values:
     """Return how an arm stands to a floor: by its largest mean recall at evaluations of all seeds,
     and the time of the first one above the floor.
     """
-    curves = [
-        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
-        for run in arm.values()
-    ]
-    common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
+    common = _common(arm)
     values: Values = {"best_arm": "unknown" if arm else None, "passed_after_seconds": math.nan}
     if not common:
         return values
-    rows = [[curve[iteration] for curve in curves] for iteration in common]
+    rows = [at for _, at in common]
     recalls = [mean(row["test_recall_at_50"] for row in at) for at in rows]
     top = int(np.argmax(recalls))
     errors = np.nan_to_num([_error(rows[top]), error])
@@ -138,7 +188,7 @@ def _beside(arm: Arm, level: float, error: float) -> Values:
         return values | {"best_arm": "level"}
     if recalls[top] < level:
         return values | {"best_arm": "below"}
-    first = common[int(np.argmax(np.array(recalls) > level))]
+    first, _ = common[int(np.argmax(np.array(recalls) > level))]
     seconds = first * mean(run.full for run in arm.values())
     seconds += mean(run.feature_seconds for run in arm.values())
     return {"best_arm": "passes", "passed_after_seconds": seconds}
