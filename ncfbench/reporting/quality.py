@@ -54,7 +54,8 @@ class Quality:
         """
         if self.values.get(NEW_ITEMS) is None:
             return ""
-        return f"new items {self.text(NEW_ITEMS)}, known items {self.text(KNOWN_ITEMS)}"
+        text = f"new items {self.text(NEW_ITEMS)}, known items {self.text(KNOWN_ITEMS)}"
+        return text if self.error(KNOWN_ITEMS) is None else f"{text}, with errors over users alone"
 
 
 def epochs_of(qualities: Sequence[Quality | None]) -> str:

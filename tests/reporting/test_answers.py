@@ -15,6 +15,7 @@ from invoked import check, invoke
 
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.frames import group
+from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.views import answers as views
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
@@ -372,3 +373,13 @@ def test_an_answer_names_easier_targets(tmp_path: Path) -> None:
         "At easier targets it is 30 times sooner to the loss that IID has after a quarter, and 30"
         " to that after half of those iterations." in views.headline(answer)
     )
+
+
+def test_the_errors_of_new_and_known_items_are_named() -> None:
+    values = {
+        f"recall_at_50_{part}{end}": value
+        for part, value in (("new_items", 0.1), ("known_items", 0.2))
+        for end, value in (("", value), ("_error", value / 10))
+    }
+    text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
+    assert Quality(("end",), 3, values).kinds == f"{text}, with errors over users alone"

@@ -226,5 +226,7 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
         return
     assert not re.search(WORDS_OF_ITEMS, trained.output + reported.output)
     has_new = summary["test_recall_at_50_new_items"] is not None
+    text = " ".join(reported.output.split())
     for note in ("links to new and to known items together", "known items count alike"):
-        assert (note in " ".join(reported.output.split())) == has_new
+        assert (note in text) == has_new
+    assert "MRR, cold users, new items and known items has no part of the items" in text

@@ -264,7 +264,10 @@ def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) ->
         for run in arm.runs.values()
     }
     notes = [f"By chance: {', '.join(chances)}."] if chances else []
-    notes.append(f"{ERROR}; that of NDCG, MRR and cold users has no part of the items.")
+    of_users = "NDCG, MRR and cold users"
+    if KNOWN_ITEMS in measured:
+        of_users = "NDCG, MRR, cold users, new items and known items"
+    notes.append(f"{ERROR}; that of {of_users} has no part of the items.")
     notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
     if answer.target is not None:
         notes.append("target: the first evaluation after the target loss was reached.")
