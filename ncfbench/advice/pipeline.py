@@ -26,11 +26,12 @@ from ncfbench.advice.candidates import (
     list_candidates,
 )
 from ncfbench.advice.curves import CUTOFF, chance
-from ncfbench.advice.question import Question, Target
+from ncfbench.advice.question import TRIED, Question, Target
 from ncfbench.advice.race import Clock, Race
 from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
-from ncfbench.config import Folder, Locations
+from ncfbench.catalog.presets import preset as preset_of
+from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.signals import deferred_signals
@@ -98,7 +99,8 @@ class Advice:
 def advise(
     dataset: str,
     *,
-    encoder: str = "cnn",
+    preset: str = "paper",
+    encoder: str | None = None,
     budget_seconds: float = 600.0,
     target: Target = "loss",
     loss: str | Sequence[str] = (),
@@ -115,6 +117,8 @@ def advise(
     The same question continues its race.
 
     Args:
+        preset: a name of :data:`ncfbench.catalog.presets.PRESETS`, whose settings all candidates
+            share, but for those that the race tries; its loss is tried where none is given.
         assignments: ``key=value`` strings of settings that all candidates share.
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
             ``learning_rates`` to try, by default the usual ones, and settings that all candidates
@@ -126,12 +130,17 @@ def advise(
     """
     names = {field.name for field in dataclasses.fields(Question)}
     tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
+    begun = preset_of(preset)
+    encoder = encoder or begun.get("encoder", RunConfig.encoder)
+    if target == "loss":
+        loss = loss or begun.get("loss", ())
     tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
     shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
     progress = progress or Progress()
     fixed, locations = merge_named(progress.say, shared, assignments, chosen={"encoder": [encoder]})
     given = {name: values for name, values in tried.items() if values}
-    question = Question({"encoder": encoder, **fixed}, target, seeds=seeds, **given)
+    common = {name: value for name, value in begun.items() if name not in TRIED}
+    question = Question({**common, "encoder": encoder, **fixed}, target, seeds=seeds, **given)
     return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
 
 

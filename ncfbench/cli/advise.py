@@ -25,7 +25,10 @@ def _values(letter: str, about: str, default: str) -> Any:
 @reporting
 def advise(
     dataset: Annotated[str, typer.Argument(help="Prepared data set.")],
-    encoder: Annotated[str, typer.Option(help="Item function g.")] = "cnn",
+    preset: options.Preset = "paper",
+    encoder: Annotated[
+        str | None, typer.Option(help="Item function g.", show_default="cnn, or the preset's")
+    ] = None,
     budget: Annotated[str, typer.Option(help="Wall time for all of it: 10m, 1h30m.")] = "10m",
     target: Annotated[
         str,
@@ -36,7 +39,9 @@ def advise(
             )
         ),
     ] = "loss",
-    loss: Annotated[str | None, _values("LOSS", "Loss function.", "sg; for recall all")] = None,
+    loss: Annotated[
+        str | None, _values("LOSS", "Loss function.", "sg, or the preset's; for recall all")
+    ] = None,
     samplers: Annotated[str | None, _values("NAME", "Samplers to try.", "the paper's five")] = None,
     batch_sizes: Annotated[str | None, _values("B", "Batch sizes.", "256,512,1024")] = None,
     stratum_sizes: Annotated[str | None, _values("S", "Stratum sizes.", "2,4,8")] = None,
@@ -92,6 +97,7 @@ def advise(
 
     advice = pipeline.advise(
         dataset,
+        preset=preset,
         encoder=encoder,
         budget_seconds=seconds,
         target=target,  # type: ignore[arg-type]

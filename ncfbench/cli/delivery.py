@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -223,10 +222,11 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     ]
     if hidden:
         print_sentences(f"Further tables: {', '.join(hidden)}.", "")
+    from ncfbench.reporting.floors import floor_command
+
     data_dir = wanted.locations.get("--data-dir")
     for name in results.unfitted:
-        words = ["ncfbench", "floor", name, *(["--data-dir", data_dir] if data_dir else [])]
-        print_views(f"To see what is reached without training: {shlex.join(words)}", "")
+        print_views(floor_command(name, data_dir), "")
 
 
 def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:

@@ -179,6 +179,17 @@ def option(
 
 
 ConfigFile = Annotated[Path | None, option(help="TOML file of settings, named like the flags.")]
+Preset = Annotated[
+    str,
+    option(
+        metavar="paper|good",
+        help=(
+            "Settings to begin with: the paper's, or those of the highest recall over several real"
+            " data sets. Other flags replace them."
+        ),
+        default=True,
+    ),
+]
 Set = Annotated[
     list[str] | None,
     option("--set", metavar="KEY=VALUE", help="Any setting, a plug-in's too."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ncfbench.catalog import BUILT_IN
+from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
@@ -19,6 +21,7 @@ from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervis
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from ncfbench.reporting.floors import FloorResult
     from ncfbench.runs.folder import RunRecord
 
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 @reporting
 def run(
     flags: options.Flags,
+    preset: options.Preset = "paper",
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -103,10 +107,10 @@ def run(
 ) -> None:
     """Train one recommender with one sampler, and record times, losses and recall.
 
-    Settings come from flags, then --set, then the environment, then --config, then the paper's
-    defaults for the loss and the encoder. The records are kept in a folder below --runs-dir;
-    `ncfbench report` compares them. A finished run is not trained again; with --resume --again a
-    run is continued where there is one to continue, and begun where there is none.
+    Settings come from flags, then --set, then the environment, then --config, then --preset. The
+    records are kept in a folder below --runs-dir; `ncfbench report` compares them. A finished run
+    is not trained again; with --resume --again a run is continued where there is one to continue,
+    and begun where there is none. The last lines set its recall beside the kept floors of the data.
 
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
@@ -114,7 +118,8 @@ def run(
     given, locations = merge_named(say, flags, set_ or (), config)
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
-    settings = complete(given if is_counted else given | {"share": RunConfig.share})
+    chosen = {**preset_of(preset), **given}
+    settings = complete(chosen if is_counted else chosen | {"share": RunConfig.share})
     if print_config:
         typer.echo(as_toml(settings), nl=False)
         return
@@ -144,7 +149,7 @@ def run(
         if not is_counted:
             import jax
 
-            settings = complete(given | {"devices": jax.device_count()})
+            settings = complete(chosen | {"devices": jax.device_count()})
         from ncfbench.training import run as training
 
         record = training.run(
@@ -158,10 +163,19 @@ def run(
             in_group=True,
         )
         if record is not None:
-            _print_results(record, recommend, json_=json_)
+            floors = _floors_of(record, locations.data_dir)
+            _print_results(record, recommend, floors, data_dir, json_=json_)
 
 
-def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> None:
+def _print_results(
+    record: RunRecord,
+    recommend: int | None,
+    floors: Sequence[FloorResult],
+    data_dir: Path | None,
+    *,
+    json_: bool,
+) -> None:
+    from ncfbench.reporting.floors import compare, floor_command, reported_recall, run_sentence
     from ncfbench.reporting.views.run import ledger_table, run_table
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
@@ -172,6 +186,7 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
             f"Recommendations are from epoch {end}, the last; the reported recall is from epoch"
             f" {reported}."
         )
+    recall = reported_recall(record.summary)
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
         found |= {
@@ -179,15 +194,31 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
             for name in ("mesh", "sent_bytes")
             if name in record.environment
         }
+        found["floors"] = [
+            floor.facts | {"this_run": recall and compare(recall, floor)} for floor in floors
+        ]
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = [_describe_bytes(record)] if "sent_bytes" in record.environment else []
+        if recall is not None:
+            to_fit = floor_command(record.config.dataset, data_dir)
+            more.append(run_sentence(floors, recall) if floors else to_fit)
         more += [
             f"Records: {record.folder}",
             *(f"Recommendations: {path}" for path in written.values()),
         ]
         table = run_table(record.summary, record.curve, record.feature_seconds)
         print_views(table, ledger_table(record.ledger), *more)
+
+
+def _floors_of(record: RunRecord, data_dir: Path) -> list[FloorResult]:
+    from ncfbench.reporting.beside import read_floors
+
+    folder = data_dir / record.config.dataset
+    floors, problems = read_floors([folder], record.data_fingerprint)
+    for problem in problems:
+        say(problem)
+    return floors
 
 
 def _describe_bytes(record: RunRecord) -> str:

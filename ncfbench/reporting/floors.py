@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +60,19 @@ class FloorResult:
     def recall(self) -> float:
         """Recall@50 of the test links."""
         return float(self.row[TEST_RECALL])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What JSON says of it."""
+        return {
+            "floor": self.row["floor"],
+            "title": self.name,
+            "penalty": self.row["penalty"],
+            "chosen_by": self.row["chosen_by"],
+            "seconds": self.seconds,
+            RECALL: self.recall,
+            f"{RECALL}_error": self.error,
+        }
 
     @property
     def error(self) -> float | None:
@@ -121,22 +136,36 @@ def peak_of(arm: ArmResult) -> Peak | None:
     return Peak(_mean_recall(top), standard_error(top, TEST_RECALL), seconds)
 
 
-def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
-    """Return how an arm stands to a floor, by the means over its seeds at common evaluations.
+def reported_recall(summary: Mapping[str, Any]) -> Peak | None:
+    """Return the recall of test links that a run reports, by its summary; None without any."""
+    if summary[TEST_RECALL] is None:
+        return None
+    return Peak(
+        summary[TEST_RECALL], standard_error([summary], TEST_RECALL), summary["train_seconds"]
+    )
 
-    The error of the difference has both errors in quadrature: the floor's recall of each user is
-    not kept.
+
+def compare(own: Peak, floor: FloorResult | Peak) -> Literal["passes", "level", "below"]:
+    """Return how a recall stands to another: level if they differ by no more than the error of
+    their difference.
+
+    It has both errors in quadrature: the floor's recall of each user is not kept.
     """
+    if abs(own.recall - floor.recall) <= math.hypot(own.error or 0.0, floor.error or 0.0):
+        return "level"
+    return "passes" if own.recall > floor.recall else "below"
+
+
+def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
+    """Return how an arm stands to a floor, by the means over its seeds at common evaluations."""
     peak = peak_of(arm)
     if peak is None:
         return Standing("unknown")
-    if abs(peak.recall - floor.recall) <= math.hypot(peak.error or 0.0, floor.error or 0.0):
-        return Standing("level")
-    means = arm.means(TEST_RECALL)
+    word, means = compare(peak, floor), arm.means(TEST_RECALL)
     above = [seconds for seconds, recall in means if recall > floor.recall]
-    if not above:
-        return Standing("below")
-    return Standing("passes", above[0], above[0] == means[0][0])
+    if word != "passes" or not above:
+        return Standing(word)
+    return Standing(word, above[0], above[0] == means[0][0])
 
 
 def floors_sentence(
@@ -175,6 +204,33 @@ def floors_sentence(
     if passed is not highest:
         sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
     return " ".join(sentences)
+
+
+def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
+    """Return how the recall of a run stands to the floors of its data.
+
+    Args:
+        floors: one at least, the highest recall first.
+        own: see :func:`reported_recall`.
+    """
+    words = {"passes": "above", "level": "level with", "below": "below"}
+    names: dict[str, list[str]] = {word: [] for word in words}
+    for floor in floors:
+        names[compare(own, floor)].append(floor.row["floor"])
+    stands = ", ".join(f"{words[word]} {' and '.join(of)}" for word, of in names.items() if of)
+    recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
+    reached = ", ".join(floor.label for floor in floors)
+    return f"Without training: {reached}. This run's recall@50, {recall}, is {stands}."
+
+
+def floor_command(dataset: str, data_dir: Path | str | None) -> str:
+    """Return the sentence that names the command for floors of a data set.
+
+    Args:
+        data_dir: as the user gave it, to be repeated.
+    """
+    words = ["ncfbench", "floor", dataset, *(["--data-dir", str(data_dir)] if data_dir else [])]
+    return f"To see what is reached without training: {shlex.join(words)}"
 
 
 def _unpassed(

@@ -23,7 +23,14 @@ from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
-from ncfbench.reporting.floors import TITLES, floors_of, floors_sentence, standing
+from ncfbench.reporting.floors import (
+    TITLES,
+    floors_of,
+    floors_sentence,
+    reported_recall,
+    run_sentence,
+    standing,
+)
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify.verification import verify
@@ -145,6 +152,29 @@ def test_the_difference_has_both_errors(tmp_path: Path) -> None:
     for apart, word in ((0.99, "level"), (1.01, "passes")):
         (floor,) = floors_of([floor_row("ridge", 0.55 - apart * error, 1.0)])
         assert standing(arm, floor).word == word
+
+
+@pytest.mark.parametrize(
+    ("apart", "stands"),
+    [
+        (-1.01, "below ridge and profile"),
+        (0.5, "level with profile, below ridge"),
+        (1.01, "above profile, below ridge"),
+        (50, "above ridge and profile"),
+    ],
+)
+def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str) -> None:
+    """It reports 0.512 and some errors of the difference; a floor's is 0.005."""
+    own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, 0.003, 0.004)
+    errors = {"test_recall_at_50_error": 0.006, "test_recall_at_50_item_error": 0.008}
+    summary = {"test_recall_at_50": recall, "train_seconds": 3.0} | errors
+    found = reported_recall(summary)
+    assert found is not None
+    assert run_sentence(floors_of([PROFILE, RIDGE]), found) == (
+        "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
+        f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
+    )
+    assert reported_recall(summary | {"test_recall_at_50": None}) is None
 
 
 def test_validation_says_which_settings_count() -> None:

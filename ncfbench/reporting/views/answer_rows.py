@@ -52,19 +52,11 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     rows = []
     for floor in answer.floors:
         beside = standing(answer.best, floor) if answer.best else None
-        rows.append(
-            {
-                "floor": floor.row["floor"],
-                "title": floor.name,
-                "penalty": floor.row["penalty"],
-                "chosen_by": floor.row["chosen_by"],
-                "seconds": floor.seconds,
-                RECALL: floor.recall,
-                f"{RECALL}_error": floor.error,
-                "best_arm": beside and beside.word,
-                "passed_after_seconds": beside and beside.seconds,
-            }
-        )
+        stands = {
+            "best_arm": beside and beside.word,
+            "passed_after_seconds": beside and beside.seconds,
+        }
+        rows.append(floor.facts | stands)
     return rows
 
 

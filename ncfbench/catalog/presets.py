@@ -1,0 +1,35 @@
+"""Settings that begin a run, by name: the paper's, and those that reached most on real data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ncfbench.errors import UsageError, nearest
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {},
+    "good": {
+        "encoder": "bow",
+        "loss": "softmax",
+        "sampler": "strat-ns",
+        "dimension": 100,
+        "word_dimension": 100,
+        "word_dropout": 0.2,
+        "epochs": 5,
+    },
+}
+"""``paper`` is the defaults of all settings; ``good`` is one choice for all data, see
+docs/encoders.md.
+"""
+
+
+def preset(name: str) -> Mapping[str, Any]:
+    """Return the settings of a preset.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name not in PRESETS:
+        raise UsageError(f"--preset {name!r}{nearest(name, PRESETS)} Valid: {', '.join(PRESETS)}.")
+    return PRESETS[name]

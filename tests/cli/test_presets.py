@@ -1,0 +1,114 @@
+"""``--preset``, and the floors in a run's last lines."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoked import check, invoke
+
+from ncfbench.advice import pipeline as race
+from ncfbench.advice.question import TRIED, Question
+from ncfbench.catalog.presets import PRESETS
+from ncfbench.config import complete
+from ncfbench.floors import kept as kept_floors
+from ncfbench.floors import pipeline
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import FLOOR
+
+
+def printed(*flags: str) -> dict[str, Any]:
+    return tomllib.loads(invoke("run", *flags, "--print-config").stdout)
+
+
+def test_the_papers_preset_changes_nothing() -> None:
+    assert PRESETS["paper"] == {}
+    assert printed("--preset", "paper") == printed()
+
+
+def test_a_preset_lies_below_flags_and_files(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("dimension = 40\n")
+
+    settings = printed("--preset", "good", "--loss", "log", "--config", str(file))
+
+    good = PRESETS["good"]
+    assert (settings["loss"], settings["dimension"]) == ("log", 40)
+    assert settings["encoder"] == good["encoder"]
+    assert settings["word_dimension"] == good["word_dimension"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_names_settings_that_its_run_reads(name: str) -> None:
+    config = complete(PRESETS[name])
+    assert config.to_dict().items() >= PRESETS[name].items()
+    assert all(config.reads(config.settings[setting]) for setting in PRESETS[name])
+
+
+def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out() -> None:
+    answer = invoke("run", "--preset", "good", "--encoder", "mf", "--print-config")
+    check(answer, 0, 'encoder = "mf"')
+    assert "changes nothing" not in answer.stderr
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    check(invoke("run", "--preset", "god"), 2, "--preset 'god'", "good", "paper, good")
+    check(invoke("advise", "synthetic", "--preset", "god"), 2, "--preset 'god'")
+
+
+def test_a_race_begins_with_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it tries is not the preset's, but the loss where it compares values of one."""
+    asked: list[Question] = []
+    monkeypatch.setattr(
+        race, "answer_question", lambda question, *_args, **_more: asked.append(question)
+    )
+    race.advise("tiny")
+    race.advise("tiny", preset="good")
+    race.advise("tiny", preset="good", encoder="cnn", loss="log", assignments=["dimension=40"])
+    race.advise("tiny", preset="good", target="recall")
+
+    paper, good, own, recall = asked
+    assert paper == Question({"encoder": "cnn", "dataset": "tiny"})
+    assert good.base.to_dict().items() >= PRESETS["good"].items()
+    assert not good.fixed.keys() & {*TRIED}
+    assert good.losses == (PRESETS["good"]["loss"],)
+    assert (own.base.encoder, own.losses, own.base.dimension) == ("cnn", ("log",), 40)
+    assert own.base.word_dimension == good.base.word_dimension
+    assert recall.losses == recall.usual_losses != good.losses
+
+
+def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:
+    """Those of its data alone, in words and in JSON; without any, how to get some."""
+    words = ["run", "--dataset", "tiny", "--preset", "good", "--epochs", "1", "--quiet"]
+    words += ["--set", "dimension=4", "--set", "word_dimension=4", "--batch-size", "64"]
+    data = tmp_path / "data"
+    shutil.copytree(data_dir / "tiny", data / "tiny")
+    words += ["--data-dir", str(data), "--runs-dir", str(tmp_path)]
+    command = f"ncfbench floor tiny --data-dir {data}"
+    check(invoke(*words), 0, f"To see what is reached without training: {command}")
+
+    rows = pipeline.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
+    kept = data / "tiny" / kept_floors.FILE
+    others = rows[0] | {"floor": "ridge", "data_fingerprint": "another split"}
+    tables.write_rows(kept, [*rows, others], FLOOR)
+
+    recall = rows[0]["test_recall_at_50"]
+    answer = invoke(*words)
+    check(answer, 0, f"Without training: profile {recall:.3f} (", "This run's recall@50, ")
+    assert "ridge" not in answer.stdout
+    found = json.loads(invoke(*words, "--json").stdout)
+    (floor,) = found["floors"]
+    assert (floor["floor"], floor["recall_at_50"]) == ("profile", recall)
+    ends = ("_error", "_item_error")
+    errors = [row[f"test_recall_at_50{end}"] for row in (found, rows[0]) for end in ends]
+    gap = found["test_recall_at_50"] - recall
+    is_level = abs(gap) <= math.hypot(*errors)
+    assert floor["this_run"] == ("level" if is_level else "passes" if gap > 0 else "below")
+
+    kept.write_bytes(b"damaged")
+    check(invoke(*words), 0, "Skipped floors.parquet: ", command)
