@@ -118,7 +118,8 @@ def advise(
 
     Args:
         preset: a name of :data:`ncfbench.catalog.presets.PRESETS`, whose settings all candidates
-            share, but for those that the race tries; its loss is tried where none is given.
+            share, but for the epochs and those that the race tries; its loss is tried where none is
+            given.
         assignments: ``key=value`` strings of settings that all candidates share.
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
             ``learning_rates`` to try, by default the usual ones, and settings that all candidates
@@ -139,7 +140,8 @@ def advise(
     progress = progress or Progress()
     fixed, locations = merge_named(progress.say, shared, assignments, chosen={"encoder": [encoder]})
     given = {name: values for name, values in tried.items() if values}
-    common = {name: value for name, value in begun.items() if name not in TRIED}
+    # How long to train is what the budget decides.
+    common = {name: value for name, value in begun.items() if name not in (*TRIED, "epochs")}
     question = Question({**common, "encoder": encoder, **fixed}, target, seeds=seeds, **given)
     return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
 

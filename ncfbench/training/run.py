@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.process_group import ProcessGroup
@@ -46,11 +47,16 @@ def train(
     again: bool = False,
     recommend: int | None = None,
     progress: Progress | None = None,
+    preset: str = "paper",
     **settings: Any,
 ) -> RunRecord:
     """Train one recommender in this process, and return its records as its folder keeps them.
 
     A run with these settings and data that is finished is returned, and not trained again.
+
+    Args:
+        preset: a name of :data:`ncfbench.catalog.presets.PRESETS`, whose settings the others
+            replace.
 
     Raises:
         DataError, DivergedError, KeyboardInterrupt, UsageError: see :func:`run`.
@@ -59,7 +65,7 @@ def train(
     progress = progress or Progress()
     folders = {"data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge_named(progress.say, settings | folders)
-    config = complete(given)
+    config = complete({**preset_of(preset), **given})
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)

@@ -15,11 +15,14 @@ from invoked import check, invoke
 from ncfbench.advice import pipeline as race
 from ncfbench.advice.question import TRIED, Question
 from ncfbench.catalog.presets import PRESETS
-from ncfbench.config import complete
+from ncfbench.config import RunConfig, complete
 from ncfbench.floors import kept as kept_floors
 from ncfbench.floors import pipeline
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
+from ncfbench.training import run as training
+
+COMMON = ("dimension", "word_dimension", "word_dropout")
 
 
 def printed(*flags: str) -> dict[str, Any]:
@@ -61,8 +64,17 @@ def test_an_unknown_preset_is_refused() -> None:
     check(invoke("advise", "synthetic", "--preset", "god"), 2, "--preset 'god'")
 
 
+def test_a_program_names_a_preset_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[RunConfig] = []
+    monkeypatch.setattr(training, "run", lambda config, *_args, **_more: made.append(config) or 1)
+    training.train(dataset="tiny", preset="good", dimension=40)
+    assert made == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
+
+
 def test_a_race_begins_with_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it tries is not the preset's, but the loss where it compares values of one."""
+    """What it tries is not the preset's, but the loss where it compares values of one. The command
+    that an answer prints, without a preset, continues its race.
+    """
     asked: list[Question] = []
     monkeypatch.setattr(
         race, "answer_question", lambda question, *_args, **_more: asked.append(question)
@@ -72,10 +84,14 @@ def test_a_race_begins_with_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     race.advise("tiny", preset="good", encoder="cnn", loss="log", assignments=["dimension=40"])
     race.advise("tiny", preset="good", target="recall")
 
-    paper, good, own, recall = asked
+    flags = [f"{name}={value}" for name, value in asked[1].fixed.items() if name in COMMON]
+    race.advise("tiny", encoder="bow", loss="softmax", assignments=flags)
+
+    paper, good, own, recall, written = asked
     assert paper == Question({"encoder": "cnn", "dataset": "tiny"})
-    assert good.base.to_dict().items() >= PRESETS["good"].items()
-    assert not good.fixed.keys() & {*TRIED}
+    assert good.base.to_dict().items() >= (PRESETS["good"] | {"epochs": RunConfig.epochs}).items()
+    assert not good.fixed.keys() & {*TRIED, "epochs"}
+    assert written.name == good.name
     assert good.losses == (PRESETS["good"]["loss"],)
     assert (own.base.encoder, own.losses, own.base.dimension) == ("cnn", ("log",), 40)
     assert own.base.word_dimension == good.base.word_dimension
