@@ -62,7 +62,9 @@ def timed(data_dir: Path, names: list[str]) -> dict[str, rounds.Timed]:
             for items in (100, 1000):
                 call = parts.item(maker.items(items))
                 found[f"g of {items}"] = rounds.timed("g", items, call)
-            found["optimiser"] = rounds.timed("optimiser", 1, parts.optimiser())
+            found["optimiser"] = rounds.timed(
+                "optimiser", 1, parts.optimiser(maker.batch(OTHERS[0]))
+            )
     return found
 
 

@@ -33,7 +33,8 @@ from ncfbench.models.objective import (
     without_remembered,
 )
 from ncfbench.models.precision import full
-from ncfbench.models.towers import INTERACTION, Towers, UserVectors
+from ncfbench.models.tables import INTERACTION, WHOLE_TABLES
+from ncfbench.models.towers import Towers, UserVectors
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
@@ -97,7 +98,7 @@ class Pullback:
         )
         total = self._by_users(parameters, by_users, content)
         if len(by_links.raw):
-            links = graph.link_user, None, graph.link_item
+            links = graph.link_user, WHOLE_TABLES, graph.link_item
             part = self._by_users(parameters, by_links, content, *links)
             total = jax.tree.map(jnp.add, total, part)
         count = len(self.nodes)

@@ -187,6 +187,10 @@ class EncoderInfo(Info):
     """Its :class:`flax.nnx.Embed` tables by item id: where these are spread over devices, only a
     batch's rows are fetched.
     """
+    word_tables: tuple[str, ...] = ()
+    """Its :class:`flax.nnx.Embed` tables by word id, which it indexes by tokens: where an optimiser
+    updates rows, they hold a batch's words, and tokens are rows of them.
+    """
     is_costly: bool = False
     """True if a user waits for the vectors of all items: a run probes once an epoch by default, and
     announces how long that takes.
@@ -205,6 +209,10 @@ class UserTowerInfo(Info):
     """
     user_tables: tuple[str, ...] = ()
     """Its tables by user id; see :attr:`EncoderInfo.item_tables`."""
+    history_tables: tuple[str, ...] = ()
+    """Its :class:`flax.nnx.Embed` tables by item id, which it indexes by the items of histories:
+    where an optimiser updates rows, they hold those items, and ``history.items`` are rows of them.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

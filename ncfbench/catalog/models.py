@@ -105,6 +105,7 @@ ENCODERS: dict[str, EncoderInfo] = {
                 shown="auto: projected on a CPU, else plain",
             ),
         ),
+        word_tables=("words",),
     ),
     "lstm": EncoderInfo(
         path="ncfbench.models.encoders.lstm:Lstm",
@@ -114,12 +115,14 @@ ENCODERS: dict[str, EncoderInfo] = {
         uses=("word_dimension", "word_dropout", "word_vectors", "features"),
         settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
         negatives=5,
+        word_tables=("words",),
     ),
     "bow": EncoderInfo(
         path="ncfbench.models.encoders.bow:BagOfWords",
         title="BoW",
         summary="mean of word embeddings, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        word_tables=("words",),
         settings=(
             Setting(
                 "idf",
@@ -136,6 +139,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         uses=("word_dimension", "word_dropout", "word_vectors", "features"),
         settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
         negatives=5,
+        word_tables=("words",),
     ),
     "transformer": EncoderInfo(
         path="ncfbench.models.encoders.transformer:Transformer",
@@ -154,6 +158,7 @@ ENCODERS: dict[str, EncoderInfo] = {
             ),
             Setting("feed_forward", 512, "Units of the hidden layer in each block", at_least=1),
         ),
+        word_tables=("words",),
     ),
     "bert": EncoderInfo(
         path="ncfbench.models.encoders.bert:Bert",
@@ -184,6 +189,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         ),
         pretrained_parts=("pretrained",),
         is_costly=True,
+        word_tables=("words",),
     ),
     "mlp": EncoderInfo(
         path="ncfbench.models.encoders.mlp:FeatureMlp",
@@ -240,6 +246,7 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         ),
         content=("history",),
         user_tables=("vectors",),
+        history_tables=("items",),
     ),
 }
 INTERACTIONS: dict[str, InteractionInfo] = {

@@ -30,7 +30,12 @@ CONTENT: Mapping[Kind, tuple[str, str]] = {
     "encoder": ("text", "features"),
     "user_tower": ("features", "history"),
 }
-OUTSIDE = {"uses", "settings", "families", "content", "item_tables", "user_tables"}
+OUTSIDE = {"uses", "settings", "families", "content"} | {
+    "item_tables",
+    "word_tables",
+    "user_tables",
+    "history_tables",
+}
 """Fields of records that a class must not have beside its record."""
 
 

@@ -53,8 +53,21 @@ class SharedSettings:
     mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
     unique_items: bool = _sampler(True, "Embed each distinct item of a batch once")
     epochs: int = _training(30, "Passes over the training links", at_least=1)
+    optimizer: str = _training(
+        "auto",
+        "Optimiser; row-adam is Adam that updates the named rows of tables only, and auto is Adam"
+        " that does so where tables are large; adagrad does too",
+        choices=("auto", "adam", "row-adam", "adagrad"),
+    )
     learning_rate: float = _training(
-        None, "Adam's learning rate", above=0, default_from="loss", is_tunable=True
+        None, "The optimiser's learning rate", above=0, default_from="loss", is_tunable=True
+    )
+    weight_decay: float = _training(
+        0.0,
+        "Share of matrices and tables, times the learning rate, that each iteration takes away",
+        at_least=0,
+        at_most=1,
+        is_tunable=True,
     )
     gamma: float | None = _training(
         None, "Margin of hinge, scale of the others", above=0, used_by="loss", default_from="loss"

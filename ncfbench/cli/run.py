@@ -200,6 +200,8 @@ def _print_results(
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = [_describe_bytes(record)] if "sent_bytes" in record.environment else []
+        if tables := record.environment.get("updated_by_row"):
+            more.append(f"Updated by row (docs/optimizers.md): {', '.join(tables)}.")
         if recall is not None:
             to_fit = floor_command(record.config.dataset, data_dir)
             more.append(run_sentence(floors, recall) if floors else to_fit)

@@ -22,6 +22,7 @@ from ncfbench.errors import UsageError, either, nearest
 from ncfbench.settings import Setting
 
 NAMED_EXPONENTS = {"unigram": 1.0, "uniform": 0.0}
+MOST_DECAY = 0.05
 Values = Mapping[str, Any]
 
 
@@ -45,6 +46,7 @@ def check(
         _related_faults(values, settings),
         _text_faults(values, settings),
         _device_faults(values, sampler, encoder),
+        _optimizer_faults(values),
         _loss_faults(values, sampler, loss),
         _batch_faults(values, sampler),
     )
@@ -164,6 +166,22 @@ def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -
         yield (
             f"uniform_items = {k} is not a multiple of devices = {n}, as --share local needs it."
             f" Use for example --uniform-items {-(-k // n) * n}."
+        )
+
+
+def _optimizer_faults(values: Values) -> Iterator[str]:
+    if values["optimizer"] == "row-adam" and values["shard_tables"] and values["devices"] > 1:
+        yield (
+            "--optimizer row-adam updates rows of tables that every device holds, and"
+            " --shard-tables spreads tables over the devices. Use --optimizer adam, or leave out"
+            " --shard-tables."
+        )
+    decay, rate = values["weight_decay"], values["learning_rate"]
+    if decay * rate > MOST_DECAY:
+        yield (
+            f"--weight-decay {decay:g} times --learning-rate {rate:g} takes more than"
+            f" {MOST_DECAY:.0%} of all weights away in each iteration. Use --weight-decay"
+            f" {0.01 / rate:.2g} or less."
         )
 
 

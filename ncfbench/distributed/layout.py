@@ -22,13 +22,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.catalog import find_encoder, find_user_tower
+from ncfbench.catalog import find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.distributed.collectives import AXIS, fetch_rows, gather
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
 from ncfbench.models.device import transferred
-from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER
+from ncfbench.models.tables import FREE_ITEMS, Rows, kind_of
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, rounded_up
 
@@ -48,10 +48,6 @@ class Shard(NamedTuple):
     """Returns the item vectors that negatives are among, from the device's own."""
     weight_factor: int
     """Rescales whole-batch weights to a mean over this shard's rows."""
-    item_rows: jax.Array | None = None
-    """int32[V]: rows of the item slots in tables by item; None where rows are item ids."""
-    user_rows: jax.Array | None = None
-    """int32[U]: rows of the user slots in tables by user; None where rows are user ids."""
 
 
 WHOLE = Shard(lambda vectors: vectors, 1)
@@ -132,17 +128,17 @@ class Layout:
             words: the length of a text.
             share: ``global``, ``local``, or ``texts`` if texts were gathered instead of vectors.
         """
-        part = NUMBER_BYTES * (self.size - 1) / self.size
+        part = self.gathered_bytes(1)
         replicated, rows, tables = 1, 0, 0  # the loss is summed like a parameter
         for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
             match self._table(path):
                 case None:
                     replicated += leaf.size
-                case "words":
-                    tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
-                case nodes:
+                case "users" | "items" as nodes:
                     slots = user_slots if nodes == "users" else item_slots
                     rows += slots * (1 + 2 * leaf.shape[1])
+                case _:
+                    tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
         # With free vectors the distance of each from g is gathered too.
         vectors = item_slots * (self._config.dimension + (FREE_ITEMS in shapes))
         return {
@@ -152,6 +148,10 @@ class Layout:
             "rows": part * rows,
             "tables": 2 * part * tables,
         }
+
+    def gathered_bytes(self, numbers: int) -> float:
+        """Return the bytes that each device sends to gather some numbers of all devices."""
+        return NUMBER_BYTES * numbers * (self.size - 1) / self.size
 
     def shard(self, sampler: Sampler) -> BatchSource:
         """Return a sampler's batches as :meth:`put` takes them: this process's shards."""
@@ -164,7 +164,7 @@ class Layout:
         """
         if self.size > 1:
             place = multihost_utils.host_local_array_to_global_array
-            moved: Batch = jax.block_until_ready(place(batch, self.mesh, _batch_specs(batch)))
+            moved: Batch = jax.block_until_ready(place(batch, self.mesh, _cut(batch)))
             return moved
         negatives = batch.negatives
         if not isinstance(negatives, EveryUser):
@@ -187,6 +187,12 @@ class Layout:
         if self.size == 1:
             return tree
         return multihost_utils.host_local_array_to_global_array(tree, self.mesh, Spec())
+
+    def on_each(self, tree: Tree) -> Tree:
+        """Return arrays whole on every device. Called while ``jax.jit`` traces."""
+        if self.size == 1:
+            return tree
+        return jax.lax.with_sharding_constraint(tree, self._replicated)
 
     def to_one_device(self, parameters: Tree) -> Tree:
         """Return a state's parameters on this process's first device.
@@ -245,6 +251,7 @@ class Layout:
         self,
         loss: Callable[..., tuple[jax.Array, jax.Array]],
         parameters: Tree,
+        rows: Rows,
         batch: Batch,
         *inputs: Any,
     ) -> tuple[jax.Array, jax.Array | None, Tree]:
@@ -253,19 +260,23 @@ class Layout:
 
         Args:
             loss: returns the loss of a shard and the vectors of its item slots; called with a
-                :class:`Shard`, the parameters, the device's part of the batch, and the inputs.
+                :class:`Shard`, the parameters, the device's parts of ``rows`` and batch, and the
+                inputs.
+            rows: those of the batch's nodes and words in the parameters' tables.
             inputs: the same on every device.
         """
         if self.size == 1:
             whole = jax.value_and_grad(partial(loss, WHOLE), has_aux=True)
-            (value, items_VxD), gradient = whole(parameters, batch, *inputs)
+            (value, items_VxD), gradient = whole(parameters, rows, batch, *inputs)
             return value, items_VxD, gradient
         specs = jax.tree.map(lambda sharding: sharding.spec, self._shardings(parameters))
 
-        def on_device(parameters: Tree, batch: Batch, *inputs: Any) -> tuple[jax.Array, Tree]:
+        def on_device(
+            parameters: Tree, rows: Rows, batch: Batch, *inputs: Any
+        ) -> tuple[jax.Array, Tree]:
             def share(parameters: Tree) -> jax.Array:
-                shard, held = self._connect(parameters, batch)
-                return loss(shard, held, batch, *inputs)[0] / self.size
+                held = self._held(parameters, rows, batch)
+                return loss(self._shard, *held, batch, *inputs)[0] / self.size
 
             value, gradient = jax.value_and_grad(share)(parameters)
             # The rows of a sharded table have been summed over the devices already.
@@ -279,48 +290,42 @@ class Layout:
         mapped: Any = jax.shard_map(
             on_device,
             mesh=self.mesh,
-            in_specs=(specs, _batch_specs(batch), *(Spec() for _ in inputs)),
+            in_specs=(specs, _cut(rows), _cut(batch), *(Spec() for _ in inputs)),
             out_specs=(Spec(), specs),
             check_vma=False,
         )
-        value, gradient = mapped(parameters, batch, *inputs)
+        value, gradient = mapped(parameters, rows, batch, *inputs)
         return value, None, gradient
 
-    def _connect(self, parameters: Tree, batch: Batch) -> tuple[Shard, Tree]:
-        """Connect a device's shard with the others, and fetch the parameters that it needs."""
-        shares_locally = self._config.shares_locally
-        shard = Shard(WHOLE.gather, 1) if shares_locally else Shard(gather, self.size)
+    @property
+    def _shard(self) -> Shard:
+        """The connection of a device's shard with the others."""
+        return Shard(WHOLE.gather, 1) if self._config.shares_locally else Shard(gather, self.size)
+
+    def _held(self, parameters: Tree, rows: Rows, batch: Batch) -> tuple[Tree, Rows]:
+        """Return the parameters that a device's shard needs, and its rows of them; with
+        ``shard_tables`` they are fetched.
+        """
         if not self._config.shard_tables:
-            return shard, parameters
+            return parameters, rows
         ids = {"users": batch.users, "items": batch.items}
 
         def fetched(path: Any, leaf: jax.Array) -> jax.Array:
             table = self._table(path)
             if table is None:
                 return leaf
-            return gather(leaf) if table == "words" else fetch_rows(leaf, ids[table])
+            return fetch_rows(leaf, ids[table]) if table in ids else gather(leaf)
 
-        rows = {name: jnp.arange(len(slots), dtype=jnp.int32) for name, slots in ids.items()}
-        users = rows["users"] if find_user_tower(self._config.user_tower).user_tables else None
-        shard = shard._replace(item_rows=rows["items"], user_rows=users)
-        return shard, jax.tree.map_with_path(fetched, parameters)
+        users, items = (jnp.arange(len(own), dtype=jnp.int32) for own in ids.values())
+        has_table = find_user_tower(self._config.user_tower).user_tables
+        slots = Rows(users if has_table else None, items)
+        return jax.tree.map_with_path(fetched, parameters), slots
 
     def _table(self, path: Any) -> str | None:
-        """Return what the rows of a sharded table of parameters or moments are: users, items or
-        words; None for an array that every device holds.
+        """Return the kind of a sharded table (:func:`ncfbench.models.tables.kind_of`) of parameters
+        or moments; None for an array that every device holds.
         """
-        config = self._config
-        names = [str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey)]
-        if not config.shard_tables or names[-1:] != ["embedding"]:
-            return None
-        tower, *inner = names
-        if tower == FREE_ITEMS:
-            return "items"
-        if tower == USER_TOWER and {*find_user_tower(config.user_tower).user_tables} & {*inner}:
-            return "users"
-        if tower == ENCODER and {*find_encoder(config.encoder).item_tables} & {*inner}:
-            return "items"
-        return "words"
+        return kind_of(self._config, path) if self._config.shard_tables else None
 
     def _shardings(self, tree: Tree) -> Tree:
         return jax.tree.map_with_path(
@@ -328,6 +333,6 @@ class Layout:
         )
 
 
-def _batch_specs(batch: Batch) -> Batch:
-    specs: Batch = jax.tree.map(lambda array: Spec(AXIS) if np.ndim(array) else Spec(), batch)
-    return specs
+def _cut(tree: Tree) -> Tree:
+    """Return the specs of arrays that hold the devices' parts one after the other."""
+    return jax.tree.map(lambda array: Spec(AXIS) if np.ndim(array) else Spec(), tree)

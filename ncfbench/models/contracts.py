@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ncfbench.catalog import BUILT_IN, find, find_encoder, find_user_tower
+from ncfbench.catalog import BUILT_IN, find
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
+from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.histories import History
 from ncfbench.models.losses import Loss, Pointwise, make_loss
@@ -44,27 +45,8 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
     Raises:
         UsageError: the message says what to use instead, or names the plug-in and what it must do.
     """
-    data, encoder = DataFacts.of(dataset), find_encoder(config.encoder)
-    if "features" in encoder.content and not data.item_features:
-        raise UsageError(
-            f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
-            " none. Prepare your data with --lsa 300 or --item-features FILE."
-        )
-    if encoder.content == ("text",) and not data.words:
-        raise UsageError(
-            f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
-            " mlp, which reads its dense features."
-        )
-    if "features" in find_user_tower(config.user_tower).content and not data.user_features:
-        raise UsageError(
-            f"--user-tower {config.user_tower} reads dense features of users, and {config.dataset}"
-            " has none. Prepare your data with --user-features FILE, or use --user-tower table."
-        )
-    for info in (encoder, find_user_tower(config.user_tower)):
-        require = getattr(info.load(), "require", None)
-        if require is not None:
-            require(config, dataset)
-    _require_plugins(config, data, dataset.tokens_IxL.shape[1])
+    require_content(config, dataset)
+    _require_plugins(config, DataFacts.of(dataset), dataset.tokens_IxL.shape[1])
 
 
 @functools.cache
@@ -104,6 +86,7 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
     module = yield from _built(info, config, data)
     words = ("words",) if config.word_vectors else ()
     yield from _named("item_tables", info.item_tables, module, data.items)
+    yield from _named("word_tables", info.word_tables, module, data.words + 1)
     yield from _named("pretrained_parts", info.pretrained_parts, module)
     yield from _named("word_vectors", words, module, data.words + 1)
     rng, longest = np.random.default_rng(0), max(length // 2, 1)
@@ -126,12 +109,16 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
         "gives a text another vector where more padding follows its last word: leave out tokens at"
         " which texts.present is false",
     )
+    if info.word_tables and data.words:
+        other = texts._replace(tokens=_next_rows(texts.tokens, data.words), words=texts.tokens)
+        yield from _by_row("word_tables", info.word_tables, module, texts, other, "texts.tokens")
 
 
 def _user_tower(config: RunConfig, info: Any, data: DataFacts, _: int) -> Checks:
     """A user's vector must be that of her row, whoever stands beside her."""
     module = yield from _built(info, config, data)
     yield from _named("user_tables", info.user_tables, module, data.users)
+    yield from _named("history_tables", info.history_tables, module, data.items)
     features = np.random.default_rng(0).normal(size=(USERS, data.user_features))
     rows = np.arange(USERS, dtype=np.int32) % data.users
     given = features.astype(np.float32) if data.user_features else None
@@ -150,6 +137,11 @@ def _user_tower(config: RunConfig, info: Any, data: DataFacts, _: int) -> Checks
             " which history.present is false"
         )
     yield from _rows(config, module, users, other, "users", beside, otherwise)
+    if info.history_tables and users.history is not None:
+        items = _next_rows(users.history.items, data.items - 1)
+        other = users._replace(history=users.history._replace(items=items))
+        use = "history_tables", info.history_tables, module, users, other, "history.items"
+        yield from _by_row(*use)
 
 
 def _made_history(config: RunConfig, data: DataFacts) -> History:
@@ -366,6 +358,33 @@ def _rows(
     yield _are_alike(vectors, again), "returns other vectors when it is called again"
     yield _are_alike(vectors[:3], others[:-4:-1]), beside
     yield _are_alike(vectors, last), otherwise
+
+
+def _next_rows(rows: jax.Array, last: int) -> jax.Array:
+    return jnp.where(rows > 0, rows % max(last, 1) + 1, 0)
+
+
+def _by_row(
+    declaration: str, names: tuple[str, ...], module: Any, inputs: Any, other: Any, rows: str
+) -> Checks:
+    """Where rows of tables have moved to the next, a module reads them by the next rows."""
+
+    def moved(path: Any, leaf: jax.Array) -> jax.Array:
+        is_table = any(jax.tree_util.DictKey(name) in path for name in names)
+        return jnp.concatenate([leaf[:1], jnp.roll(leaf[1:], 1, axis=0)]) if is_table else leaf
+
+    @jax.jit
+    def vectors(parameters: Any, inputs: Any) -> Any:
+        return nnx.merge(module[0], parameters)(inputs)
+
+    found = vectors(module[1], inputs), vectors(jax.tree.map_with_path(moved, module[1]), other)
+    yield (
+        _are_alike(*found),
+        (
+            f"declares {declaration} with {names[0]!r}, and gives other vectors where {rows} are"
+            " other rows of it: use them for nothing else"
+        ),
+    )
 
 
 def _are_alike(one: Any, other: Any, scale: float | None = None) -> bool:

@@ -20,6 +20,7 @@ from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.histories import Histories
 from ncfbench.models.interaction import Interaction
+from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.user_towers import Users, UserTower
 from ncfbench.models.vectors import unit_vectors
 
@@ -67,12 +68,6 @@ class UserVectors(NamedTuple):
     """float32[U, D]: the same before any normalisation, for the users' penalty."""
 
 
-USER_TOWER, ENCODER, INTERACTION = "user_tower", "encoder", "interaction"
-"""Attributes of :class:`Towers`, and keys of its parameters: f, g and r."""
-FREE_ITEMS = "free_items"
-"""The same for the items' free vectors, which only regularised coupling has."""
-
-
 class Towers(nnx.Module):
     """Both towers, the only way to the vectors of users and items, and the interaction of them.
 
@@ -110,31 +105,38 @@ class Towers(nnx.Module):
         self,
         content: DeviceContent,
         users: jax.Array | None = None,
-        rows: jax.Array | None = None,
+        rows: Rows = WHOLE_TABLES,
         left_out: jax.Array | None = None,
     ) -> UserVectors:
         """Return f of each user id, int32[U], or of all users in order.
 
         Args:
-            rows: int32[U], the users' rows in the tower's tables, where these are not their ids.
+            rows: the users' and their histories' rows in the tower's tables, where these are not
+                their ids.
             left_out: int32[U], an item that is left out of each user's history.
         """
         ids = jnp.arange(self.n_users) if users is None else users
-        rows = ids if rows is None else rows
+        own = ids if rows.users is None else rows.users
         if not self.history_items:
             features = None if content.user_features is None else content.user_features[ids]
-            raw = self.user_tower(Users(rows, features))
+            raw = self.user_tower(Users(own, features))
             return UserVectors(self._finished(raw), raw)
 
-        def embed(ids: jax.Array, rows: jax.Array, left_out: jax.Array | None) -> jax.Array:
+        def embed(
+            ids: jax.Array,
+            own: jax.Array,
+            items: jax.Array | None,
+            left_out: jax.Array | None,
+        ) -> jax.Array:
             histories, features = content.histories, content.user_features
             assert histories is not None
             history = histories.of(ids, self.history_items, content.item_features, left_out)
+            history = history if items is None else history._replace(items=items)
             features = None if features is None else features[ids]
-            return self.user_tower(Users(rows, features, history))
+            return self.user_tower(Users(own, features, history))
 
         size = max(BLOCK_NUMBERS // (self.history_items * self.dimension), 1)
-        raw = in_blocks(embed, (ids, rows, left_out), size)
+        raw = in_blocks(embed, (ids, own, rows.histories, left_out), size)
         return UserVectors(self._finished(raw), raw)
 
     def new_users(self, content: DeviceContent) -> jax.Array:
@@ -143,28 +145,29 @@ class Towers(nnx.Module):
         """
         assert content.histories is not None
         ids = jnp.arange(len(content.histories.offsets) - 1)
-        return self.users(content._replace(user_features=None), ids, jnp.full_like(ids, -1)).scored
+        unknown, content = Rows(jnp.full_like(ids, -1)), content._replace(user_features=None)
+        return self.users(content, ids, unknown).scored
 
     def items(
         self,
         items: jax.Array,
         content: DeviceContent,
         dropout: Dropout | None = None,
-        rows: jax.Array | None = None,
+        rows: Rows = WHOLE_TABLES,
         n_items: jax.Array | None = None,
     ) -> jax.Array:
         """Return the vectors of item ids that training scores, float32[V, D]: g, or free vectors.
 
         Args:
             dropout: None in evaluation.
-            rows: int32[V], the items' rows in tables by item, where these are not their ids.
+            rows: the items' and their words' rows in tables, where these are not their ids.
             n_items: int32, the first so many are items; the others are padding, whose words are
                 not encoded. By default all are items.
         """
         if self.free_items is None:
             vectors = self._encode(items, content, dropout, rows, n_items)
         else:
-            vectors = self.free_items(items if rows is None else rows)
+            vectors = self.free_items(items if rows.items is None else rows.items)
         if dropout is not None and self.item_dropout > 0:
             kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
@@ -179,7 +182,7 @@ class Towers(nnx.Module):
         items: jax.Array,
         content: DeviceContent,
         dropout: Dropout | None = None,
-        rows: jax.Array | None = None,
+        rows: Rows = WHOLE_TABLES,
         n_items: jax.Array | None = None,
     ) -> jax.Array:
         """Return the squared distance of each item's free vector from g, float32[V].
@@ -187,7 +190,7 @@ class Towers(nnx.Module):
         There is no item dropout. Arguments are those of :meth:`items`.
         """
         assert self.free_items is not None
-        free = self._finished(self.free_items(items if rows is None else rows))
+        free = self._finished(self.free_items(items if rows.items is None else rows.items))
         encoded = self._finished(self._encode(items, content, dropout, rows, n_items))
         return jnp.sum(jnp.square(free - encoded), axis=-1)
 
@@ -196,13 +199,12 @@ class Towers(nnx.Module):
         items: jax.Array,
         content: DeviceContent,
         dropout: Dropout | None = None,
-        rows: jax.Array | None = None,
+        rows: Rows = WHOLE_TABLES,
         n_items: jax.Array | None = None,
     ) -> jax.Array:
-        def encode(
-            items: jax.Array, rows: jax.Array | None, is_item: jax.Array | None
-        ) -> jax.Array:
-            tokens, lengths = content.tokens[items], content.lengths[items]
+        def encode(items: jax.Array, rows: Rows, is_item: jax.Array | None) -> jax.Array:
+            ids, lengths = content.tokens[items], content.lengths[items]
+            tokens, words = (ids, None) if rows.words is None else (rows.words, ids)
             present = tokens > 0
             if is_item is not None:
                 present &= is_item[:, None]
@@ -210,12 +212,13 @@ class Towers(nnx.Module):
             if dropout is not None and self.word_dropout > 0:
                 # Words are removed and the others not rescaled: a maximum is not linear.
                 present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
-            named = rows if rows is not None and self.encodes_rows else items
+            named = items if rows.items is None or not self.encodes_rows else rows.items
             features = None if content.item_features is None else content.item_features[items]
-            return self.encoder(EncoderInput(named, tokens, present, lengths, features))
+            return self.encoder(EncoderInput(named, tokens, present, lengths, features, words))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items
-        return in_blocks(encode, (items, rows, is_item), self.item_block or len(items))
+        arrays = items, rows._replace(users=None), is_item
+        return in_blocks(encode, arrays, self.item_block or len(items))
 
     def _finished(self, vectors: jax.Array) -> jax.Array:
         return unit_vectors(vectors) if self.normalize else vectors

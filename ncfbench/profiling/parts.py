@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
@@ -26,8 +25,10 @@ from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.precision import at
-from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, DeviceContent, Towers
+from ncfbench.models.tables import ENCODER, FREE_ITEMS, USER_TOWER, Rows
+from ncfbench.models.towers import DeviceContent, Towers
 from ncfbench.sampling.batch import Batch, rounded_up
+from ncfbench.training.optimizer import Held
 from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
@@ -56,8 +57,8 @@ class Parts:
     def user(self, ids: np.ndarray, cotangent: Vectors = None) -> Call:
         """Return f of user ids with the users' penalty, forward and backward."""
 
-        def f(towers: Towers, ids: jax.Array, content: DeviceContent) -> Any:
-            vectors = towers.users(content, ids)
+        def f(towers: Towers, ids: jax.Array, content: DeviceContent, rows: Rows) -> Any:
+            vectors = towers.users(content, ids, rows)
             return vectors.scored, user_penalty(vectors.raw, self.config.user_l2)
 
         return self._backward(f, (USER_TOWER,), ids, cotangent)
@@ -65,11 +66,11 @@ class Parts:
     def item(self, ids: np.ndarray, cotangent: Vectors = None) -> Call:
         """Return g of item ids with dropout, and any free vectors, forward and backward."""
 
-        def g(towers: Towers, ids: jax.Array, content: DeviceContent) -> Any:
+        def g(towers: Towers, ids: jax.Array, content: DeviceContent, rows: Rows) -> Any:
             dropout = Dropout(jnp.uint32(self.config.seed), jnp.uint32(0))
-            vectors, penalty = towers.items(ids, content, dropout), jnp.float32(0)
+            vectors, penalty = towers.items(ids, content, dropout, rows), jnp.float32(0)
             if towers.free_items is not None:
-                gaps = towers.gaps(ids, content, dropout)
+                gaps = towers.gaps(ids, content, dropout, rows)
                 penalty = coupling_penalty(gaps, self.config.coupling_weight)
             return vectors, penalty
 
@@ -91,22 +92,29 @@ class Parts:
         score = nnx.merge(self.trainer.towers, self.state.parameters).interaction
         return lambda: gradient(score, f, g, on_device)
 
-    def optimiser(self, gradient: Parameters | None = None) -> Call:
-        """Return one update of all parameters; its state goes from call to call, as in training."""
+    def optimiser(self, batch: Batch, gradient: Parameters | None = None) -> Call:
+        """Return one update of all parameters, or of tables by row of the rows that a batch names;
+        its state goes from call to call, as in training.
+        """
+        trainer = self.trainer
 
-        def update(parameters: Parameters, optimizer: Any, gradient: Parameters) -> Any:
-            updates, changed = self.trainer.optimizer.update(gradient, optimizer, parameters)
-            return optax.apply_updates(parameters, updates), changed
+        def hold(state: TrainState, batch: Batch, content: DeviceContent) -> Held:
+            return trainer.hold(state, batch.users, batch.items, content, trainer.scalars)
 
-        compiled = jax.jit(update, donate_argnums=(0, 1))
-        held = copy_state(self.state)
-        parameters, optimizer = held.parameters, held.optimizer
-        gradient = copy_state(held).parameters if gradient is None else gradient
+        def update(state: TrainState, batch: Batch, content: Any, gradient: Any) -> TrainState:
+            held = hold(state, batch, content)
+            return trainer.optimizer.update(held, gradient, trainer.scalars)
+
+        compiled = jax.jit(update, donate_argnums=0)
+        state = copy_state(self.state._replace(carry=None))
+        on_device = jax.device_put(batch)
+        if gradient is None:
+            gradient = jax.jit(hold)(state, on_device, self.content).parameters
 
         def call() -> Any:
-            nonlocal parameters, optimizer
-            parameters, optimizer = compiled(parameters, optimizer, gradient)
-            return parameters
+            nonlocal state
+            state = compiled(state, on_device, self.content, gradient)
+            return state.parameters
 
         return call
 
@@ -120,38 +128,47 @@ class Parts:
 
     def _backward(
         self,
-        function: Callable[[Towers, jax.Array, DeviceContent], Any],
+        function: Callable[[Towers, jax.Array, DeviceContent, Rows], Any],
         names: tuple[str, ...],
         ids: np.ndarray,
         cotangent: Vectors,
     ) -> Call:
         """Return the gradient of vectors and a penalty by the parameters of some names."""
+        are_users = USER_TOWER in names
 
         def gradient(
-            parameters: Any, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
+            state: TrainState, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
         ) -> Any:
-            def forward(some: Any) -> Any:
-                towers = nnx.merge(self.trainer.towers, nnx.State({**parameters, **some}))
-                return function(towers, ids, content)
+            users, items = (ids, None) if are_users else (None, ids)
+            held = self.trainer.hold(state, users, items, content, self.trainer.scalars)
 
-            some = {name: value for name, value in parameters.items() if name in names}
+            def forward(some: Any) -> Any:
+                parameters = nnx.State({**held.parameters, **some})
+                towers = nnx.merge(self.trainer.towers, parameters)
+                return function(towers, ids, content, held.rows)
+
+            some = {name: value for name, value in held.parameters.items() if name in names}
             return jax.vjp(forward, some)[1]((cotangent, jnp.float32(1)))[0]
 
         compiled = jax.jit(at(self.config.precision, gradient))
         cotangent = self._vectors(len(ids)) if cotangent is None else cotangent
         ids, cotangent = jax.device_put((ids.astype(np.int32), cotangent))
-        return lambda: compiled(self.state.parameters, ids, cotangent, self.content)
+        return lambda: compiled(self.state, ids, cotangent, self.content)
 
     def _vectors(self, rows: int) -> np.ndarray:
         return self.rng.normal(0, 1e-3, (rows, self.config.dimension)).astype(np.float32)
 
 
-def collectives(trainer: Trainer, batch: Batch) -> tuple[int, Call]:
+def collectives(trainer: Trainer, batch: Batch, words: int) -> tuple[int, Call]:
     """Return the bytes that a step without ``shard_tables`` sends, but for texts, and a function
     that sends them and computes nothing else.
+
+    Args:
+        words: the length of a text.
     """
-    layout, config, shapes = trainer.layout, trainer.config, trainer.shapes.parameters
+    layout, config = trainer.layout, trainer.config
     item_slots = rounded_up(len(batch.items), layout.size)
+    shapes = trainer.held_shapes(len(batch.users), item_slots, words)
     sent = layout.sent_bytes(shapes, 0, item_slots, 0, config.share)
 
     def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:

@@ -150,9 +150,8 @@ def _profile(
         parts = Parts(*Trainer.create(example.on_one_device(), dataset), content)
         programs += rounds.timed_parts(parts, points, BatchMaker(dataset.graph, parts.config))
         for name, loop in loops.items() if is_several else ():
-            programs.append(
-                rounds.timed("collectives", *collectives(loop.trainer, batches[name]), name)
-            )
+            sends = collectives(loop.trainer, batches[name], dataset.tokens_IxL.shape[1])
+            programs.append(rounds.timed("collectives", *sends, name))
             slots = counts[name].items
             sent[name] = {
                 way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way)

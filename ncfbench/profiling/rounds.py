@@ -176,9 +176,10 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
     Args:
         maker: of batches for one device.
     """
+    batch = maker.batch(points["items"][0])
     found = [
-        timed("optimiser", 1, parts.optimiser()),
-        timed("dispatch", 1, parts.dispatch(maker.batch(points["items"][0]))),
+        timed("optimiser", 1, parts.optimiser(batch)),
+        timed("dispatch", 1, parts.dispatch(batch)),
     ]
     for counts in points["users"]:
         found.append(timed("users", counts.users, parts.user(maker.users(counts.users))))

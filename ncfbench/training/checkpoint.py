@@ -23,6 +23,8 @@ from ncfbench.training.state import Parameters, TrainState
 
 KEPT = 2
 """Checkpoints kept."""
+TOUCHED = "touched/"
+"""Begins the names of the arrays of ``touched``."""
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 """Errors that NumPy raises over damaged files."""
 
@@ -79,7 +81,8 @@ class Checkpoints:
         Raises:
             DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
-        iteration, arrays = int(state.iteration), _numbered("state", state)
+        iteration, arrays = int(state.iteration), _numbered("state", state._replace(touched=None))
+        arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in (state.touched or {}).items()}
         if best is not None:
             progress = {**progress, "best": best.iteration}
             if best.iteration != iteration:
@@ -91,7 +94,8 @@ class Checkpoints:
             self.path(older).unlink()
 
     def restore(self, like: TrainState) -> Saved | None:
-        """Return the newest readable checkpoint, with the shapes of another state; None without.
+        """Return the newest readable checkpoint, with the shapes of another state, but for
+        ``touched``, which is that of the run that saved it; None without.
 
         Checkpoints that cannot be read are reported and removed.
         """
@@ -110,7 +114,9 @@ class Checkpoints:
 def _read(path: Path, like: TrainState) -> Saved:
     with path.open("rb") as opened, np.load(opened) as file:
         progress = json.loads(str(file["progress"]))
-        saved = _filled("state", like, file)
+        saved = _filled("state", like._replace(touched=None), file)
+        kinds = [name.removeprefix(TOUCHED) for name in file if name.startswith(TOUCHED)]
+        saved = saved._replace(touched={kind: file[TOUCHED + kind] for kind in kinds} or None)
         # Copies: the step takes over its state's memory.
         state: TrainState = jax.tree.map(jnp.array, saved)
         iteration = progress.pop("best", None)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ncfbench.models.blocks import by_length
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
-from ncfbench.models.towers import FREE_ITEMS, DeviceContent, Towers, UserVectors
+from ncfbench.models.tables import FREE_ITEMS, WHOLE_TABLES
+from ncfbench.models.towers import DeviceContent, Towers, UserVectors
 from ncfbench.training.state import Parameters
 
 Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], DeviceContent], jax.Array]
@@ -85,7 +86,7 @@ class Embedder:
         """
         if self.content.histories is None:
             return None
-        vectors: UserVectors = self._users(parameters, self.content, users, None, items)
+        vectors: UserVectors = self._users(parameters, self.content, users, WHOLE_TABLES, items)
         return vectors
 
     def items(self, parameters: Parameters, ids: NDArray[np.int32]) -> jax.Array:

@@ -202,6 +202,13 @@ class TimedLoop:
         seconds = watch.seconds + self._charge(count)
         self.samples.append(Sample("step", self.iteration - len(self._recent), count, seconds))
 
+    def settle(self) -> None:
+        """Bring rows that rest up to date, for whoever reads the parameters.
+
+        Call it at fixed iterations, since it rounds: an interrupted run must not do it elsewhere.
+        """
+        self.state = jax.block_until_ready(self.trainer.settle(self.state))
+
     def recent_batches(self) -> list[Batch]:
         """Return the last batches that were trained on, on the device, the newest last."""
         return self.trainer.layout.keep(list(self._recent))
@@ -260,7 +267,12 @@ class TimedLoop:
         return float(np.median(self._refresh_seconds)) * iterations / self._every
 
     def _refresh(self) -> None:
+        watch = Stopwatch()
+        watch.start()
+        self.settle()
+        watch.stop()
         self.state = self.state._replace(carry=self._refreshed())
+        self._refresh_seconds[-1] += watch.seconds
         seconds = self._refresh_seconds[-1]
         self.samples.append(Sample("refresh", self.iteration, self._every, seconds))
         self._hand_over()
@@ -284,6 +296,8 @@ class TimedLoop:
     def _compile_refresh(self) -> None:
         """Compile a refresh; time one too, unless the next iteration has one."""
         with self.ledger.line("compile"):
+            if self.trainer.optimizer.tables:
+                jax.block_until_ready(self.trainer.settle(copy_state(self.state)))
             self._refreshed()
             seconds = self._refresh_seconds.pop()
             if self.iteration % self._every:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import numpy as np
 import psutil
 
 from ncfbench.config import Locations, RunConfig
@@ -27,11 +28,14 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.optimizer import updates_rows
 from ncfbench.training.recommend import require_items
 
 FLOAT_BYTES = 4
-STATE_COPIES = 4
-"""Arrays of each parameter on the device: itself, Adam's two moments, and its gradient."""
+STATE_COPIES = 3
+"""Arrays of each table on the device: itself, and Adam's two moments. Unless its rows are updated
+one by one, there is its gradient too.
+"""
 
 
 @dataclass(frozen=True)
@@ -136,9 +140,10 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
         features = dataset.item_features if config.reads_history_features else None
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width)
+    copies = [STATE_COPIES + (not updates_rows(config, count)) for count in rows]
     if config.shard_tables:
         rows = [-(-count // layout.size) for count in rows]
-    needed = sum(rows) * config.dimension * FLOAT_BYTES * STATE_COPIES
+    needed = np.dot(rows, copies) * config.dimension * FLOAT_BYTES
     needed += histories * FLOAT_BYTES + dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
     for features in (dataset.user_features, dataset.item_features):
         needed += 0 if features is None else features.nbytes
@@ -147,7 +152,7 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
     if needed > available:
         kinds = "users' and items'" if rows[1] else "users'"
         raise UsageError(
-            f"The {kinds} vectors with Adam's moments and a gradient, and the content, take"
+            f"The {kinds} vectors with Adam's moments, their gradient and the content take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension, or --shard-tables on several --devices."
         )

@@ -114,6 +114,7 @@ class Session:
         """True if an interruption cut the current epoch: its times do not count."""
         self._environment = environment.describe(plan.layout.describe()) | {
             "iterations_per_dispatch": self._trainer.per_dispatch,
+            "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
         self.recorder.begin(
@@ -241,6 +242,8 @@ class Session:
         if len(bad):
             self._diverge(first + int(bad[0]) + 1, "The loss")
         if not is_cut:
+            with self._ledger.line("probe"):
+                self._loop.settle()
             if ends_epoch:
                 self._loop.step_block(self._schedule.step_batches)
                 self.recorder.take(self._loop.take_samples())
@@ -338,6 +341,8 @@ class Session:
         if not is_there:
             return None
         state, extra, self._best = saved or (self._trainer.shapes, {}, None)
+        if saved is not None:
+            state = self._trainer.adapted(state)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
         with self._ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))

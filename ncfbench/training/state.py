@@ -11,6 +11,22 @@ Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
 
 
+Touched: TypeAlias = dict[str, jax.Array] | None
+"""int32[rows] by kind of the tables that are updated by row: the iterations that were done after
+each row's last update. None where there are no such tables.
+"""
+
+
+class Scalars(NamedTuple):
+    """Settings that the step takes as arguments, so that runs share one program."""
+
+    learning_rate: Any
+    pretrained_factor: Any
+    """Learning rate of pretrained weights over the others'."""
+    seed: Any
+    """uint32."""
+
+
 class TrainState(NamedTuple):
     """Everything an iteration changes."""
 
@@ -20,6 +36,7 @@ class TrainState(NamedTuple):
     """uint32: iterations done."""
     carry: Any = None
     """Everything else that iterations leave for later ones (:mod:`ncfbench.training.carry`)."""
+    touched: Touched = None
 
 
 def copy_state(state: TrainState) -> TrainState:

@@ -1,15 +1,13 @@
-"""The compiled training step: one Adam update for one batch, or several in one dispatch."""
+"""The compiled training step: one update for one batch, or several in one dispatch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
 from ncfbench.catalog import find_encoder
@@ -27,29 +25,15 @@ from ncfbench.models.objective import (
     user_penalty,
     without_remembered,
 )
-from ncfbench.models.towers import (
-    ENCODER,
-    DeviceContent,
-    Towers,
-    UserVectors,
-    make_towers,
-)
+from ncfbench.models.tables import WHOLE_TABLES, Rows
+from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, MetUsers
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.carry import Carry, make_carry
 from ncfbench.training.inference import Embedder
-from ncfbench.training.state import Parameters, TrainState
-
-
-class Scalars(NamedTuple):
-    """Settings that the step takes as arguments, so that runs share one program."""
-
-    learning_rate: Any
-    pretrained_factor: Any
-    """Learning rate of pretrained weights over the others'."""
-    seed: Any
-    """uint32."""
+from ncfbench.training.optimizer import Held, Optimizer, tables_by_row, tables_of_kinds
+from ncfbench.training.state import Parameters, Scalars, TrainState
 
 
 def batch_loss(
@@ -60,22 +44,25 @@ def batch_loss(
     loss: Loss,
     config: RunConfig,
     shard: Shard = WHOLE,
+    rows: Rows = WHOLE_TABLES,
     given_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the sampled objective with its penalties of a batch, or of one device's shard of it,
     and the vectors of its item slots.
 
     Args:
+        rows: those of the user slots, and of the item slots that are embedded and their words, in
+            the towers' tables.
         given_MxD: vectors of the first item slots, which are constants; by default all are
             embedded, and remembered items are constants of the present parameters.
     """
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
-    users = towers.users(content, named, shard.user_rows)
+    users = towers.users(content, named, rows)
     first = 0 if given_MxD is None else len(given_MxD)
-    of_links = positive_users(towers, batch, content, shard)
+    of_links = positive_users(towers, batch, content, shard, rows)
     # Of a shard of a batch, the number of items is not known.
     n_items = batch.n_items - first if shard is WHOLE else None
-    own = (batch.items[first:], content, dropout, shard.item_rows, n_items)
+    own = (batch.items[first:], content, dropout, rows, n_items)
     items_VxD = shard.gather(towers.items(*own))
     if given_MxD is None:
         items_VxD = without_remembered(items_VxD, batch)
@@ -101,22 +88,19 @@ def batch_loss(
 
 
 def positive_users(
-    towers: Towers, batch: Batch, content: DeviceContent, shard: Shard
+    towers: Towers,
+    batch: Batch,
+    content: DeviceContent,
+    shard: Shard,
+    rows: Rows = WHOLE_TABLES,
 ) -> UserVectors | None:
     """Return the vectors of the positive links' users whose histories lack the link itself; None
     where the user tower reads no histories.
     """
     if not towers.history_items:
         return None
-    rows = None if shard.user_rows is None else shard.user_rows[batch.pos_user]
-    items = shard.gather(batch.items)[batch.pos_item]
-    return towers.users(content, batch.users[batch.pos_user], rows, left_out=items)
-
-
-@jax.jit  # one program, not one for each shape
-def initial_moments(parameters: Parameters) -> Any:
-    """Return the state of Adam before its first update, which no learning rate changes."""
-    return optax.adam(0.0).init(parameters)
+    items, slots = shard.gather(batch.items)[batch.pos_item], batch.pos_user
+    return towers.users(content, batch.users[slots], rows.of_users(slots), left_out=items)
 
 
 @dataclass
@@ -125,7 +109,7 @@ class Trainer:
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
-    optimizer: optax.GradientTransformation
+    optimizer: Optimizer
     shapes: TrainState
     """Shapes and dtypes of the state as it is saved: the same for any number of devices."""
     layout: Layout
@@ -134,13 +118,16 @@ class Trainer:
 
     def __post_init__(self) -> None:
         config = self.config
-        self._pretrained = find_encoder(config.encoder).pretrained_parts
-        factor = config.pretrained_learning_rate / config.learning_rate if self._pretrained else 1
+        is_pretrained = bool(find_encoder(config.encoder).pretrained_parts)
+        factor = config.pretrained_learning_rate / config.learning_rate if is_pretrained else 1
         rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
-        self._scalars = Scalars(rate, np.float32(factor), seed)
+        self.scalars = Scalars(rate, np.float32(factor), seed)
         # The state is donated: the old parameters' memory holds the new ones.
         out = self.layout.out_shardings(self.shapes)
         self._compiled = jax.jit(self._step, donate_argnums=0, out_shardings=out)
+        self._settled = jax.jit(
+            self.optimizer.settle, donate_argnums=0, out_shardings=out and out[0]
+        )
 
     @classmethod
     def create(
@@ -153,13 +140,13 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        optimizer = optax.adam(config.learning_rate)
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
             carry = make_carry(config, dataset.graph)
-            moments = initial_moments(parameters)
-            state = TrainState(parameters, moments, jnp.uint32(0), carry.initial())
+            optimizer = Optimizer(config, tables_by_row(config, parameters))
+            moments, touched = optimizer.init(parameters)
+            state = TrainState(parameters, moments, jnp.uint32(0), carry.initial(), touched)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout, carry)
         return trainer, trainer.from_host(state)
@@ -180,7 +167,23 @@ class Trainer:
         if isinstance(batch.negatives, MetUsers):  # each device has its rows' users besides
             batch = cut(batch, self.layout.size)
         slots, words = (len(batch.users), item_slots), dataset.tokens_IxL.shape[1]
-        return self.layout.sent_bytes(self.shapes.parameters, *slots, words, share)
+        shapes = self.held_shapes(*slots, words)
+        sent = self.layout.sent_bytes(shapes, *slots, words, share)
+        kinds = {*self.optimizer.tables.values()}
+        of_users = {"users", "histories"}
+        ids = slots[0] * bool(kinds & of_users) + slots[1] * bool(kinds - of_users)
+        return sent | {"rows": sent["rows"] + self.layout.gathered_bytes(ids)}
+
+    def held_shapes(self, users: int, items: int, words: int) -> Parameters:
+        """Return the shapes of the parameters that a step differentiates.
+
+        Args:
+            users, items: slots of a batch.
+            words: the length of a text.
+        """
+        ids = {"users": users, "items": items, "words": items * words}
+        ids["histories"] = users * self.config.history_items
+        return self.optimizer.held_shapes(self.shapes.parameters, ids)
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
@@ -198,8 +201,8 @@ class Trainer:
         self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
         """Return the sampled objective of a batch and its gradient, all item slots embedded."""
-        value, _, gradient = self._gradient(parameters, batch, content, dropout, None)
-        return value, gradient
+        found = self._gradient(parameters, batch, content, dropout, None)
+        return found[0], found[2]
 
     def _gradient(
         self,
@@ -208,18 +211,24 @@ class Trainer:
         content: DeviceContent,
         dropout: Dropout | None,
         given_MxD: jax.Array | None,
+        rows: Rows = WHOLE_TABLES,
     ) -> tuple[jax.Array, jax.Array | None, Parameters]:
         """Return objective, vectors of item slots (None on several devices), and gradient."""
         loss = make_loss(self.config)
 
         def objective(
-            shard: Shard, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Any
+            shard: Shard,
+            parameters: Parameters,
+            rows: Rows,
+            batch: Batch,
+            content: DeviceContent,
+            dropout: Any,
         ) -> tuple[jax.Array, jax.Array]:
-            towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, shard, given_MxD)
+            towers, more = nnx.merge(self.towers, parameters), (shard, rows, given_MxD)
+            return batch_loss(towers, batch, content, dropout, loss, self.config, *more)
 
         differentiated = precision.at(self.config.precision, self.layout.value_and_gradient)
-        return differentiated(objective, parameters, batch, content, dropout)
+        return differentiated(objective, parameters, rows, batch, content, dropout)
 
     def step(
         self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
@@ -229,7 +238,7 @@ class Trainer:
         With a tuple of n batches of equal shapes it is n iterations in one dispatch, and the losses
         are float32[n]. It is compiled once for each shape. The state's memory is taken over.
         """
-        after, losses = self._compiled(state, batches, content, self._scalars)
+        after, losses = self._compiled(state, batches, content, self.scalars)
         return after, losses
 
     def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
@@ -257,9 +266,27 @@ class Trainer:
                 " encode the items in pieces, or data prepared with a smaller --max-length."
             )
 
+    def settle(self, state: TrainState) -> TrainState:
+        """Return the state with all rows of all tables up to date, for whoever reads them. The
+        state's memory is taken over.
+        """
+        return self._settled(state, self.scalars) if self.optimizer.tables else state
+
+    def adapted(self, state: TrainState) -> TrainState:
+        """Return a state as it is saved, of a run that may update the rows of other tables."""
+        wanted, found = self.shapes.touched or {}, state.touched or {}
+        if wanted.keys() == found.keys():
+            return state
+        kinds = tables_of_kinds(self.config, self.shapes.parameters, found)
+        settled: TrainState = jax.jit(Optimizer(self.config, kinds).settle)(state, self.scalars)
+        touched = {
+            kind: jnp.full(rows.shape, state.iteration, rows.dtype) for kind, rows in wanted.items()
+        }
+        return settled._replace(touched=touched or None)
+
     def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection."""
-        return self._compiled.trace(state, batch, content, self._scalars)
+        return self._compiled.trace(state, batch, content, self.scalars)
 
     def _step(
         self,
@@ -281,29 +308,41 @@ class Trainer:
     ) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(scalars.seed, state.iteration)
         batch, given_MxD = self.carry.inputs(state.carry, batch)
+        items = batch.items if given_MxD is None else batch.items[len(given_MxD) :]
+        held = self.hold(state, batch.users, items, content, scalars)
         value, items_VxD, gradient = self._gradient(
-            state.parameters, batch, content, dropout, given_MxD
+            held.parameters, batch, content, dropout, given_MxD, held.rows
         )
         carry = self.carry.after_step(state.carry, batch, items_VxD)
-        adam = optax.adam(scalars.learning_rate)
-        updates, optimizer = adam.update(gradient, state.optimizer, state.parameters)
-        if self._pretrained:
-            # Adam's update is proportional to its learning rate.
-            updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
-        parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(parameters, optimizer, state.iteration + 1, carry), value
+        after = self.optimizer.update(held, gradient, scalars)
+        return after._replace(carry=carry), value
 
+    def hold(
+        self,
+        state: TrainState,
+        users: jax.Array | None,
+        items: jax.Array | None,
+        content: DeviceContent,
+        scalars: Scalars,
+    ) -> Held:
+        """Return what a step differentiates: all parameters, or of tables that are updated by row
+        the rows of some users and items and of their content. Called while the step is traced.
 
-def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Parameters:
-    """Scale the updates of some of the encoder's modules."""
-
-    def scaled(path: Any, leaf: jax.Array) -> jax.Array:
-        names = [str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey)]
-        is_part = names[0] == ENCODER and any(name in parts for name in names[1:])
-        return leaf * factor if is_part else leaf
-
-    scaled_updates: Parameters = jax.tree.map_with_path(scaled, updates)
-    return scaled_updates
+        Args:
+            users, items: int32[...]; None leaves the tables of users, or of items and words, whole.
+        """
+        if not self.optimizer.tables:
+            return Held(state.parameters, WHOLE_TABLES, {}, state)
+        users, items = self.layout.on_each((users, items))
+        ids = {} if users is None else {"users": users}
+        if users is not None and content.histories is not None:
+            history = content.histories.of(users, self.config.history_items)
+            ids["histories"] = jnp.where(history.present, history.items, -1)
+        if items is not None:
+            tokens = content.tokens[items]
+            ids |= {"items": items, "words": jnp.where(tokens > 0, tokens, -1)}
+        held: Held = self.layout.on_each(self.optimizer.hold(state, ids, scalars))
+        return held
 
 
 def hardest_of(config: RunConfig) -> int:

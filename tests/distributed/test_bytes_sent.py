@@ -23,6 +23,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
+from ncfbench.training import optimizer as optimizers
 from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {
@@ -110,6 +111,30 @@ def test_a_compiled_step_sends_what_formulas_say(
     assert exchanged["reduce-scatter"] == 0
     assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
     assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("encoder", ["mf", "bow"])
+def test_rows_send_gradients_of_what_is_named(
+    tiny: Dataset, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the ids, of which every device finds the same rows."""
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    more = {"encoder": encoder, "devices": 4, "optimizer": "row-adam", "batch_size": 16}
+    config = complete(SMALL | {"sampler": "ns"} | more)
+    trainer, state = Trainer.create(config, tiny)
+    sampler, slots = make_sampler(tiny.graph, config, Streams(0)), plan_capacity(tiny.graph, config)
+    batch = trainer.layout.put(next(trainer.layout.shard(sampler).batches(0, slots)))
+    content = trainer.layout.replicate(DeviceContent.of(tiny))
+    program = trainer.trace(state, batch, content).lower().compile().as_text()
+    sent = trainer.sent_bytes(sampler, slots, tiny, config.share)
+    users, items = len(batch.users), len(batch.items)
+    assert sent["rows"] == 0.75 * 4 * (users + items)
+    named = users + 1 + (items + 1 if encoder == "mf" else 0)
+    if encoder == "mf":
+        assert sent["gradients"] == 2 * 0.75 * 4 * (8 * named + 1)
+    found = count_bytes(program, config.devices)
+    assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
 
 
 @pytest.mark.long

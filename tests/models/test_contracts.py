@@ -72,6 +72,12 @@ class ByTokens(Right):
         words = jnp.where(texts.tokens[..., None] > 0, self.words(texts.tokens), 0)
         return words.sum(axis=1) / jnp.maximum(texts.lengths, 1)[:, None]
 
+class WordIds(Right):
+    info = EncoderInfo(word_tables=("words",))
+
+    def __call__(self, texts):
+        return super().__call__(texts) * (1 + texts.tokens.max(axis=1, keepdims=True))
+
 class Centred(Right):
     def __call__(self, texts):
         vectors = super().__call__(texts)
@@ -138,6 +144,12 @@ class Filled(Past):
 
     def __call__(self, users):
         return self.items(users.history.items).sum(axis=1)
+
+class ById(Past):
+    info = UserTowerInfo(content=("history",), history_tables=("items",))
+
+    def __call__(self, users):
+        return super().__call__(users) * (1 + users.history.items[:, :1])
 
 class OtherTable(Users):
     info = UserTowerInfo(user_tables=("table",))
@@ -259,6 +271,8 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"encoder": "NoPart"}, "declares pretrained_parts with 'language', and has nothing of that"),
     ({"user_tower": "InOrder"}, "The user tower {} gives a user another vector where other users"),
     ({"user_tower": "Filled"}, "{} gives a user another vector where other ids fill up her hist"),
+    ({"encoder": "WordIds"}, "{} declares word_tables with 'words', and gives other vectors where"),
+    ({"user_tower": "ById"}, "{} declares history_tables with 'items', and gives other vectors"),
     ({"user_tower": "OtherTable"}, "declares user_tables with 'table', and has nothing of that"),
     ({"interaction": "Scaled"}, "The interaction {} gives users and items other scores from matr"),
     ({"interaction": "WrongLists"}, "{} gives users and items other scores from lists than"),

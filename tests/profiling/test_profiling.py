@@ -80,7 +80,7 @@ def test_the_parts_give_the_steps_gradient(
         (nnx.as_pure(nnx.state(r_bar)), whole["interaction"]),
     ):
         assert np.linalg.norm(flat(found) - flat(expected)) < 1e-5 * np.linalg.norm(flat(expected))
-    parameters = parts.optimiser(whole)()
+    parameters = parts.optimiser(batch, whole)()
     stepped, _ = trainer.step(jax.tree.map(jnp.copy, state), batch, content)
     np.testing.assert_allclose(flat(parameters), flat(stepped.parameters), atol=2e-3)
 

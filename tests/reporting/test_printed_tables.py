@@ -229,6 +229,19 @@ def test_titles_name_b_s_k_and_seeds() -> None:
     assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
+def test_tables_updated_by_row_are_named() -> None:
+    """Once for each encoder, under what the ratios are made of; where there are some."""
+    runs = [record(sampler, [9, 3], 1) for sampler in ("iid", "ns")]
+    groups, rows, _ = compared(runs)
+    (parts,) = parts_tables(groups, rows)
+    assert not any("by row" in note for note in parts.notes)
+    for run in runs:
+        run.environment["updated_by_row"] = ["user_tower/vectors/embedding"]
+    (parts,) = parts_tables(groups, rows)
+    (note,) = [note for note in parts.notes if "by row" in note]
+    assert note == ("CNN: updated by row (docs/optimizers.md): user_tower/vectors/embedding.")
+
+
 def test_a_memory_says_how_stale_it_is() -> None:
     """At the run's last epoch, under what the ratios are made of and in the run's own table."""
     run = record("xbm", [9, 5, 3, 2], 1, memory=64)

@@ -21,6 +21,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
+from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
 
@@ -41,6 +42,18 @@ def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
     more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
     more |= {"loss": "hinge", "negatives": 2, "epochs": 1}
     whole = train(data_dir, tmp_path / "w", **more)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
+
+
+@pytest.mark.long
+def test_rows_resume(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that rest at an interruption, and at a mining."""
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
+    more |= {"optimizer": "row-adam", "weight_decay": 0.1}
+    more |= {"loss": "hinge", "negatives": 2, "epochs": 1}
+    whole = train(data_dir, tmp_path / "w", **more)
+    assert len(whole.environment["updated_by_row"]) == 2
     ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
 
 

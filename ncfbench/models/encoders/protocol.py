@@ -58,7 +58,9 @@ class EncoderInput(NamedTuple):
     ``item_tables``.
     """
     tokens: jax.Array
-    """int32[V, L]: word ids, 0 after the last word."""
+    """int32[V, L]: word ids, or the words' rows in the tables that the encoder names as its
+    ``word_tables``; 0 after the last word.
+    """
     present: jax.Array
     """bool[V, L]: where a word is; false on padding and on words that dropout removed."""
     lengths: jax.Array
@@ -66,7 +68,7 @@ class EncoderInput(NamedTuple):
     features: jax.Array | None = None
     """float32[V, F]: dense features, standardised; None where the data set has none."""
     words: jax.Array | None = None
-    """int32[V, L]: word ids, where ``tokens`` are rows of a table that holds some words only."""
+    """int32[V, L]: word ids, where ``tokens`` are rows of tables that hold some words only."""
 
 
 class Encoder(Protocol):

@@ -34,6 +34,7 @@ UNSTABLE = (
     "memory_available_bytes",
     "time",
     "interleaved",
+    "updated_by_row",
 )
 """Entries of an environment in which runs of the same environment differ."""
 

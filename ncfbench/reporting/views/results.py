@@ -103,7 +103,8 @@ def parts_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]])
                 " (full account; step beside it)"
             )
             name = slug("parts", data[0], loss, settings)
-            tables.append(arrange(title, own, columns, _staleness_notes(own), name=name))
+            notes = [*_staleness_notes(own), *_by_row_notes(own)]
+            tables.append(arrange(title, own, columns, notes, name=name))
     return tables
 
 
@@ -212,6 +213,17 @@ def _staleness_notes(members: Sequence[Member]) -> list[str]:
         for variant, own in by_variant(runs).items()
         if (stale := last_staleness(own[min(own)].curve))
     ]
+
+
+def _by_row_notes(members: Sequence[Member]) -> list[str]:
+    notes = [
+        f"{find_encoder(run.config.encoder).title}: updated by row (docs/optimizers.md):"
+        f" {', '.join(tables)}."
+        for runs, _ in members
+        for run in runs
+        if (tables := run.environment.get("updated_by_row"))
+    ]
+    return list(dict.fromkeys(notes))
 
 
 def _titled(variant: Variant, config: RunConfig) -> str:

@@ -1,0 +1,389 @@
+"""Optimisers against plain NumPy: rows of tables that a batch names, and rows that rest."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trained import SMALL
+
+from ncfbench.catalog import BUILT_IN
+from ncfbench.config import RunConfig, complete
+from ncfbench.config.run_config import digest
+from ncfbench.data.store import Dataset
+from ncfbench.data.text import Vocabulary
+from ncfbench.errors import UsageError
+from ncfbench.models.tables import WHOLE_TABLES, kind_of
+from ncfbench.models.towers import DeviceContent, make_towers
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches, make_sampler, plan_capacity
+from ncfbench.training import optimizer as optimizers
+from ncfbench.training import rows as blocks
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.optimizer import Held, Optimizer, still_to_move, tables_by_row
+from ncfbench.training.state import Scalars, TrainState, copy_state
+from ncfbench.training.step import Trainer
+
+ROWS, WIDTH, NAMED = 7, 3, 4
+NAMES = ("user_tower", "vectors", "embedding")
+RATE = 0.05
+KINDS = ("row-adam", "adagrad")
+
+
+def config_of(**more: Any) -> RunConfig:
+    return complete(SMALL | {"learning_rate": RATE, "optimizer": "row-adam"} | more)
+
+
+class Run:
+    """Updates of one table by row, and of a bias, by gradients of named rows.
+
+    Compiled once for all patterns.
+    """
+
+    def __init__(self, optimizer: str, decay: float) -> None:
+        config = config_of(optimizer=optimizer, weight_decay=decay)
+        self.own = Optimizer(config, {NAMES: "users"})
+        self.scalars = Scalars(jnp.float32(RATE), jnp.float32(1), jnp.uint32(0))
+        self.table = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
+        self.advance = jax.jit(self._advance)
+        self.settle = jax.jit(self.own.settle)
+
+    def begin(self) -> TrainState:
+        tower = {"vectors": {"embedding": jnp.asarray(self.table)}, "bias": jnp.ones(WIDTH)}
+        parameters = {"user_tower": tower}
+        optimizer, touched = self.own.init(parameters)
+        return TrainState(parameters, optimizer, jnp.uint32(0), None, touched)
+
+    def _advance(self, state: TrainState, ids: jax.Array, slopes: jax.Array) -> TrainState:
+        held = self.own.hold(state, {"users": ids}, self.scalars)
+        rows = ids if held.rows.users is None else held.rows.users
+        vectors = held.parameters["user_tower"]["vectors"]["embedding"]
+        gradient = jnp.zeros_like(vectors).at[rows].add(slopes)
+        tower = {"vectors": {"embedding": gradient}, "bias": jnp.sum(slopes, axis=0)}
+        return self.own.update(held, {"user_tower": tower}, self.scalars)
+
+    def whole(self, state: TrainState) -> np.ndarray:
+        settled = self.settle(state, self.scalars)
+        return np.asarray(settled.parameters["user_tower"]["vectors"]["embedding"])
+
+
+@functools.cache
+def run_of(optimizer: str, decay: float) -> Run:
+    return Run(optimizer, decay)
+
+
+def reference(
+    optimizer: str, decay: float, table: np.ndarray, gradients: Iterator[np.ndarray]
+) -> np.ndarray:
+    """All rows, in float64, by the papers' formulas; optax's Adagrad begins with squares of 0.1."""
+    x, m, v = table.astype(np.float64), np.zeros(table.shape), np.zeros(table.shape)
+    squares = np.full(table.shape, 0.1)
+    for t, g in enumerate(gradients, 1):
+        if optimizer == "adagrad":
+            squares += g**2
+            step = g / np.sqrt(squares + 1e-7)
+        else:
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            step = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        x = x - RATE * (step + decay * x)
+    return x
+
+
+@pytest.fixture
+def by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Update the rows that a batch names, however few the others are."""
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    run_of.cache_clear()
+
+
+PATTERNS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, ROWS - 1), min_size=NAMED, max_size=NAMED),
+        st.integers(0, 300),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.mark.long_cases("all|(named|blocks)-(adagrad-0.5|row-adam-0.0)|blocks-adagrad")
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+@pytest.mark.parametrize("optimizer", KINDS)
+@pytest.mark.parametrize("way", ["named", "all", "blocks"])
+def test_rows_follow_an_update_of_all_rows(
+    way: str, optimizer: str, decay: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any rows, named twice or never, with rests of up to 300 iterations between batches; the named
+    rows are updated, all rows, or the named rows in several blocks.
+    """
+    few = dict.fromkeys(optimizers.FEW, math.inf if way == "all" else 0)
+    monkeypatch.setattr(optimizers, "FEW", few)
+    if way == "blocks":
+        monkeypatch.setattr(blocks, "BLOCK_ROWS", 2)
+    run = Run(optimizer, decay)
+
+    @settings(max_examples=15, deadline=None)
+    @given(PATTERNS, st.integers(0, 9))
+    def check(pattern: list[tuple[list[int], int]], seed: int) -> None:
+        rng, state, dense = np.random.default_rng(seed), run.begin(), []
+        for ids, rest in pattern:
+            # Iterations without this table: only their number counts.
+            state = state._replace(iteration=state.iteration + np.uint32(rest))
+            slopes = rng.normal(size=(NAMED, WIDTH)).astype(np.float32)
+            state = run.advance(counted(state), jnp.array(ids, jnp.int32), slopes)
+            dense += [np.zeros((ROWS, WIDTH))] * rest
+            dense.append(np.zeros((ROWS, WIDTH)))
+            np.add.at(dense[-1], ids, slopes)
+        expected = reference(optimizer, decay, run.table, iter(dense))
+        np.testing.assert_allclose(run.whole(state), expected, rtol=2e-4, atol=2e-5)
+
+    check()
+
+
+def counted(state: TrainState) -> TrainState:
+    """Let optax count the iterations that were left out, too."""
+    count = jnp.asarray(state.iteration, jnp.int32)
+    first = state.optimizer[0]
+    if "count" not in first._fields:
+        return state
+    return state._replace(optimizer=(first._replace(count=count), *state.optimizer[1:]))
+
+
+@pytest.mark.parametrize("optimizer", KINDS)
+@pytest.mark.usefixtures("by_row")
+def test_a_row_without_gradient_rests(optimizer: str) -> None:
+    """Named or not, its bits stay: padding of any length changes nothing."""
+    run = run_of(optimizer, 0.5)
+    state = run.begin()
+    ids, slopes = np.array([1, 1, 5, 0], np.int32), np.ones((NAMED, WIDTH), np.float32)
+    for zero in range(3):
+        slopes[-1] = 0
+        state = run.advance(state, np.roll(ids, zero), np.roll(slopes, zero, axis=0))
+    found = np.asarray(state.parameters["user_tower"]["vectors"]["embedding"])
+    np.testing.assert_array_equal(found[[0, 2, 3, 4, 6]], run.table[[0, 2, 3, 4, 6]])
+    assert (found[[1, 5]] != run.table[[1, 5]]).all()
+    assert state.touched is not None
+    assert np.asarray(state.touched["users"]).tolist() == [0, 3, 0, 0, 0, 3, 0]
+
+
+@pytest.mark.usefixtures("by_row")
+def test_settling_twice_changes_no_bit() -> None:
+    run = run_of("row-adam", 0.5)
+    state = run.advance(run.begin(), np.arange(NAMED), np.ones((NAMED, WIDTH), np.float32))
+    once = run.settle(state._replace(iteration=np.uint32(40)), run.scalars)
+    twice = run.settle(once, run.scalars)
+    for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(twice), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.97])
+def test_the_way_that_is_left_is_the_sum_of_updates(kept: float) -> None:
+    """By adding up what Adam does with a gradient of zero for 4,000 iterations."""
+    for t in (1, 10, 1000, 20000):
+        m, v, moved = 1.0, 1.0, 0.0
+        for j in range(1, 4000):
+            m, v = 0.9 * m, 0.999 * v
+            moved += m / (1 - 0.9 ** (t + j)) / math.sqrt(v / (1 - 0.999 ** (t + j))) / kept**j
+        found = still_to_move(kept)[min(t, optimizers.LAST_BIASED)]
+        assert found == pytest.approx(moved, rel=1e-5)
+
+
+def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainState]:
+    config = config_of(**more)
+    trainer, state = Trainer.create(config, dataset)
+    content = trainer.layout.replicate(DeviceContent.of(dataset, [config]))
+    made = trainer.layout.shard(make_sampler(dataset.graph, config, Streams(0)))
+    for batch in islice(made.batches(0, plan_capacity(dataset.graph, config)), count):
+        state, _ = trainer.step(state, trainer.layout.put(batch), content)
+    return trainer, trainer.to_host(trainer.settle(state))
+
+
+@pytest.mark.long_cases(r"(?!bow-True|mf-history-True)")
+@pytest.mark.parametrize(
+    ("more", "tables"),
+    [
+        (
+            {"encoder": "bow", "idf": True, "sampler": "strat-ns", "word_dropout": 0.2}
+            | {"interaction": "cosine", "learn_temperature": True},
+            2,
+        ),
+        ({"encoder": "mf", "user_tower": "history", "own_vector": True, "sampler": "neg"}, 3),
+        ({"encoder": "bow", "user_tower": "history", "history_items": 3, "sampler": "ns"}, 2),
+        ({"encoder": "bow", "sampler": "ns", "coupling": "regularised", "item_block": 8}, 3),
+        ({"encoder": "bow", "sampler": "xbm", "memory": 80, "loss": "softmax"}, 2),
+        ({"encoder": "mf", "sampler": "strat-all"}, 2),
+        ({"encoder": "bow", "word_dimension": 100, "sampler": "iid"}, 2),
+        ({"encoder": "cnn", "sampler": "strat-ns", "filters": 8}, 2),
+        ({"encoder": "gru", "sampler": "strat-ns", "gru_units": 8}, 2),
+        ({"encoder": "lstm", "sampler": "strat-ns", "lstm_units": 8, "devices": 2}, 2),
+        ({"encoder": "mf", "user_tower": "history", "sampler": "ns", "devices": 2}, 2),
+    ],
+    ids=lambda case: "-".join(map(str, case.values())) if isinstance(case, dict) else "",
+)
+@pytest.mark.usefixtures("by_row")
+def test_training_by_row_is_training_by_adam(
+    tiny: Dataset, more: dict[str, Any], tables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users, histories, items, free items and words; eps, which a rest leaves out, is tiny."""
+    monkeypatch.setattr(optimizers, "EPSILON", 1e-12)
+    more = more | {"learning_rate": 0.01}
+    trainer, state = trained(tiny, 12, **more)
+    assert len(trainer.optimizer.tables) == tables
+    _, expected = trained(tiny, 12, **more, optimizer="adam")
+    for one, other in zip(
+        jax.tree.leaves(state.parameters), jax.tree.leaves(expected.parameters), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+        assert np.mean(np.abs(np.asarray(one) - np.asarray(other))) < 2e-5
+
+
+@pytest.mark.long_cases("adagrad|row-adam-2")
+@pytest.mark.parametrize("per_dispatch", [1, 2])
+@pytest.mark.parametrize("optimizer", KINDS)
+def test_nothing_of_a_tables_size_is_made(tiny: Dataset, optimizer: str, per_dispatch: int) -> None:
+    """By XLA's account a step needs less memory than a number for each user or word; an update of
+    all rows needs more than a table.
+    """
+    rows = 80_000
+    words = Vocabulary(("",) * rows, (1,) * rows)
+    wide = replace(tiny, n_users=rows, vocabulary=words)
+    more = {"batch_size": 16, "encoder": "bow", "sampler": "ns", "dimension": 4}
+    needed = {}
+    for name in (optimizer, "adam"):
+        config = config_of(**more, optimizer=name)
+        trainer, state = Trainer.create(config, wide)
+        batch: Any = next(batches(wide.graph, config, Streams(0)))
+        batch = batch if per_dispatch == 1 else (batch,) * per_dispatch
+        needed[name] = trainer.step_bytes(state, batch, DeviceContent.of(wide))
+    assert needed[optimizer] < 4 * rows
+    assert needed["adam"] > 4 * 4 * rows
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("by_row")
+def test_padding_slots_change_nothing(tiny: Dataset) -> None:
+    """More capacity names item 0 and its words: not a bit of its rows changes."""
+    config = config_of(sampler="strat-ns")
+    trainer, state = Trainer.create(config, tiny)
+    made, content = make_sampler(tiny.graph, config, Streams(0)), DeviceContent.of(tiny)
+    draw = made.draw(0, 1)[0]
+    after = [
+        trainer.step(copy_state(state), made.assemble(draw, slots), content)[0]
+        for slots in (0, 150)
+    ]
+    for one, other in zip(*map(jax.tree.leaves, after), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    touched = [found.touched for found in after]
+    np.testing.assert_array_equal(touched[0]["words"], touched[1]["words"])  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("by_row")
+def test_dispatches_and_checkpoints_change_no_bit(tiny: Dataset, tmp_path: Path) -> None:
+    """Two iterations in one dispatch, and after a checkpoint, rows resting in between."""
+    config = config_of(sampler="ns", encoder="mf")
+    trainer, state = Trainer.create(config, tiny)
+    content = DeviceContent.of(tiny)
+    pair = tuple(islice(batches(tiny.graph, config, Streams(0)), 2))
+    between, _ = trainer.step(copy_state(state), pair[0], content)
+    Checkpoints(tmp_path).save(between, {})
+    saved = Checkpoints(tmp_path).restore(trainer.shapes)
+    assert saved is not None
+    one, _ = trainer.step(between, pair[1], content)
+    again, _ = trainer.step(trainer.adapted(saved.state), pair[1], content)
+    both, _ = trainer.step(state, pair, content)
+    for leaves in zip(*map(jax.tree.leaves, (one, again, both)), strict=True):
+        for other in leaves[1:]:
+            np.testing.assert_array_equal(leaves[0], other)
+
+
+@pytest.mark.usefixtures("by_row")
+def test_a_checkpoint_continues_with_another_optimizer(tiny: Dataset) -> None:
+    """What one run updated by row another updates whole, and the other way round."""
+    more = {"sampler": "ns", "encoder": "mf"}
+    trainer, by_row = trained(tiny, 3, **more)
+    unsettled = by_row._replace(iteration=by_row.iteration + np.uint32(5))
+    whole, _ = Trainer.create(config_of(**more, optimizer="adam"), tiny)
+    adapted, settled = whole.adapted(copy_state(unsettled)), trainer.settle(copy_state(unsettled))
+    assert adapted.touched is None
+    back = trainer.adapted(adapted)
+    assert back.touched is not None
+    assert {int(rows.min()) for rows in back.touched.values()} == {8}
+    for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(settled), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+def test_auto_is_adam_where_tables_are_small(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And by row from a size on, which is no part of the identity, for all samplers alike."""
+    auto = config_of(optimizer="auto", encoder="mf", sampler="ns")
+    assert digest(auto) == digest(
+        complete(SMALL | {"learning_rate": RATE} | {"encoder": "mf", "sampler": "ns"})
+    )
+    trainer, state = Trainer.create(auto, tiny)
+    assert state.touched is None
+    adam = optax.adam(0.1).init(state.parameters)
+    assert jax.tree.structure(state.optimizer) == jax.tree.structure(adam)
+    monkeypatch.setattr(optimizers, "LARGE", tiny.n_users + 1)
+    assert {*tables_by_row(auto, trainer.shapes.parameters).values()} == {"items"}
+    sharded = config_of(optimizer="auto", shard_tables=True, devices=2)
+    assert tables_by_row(sharded, trainer.shapes.parameters) == {}
+
+
+def test_every_table_by_id_is_declared(featured: Dataset) -> None:
+    """Of all that are built in: words, items, and the users and histories of user towers."""
+    sizes = {featured.n_users, featured.n_items, featured.n_words + 1}
+    encoders = [{"encoder": name} for name in BUILT_IN["encoder"] if name != "bert"]
+    towers = [{"user_tower": name} for name in BUILT_IN["user_tower"]]
+    for more in (*encoders, *towers):
+        config = config_of(**{"encoder": "mf", "sampler": "ns"} | more)
+        shapes = jax.eval_shape(
+            lambda config=config: nnx.as_pure(nnx.state(make_towers(config, featured)))
+        )
+        found = [
+            (kind_of(config, path), len(leaf))
+            for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)
+            if len(leaf) in sizes
+        ]
+        assert found, more
+        assert "other" not in dict(found), more
+
+
+def test_weight_decay_spares_biases() -> None:
+    """A bias moves as without decay, a matrix is smaller by its share."""
+    parameters = {"dense": {"kernel": jnp.full((2, 3), 4.0), "bias": jnp.full(3, 4.0)}}
+    slopes, scalars = jax.tree.map(jnp.ones_like, parameters), run_of("adagrad", 0.0).scalars
+    after = []
+    for decay in (0.0, 0.5):
+        own = Optimizer(config_of(optimizer="adam", weight_decay=decay), {})
+        state = TrainState(parameters, own.init(parameters)[0], jnp.uint32(0))
+        held = Held(parameters, WHOLE_TABLES, {}, state)
+        after.append(own.update(held, slopes, scalars).parameters["dense"])
+    plain, decayed = after
+    np.testing.assert_array_equal(plain["bias"], decayed["bias"])
+    np.testing.assert_allclose(decayed["kernel"], plain["kernel"] - RATE * 0.5 * 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use --weight-decay 0.1 or less"),
+        ({"shard_tables": True, "devices": 2}, "Use --optimizer adam"),
+    ],
+)
+def test_what_cannot_work_is_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        config_of(**more)
