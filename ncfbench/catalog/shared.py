@@ -67,7 +67,6 @@ class SharedSettings:
         "Share of matrices and tables, times the learning rate, that each iteration takes away",
         at_least=0,
         at_most=1,
-        is_tunable=True,
     )
     gamma: float | None = _training(
         None, "Margin of hinge, scale of the others", above=0, used_by="loss", default_from="loss"

@@ -18,6 +18,7 @@ from ncfbench.floors.models import FLOORS
 from ncfbench.reporting.quality import NEW_ITEMS
 
 
+@pytest.mark.long
 def test_a_race_on_held_out_links(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_samplers_conform_to_the_objective_that_they_state(
     assert conformance(graph, config, batches=60, sums=300)[-1].result == "fail"
 
 
+@pytest.mark.long
 def test_an_audit_says_what_is_unbiased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``ns``, which reads no explicit negatives, is audited beside ``neg`` for its own L."""
     monkeypatch.setattr("ncfbench.sampling.base.CHUNK_DRAWS", 2**12)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from invoked import check, invoke
+from typer.main import get_command
 
 from ncfbench.data import prepare, store
 from ncfbench.data.options import declared
@@ -73,6 +74,7 @@ def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "colour_source.py").write_text(COLOURS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(SOURCES, "colours", Source("colour_source", "Items by colour.", "More."))
+    monkeypatch.setattr("typer.testing._get_command", get_command)  # made anew, with the source
 
 
 @pytest.mark.usefixtures("colours")

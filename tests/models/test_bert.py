@@ -189,7 +189,7 @@ def test_fine_tuning_lowers_the_loss(
     assert again["checkpoint"] == checkpoint
 
 
-@pytest.mark.long_cases(r"0")
+@pytest.mark.long
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str, frozen: int) -> None:
     """A step of Adam moves a weight by its learning rate: the dense layer's or the pretrained."""

@@ -105,7 +105,7 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes[1] < sizes[0] / 3
 
 
-@pytest.mark.long_cases("gru")
+@pytest.mark.long_cases("gru|transformer")
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_cpu_has_forms_of_its_own(encoder: str) -> None:
     """Their gradients have loops whose length depends on the texts."""

@@ -68,6 +68,7 @@ def test_vectors_by_definition(featured: Dataset) -> None:
             np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_features_teach_cold_items_and_cold_users(tiny_options: Any, tmp_path: Path) -> None:
     """Better than chance for users whom training never saw; and recall for them stands apart."""
     options = replace(tiny_options, items=1000, links=3000, item_features=16, user_features=16)

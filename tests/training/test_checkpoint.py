@@ -113,7 +113,7 @@ def test_a_full_disk_keeps_older_checkpoints(
 LIMITED = """
 import resource, sys
 from pathlib import Path
-import jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp, numpy as np
 from ncfbench.errors import DataError
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.state import TrainState
