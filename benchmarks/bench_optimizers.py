@@ -32,6 +32,7 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.table import Col, Table
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.timing import allocator
 from ncfbench.training.step import Trainer
 
 SETTINGS = {"sampler": "strat-ns", "encoder": "bow", "loss": "sg", "batch_size": 512}
@@ -124,9 +125,10 @@ def rows_of(cell: Found) -> Iterator[dict[str, Any]]:
 
 
 def with_users(dataset: Dataset, rows: int) -> Dataset:
-    """Give each link a user at random, of so many."""
-    users = np.sort(np.random.default_rng(0).integers(0, rows, len(dataset.users)))
-    return dataclasses.replace(dataset, n_users=rows, users=users.astype(np.int32), user_ids=None)
+    """Give each link a user at random, of so many; links that fall together are one."""
+    drawn = np.random.default_rng(0).integers(0, rows, len(dataset.users))
+    users, items = np.unique([drawn, dataset.items], axis=1).astype(np.int32)
+    return dataclasses.replace(dataset, n_users=rows, users=users, items=items)
 
 
 def with_words(dataset: Dataset, rows: int) -> Dataset:
@@ -182,4 +184,5 @@ def check_alike(dataset: Dataset) -> None:
 
 
 if __name__ == "__main__":
+    allocator.restart()
     Optimizers().main()
