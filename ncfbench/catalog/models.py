@@ -265,7 +265,7 @@ INTERACTIONS: dict[str, InteractionInfo] = {
             Setting(
                 "temperature",
                 0.1,
-                "What cosine scores are divided by; usually 0.05 to 0.2",
+                "What cosine scores are divided by; usually 0.05 to 0.1",
                 above=LEAST_TEMPERATURE,
             ),
             Setting(
