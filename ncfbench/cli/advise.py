@@ -42,7 +42,9 @@ def advise(
     loss: Annotated[
         str | None, _values("LOSS", "Loss function.", "sg, or the preset's; for recall all")
     ] = None,
-    samplers: Annotated[str | None, _values("NAME", "Samplers to try.", "the paper's five")] = None,
+    samplers: Annotated[
+        str | None, _values("NAME", "Samplers to try.", "most that serve the loss")
+    ] = None,
     batch_sizes: Annotated[str | None, _values("B", "Batch sizes.", "256,512,1024")] = None,
     stratum_sizes: Annotated[str | None, _values("S", "Stratum sizes.", "2,4,8")] = None,
     negatives: Annotated[
