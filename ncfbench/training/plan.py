@@ -32,9 +32,9 @@ from ncfbench.training.optimizer import updates_rows
 from ncfbench.training.recommend import require_items
 
 FLOAT_BYTES = 4
-STATE_COPIES = 3
-"""Arrays of each table on the device: itself, and Adam's two moments. Unless its rows are updated
-one by one, there is its gradient too.
+STATE_COPIES = {"adagrad": 2}
+"""Arrays of each table on the device: itself, and its moments, of which Adam has two. Unless its
+rows are updated one by one, there is its gradient too.
 """
 
 
@@ -140,7 +140,8 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
         features = dataset.item_features if config.reads_history_features else None
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width)
-    copies = [STATE_COPIES + (not updates_rows(config, count)) for count in rows]
+    state = STATE_COPIES.get(config.optimizer, 3)
+    copies = [state + (not updates_rows(config, count)) for count in rows]
     if config.shard_tables:
         rows = [-(-count // layout.size) for count in rows]
     needed = np.dot(rows, copies) * config.dimension * FLOAT_BYTES
@@ -152,7 +153,7 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
     if needed > available:
         kinds = "users' and items'" if rows[1] else "users'"
         raise UsageError(
-            f"The {kinds} vectors with Adam's moments, their gradient and the content take"
+            f"The {kinds} vectors with the optimiser's moments, their gradient and the content take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension, or --shard-tables on several --devices."
         )
