@@ -53,7 +53,8 @@ def predict(
     for number, alike in enumerate(arms.values(), start=1):
         config, dataset = alike[0].config, datasets[alike[0].config.dataset]
         if config.dataset not in content:
-            readers = [each.config for (each, *_) in arms.values()]
+            configs = (first.config for first, *_ in arms.values())
+            readers = [other for other in configs if other.dataset == config.dataset]
             content[config.dataset] = jax.block_until_ready(DeviceContent.of(dataset, readers))
         settings = settings_digest(_as_profiled(config))
         known = profiled.get((dataset.fingerprint, key, config.sampler, settings))

@@ -88,7 +88,8 @@ def recommend(
     if dataset.user_ids is not None and (known := _count_known(new, dataset.user_ids)):
         say(f"Users of {history.name} whom training knows too: {known:,}. The file's rows count.")
     embedder, reported = restore_finished(record, dataset, say)
-    histories = Histories.of_lists(new.items, new.offsets, dataset.item_features)
+    features = dataset.item_features if config.reads_history_features else None
+    histories = Histories.of_lists(new.items, new.offsets, features)
     content = embedder.content._replace(histories=histories)
     towers = nnx.merge(embedder.towers, reported.parameters)
     users = jax.jit(full(towers.new_users))(content)
