@@ -81,8 +81,8 @@ def block_sums(table: jax.Array, tokens_VxL: jax.Array, weight_VxL: jax.Array) -
     """Sum texts block by block, to the value and gradient of :func:`plain_sums`.
 
     The words' vectors of all texts at once, and as many of gradients, leave the cache: with 300
-    numbers each the two take twice to three times as long (docs/encoders.md). It has no forward-mode
-    derivative, and none of the weights.
+    numbers each the two take twice to three times as long (docs/encoders.md). It has no
+    forward-mode derivative, and none of the weights.
     """
     return _forward(table, tokens_VxL, weight_VxL)[0]
 
