@@ -93,7 +93,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.cnn:Convolution",
         title="CNN",
         summary="word embeddings, convolution of width 3, maximum over time, dense",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(
             Setting("filters", 50, "Filters of the convolution", at_least=1),
             Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
@@ -112,7 +112,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         title="LSTM",
         summary="word embeddings, LSTM over the words, dense",
         revision=2,
-        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
         negatives=5,
         word_tables=("words",),
@@ -121,7 +121,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.bow:BagOfWords",
         title="BoW",
         summary="mean of word embeddings, dense",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         word_tables=("words",),
         settings=(
             Setting(
@@ -136,7 +136,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.gru:Gru",
         title="GRU",
         summary="word embeddings, a GRU in both directions, mean over time, dense",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
         negatives=5,
         word_tables=("words",),
@@ -145,7 +145,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.transformer:Transformer",
         title="Transformer",
         summary="word and position embeddings, self-attention, mean over the words, dense",
-        uses=("word_dropout", "features"),
+        uses=("word_dropout", "features", "feature_dropout"),
         settings=(
             Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
             Setting("heads", 2, "Heads of the self-attention", at_least=1),
@@ -164,7 +164,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.bert:Bert",
         title="BERT",
         summary="a pretrained checkpoint such as MiniLM, fine-tuned, dense",
-        uses=("features",),
+        uses=("features", "feature_dropout"),
         settings=(
             Setting(
                 "checkpoint",
@@ -195,7 +195,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.mlp:FeatureMlp",
         title="MLP",
         summary="dense features, hidden layers, dense; reads no text",
-        uses=(),
+        uses=("feature_dropout",),
         settings=(
             Setting("mlp_units", 128, "Units of a hidden layer", at_least=1),
             Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),

@@ -77,6 +77,9 @@ class SharedSettings:
     word_dropout: float = _model(
         0.5, "Share of words removed from a text in training", at_least=0, below=1, is_tunable=True
     )
+    feature_dropout: float = _model(
+        0.0, "Dropout on the items' dense features in training", at_least=0, below=1
+    )
     item_dropout: float = _model(
         0.1, "Dropout on item embeddings in training", at_least=0, below=1, is_tunable=True
     )

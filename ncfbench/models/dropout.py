@@ -13,6 +13,8 @@ from jax.extend.random import threefry_2x32
 
 FIRST_OUTPUT = 1 << 31
 """Position of an item vector's first number; words count from 0."""
+FIRST_FEATURE = 1 << 30
+"""Position of an item's first dense feature."""
 
 
 class Dropout(NamedTuple):

@@ -15,7 +15,7 @@ from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.data.store import Dataset
 from ncfbench.models.blocks import in_blocks
 from ncfbench.models.contracts import require_contracts
-from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
+from ncfbench.models.dropout import FIRST_FEATURE, FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.histories import Histories
@@ -97,6 +97,8 @@ class Towers(nnx.Module):
         self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
         self.encodes_rows = bool(info.item_tables)
         self.word_dropout = config.word_dropout if info.reads("word_dropout") else 0.0
+        reads_them = reads_them and info.reads("feature_dropout")
+        self.feature_dropout = config.feature_dropout if reads_them else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
         self.item_block = config.item_block
@@ -214,6 +216,10 @@ class Towers(nnx.Module):
                 present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
             named = items if rows.items is None or not self.encodes_rows else rows.items
             features = None if content.item_features is None else content.item_features[items]
+            if dropout is not None and features is not None and self.feature_dropout > 0:
+                rate = self.feature_dropout
+                kept = dropout.keep(items, features.shape[1], rate, FIRST_FEATURE)
+                features = jnp.where(kept, features / (1 - rate), 0)
             return self.encoder(EncoderInput(named, tokens, present, lengths, features, words))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items

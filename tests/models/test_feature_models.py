@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import train
+from flax import nnx
 from processes import SMALL
 
 from ncfbench.config import complete, identity_of
@@ -17,7 +19,8 @@ from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
+from ncfbench.models.dropout import FIRST_FEATURE, Dropout
+from ncfbench.models.towers import DeviceContent, Towers
 from ncfbench.runs.quality import Ranking
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
@@ -66,6 +69,40 @@ def test_vectors_by_definition(featured: Dataset) -> None:
             if config.user_tower == "table-features":
                 expected = expected + np.asarray(of_users["vectors"]["embedding"])
             np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> None:
+    """Of an item, whatever stands beside it; the same by its texts' vectors and in evaluation."""
+    items = np.array([5, 0, 3, 5], np.int32)
+    content = DeviceContent.of(featured)
+    features = np.asarray(featured.item_features)
+    rate = 0.5
+    for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
+        config = complete(SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
+        trainer, state = Trainer.create(config, featured)
+        towers = nnx.merge(trainer.towers, state.parameters)
+
+        @jax.jit
+        def embed(iteration: jax.Array, towers: Towers = towers) -> jax.Array:
+            return towers.items(items, content, Dropout(np.uint32(0), iteration))
+
+        without = np.asarray(jax.jit(towers.items)(items, content))
+        of_items = state.parameters["encoder"]
+        layer = of_items["layers" if config.encoder == "mlp" else "layer"]["dense"]
+        kernel = np.asarray(layer["kernel"])
+        base = without - features[items] @ kernel
+        seen = set()
+        for iteration in range(8):
+            found = np.asarray(embed(np.uint32(iteration)))
+            np.testing.assert_array_equal(found[0], found[3])
+            kept = Dropout(np.uint32(0), np.uint32(iteration)).keep(
+                jnp.asarray(items), features.shape[1], rate, FIRST_FEATURE
+            )
+            expected = base + (np.asarray(kept) * features[items] / (1 - rate)) @ kernel
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            seen |= {row.tobytes() for row in np.asarray(kept)}
+        assert len(seen) > 4, "other features in other iterations and items"
+    assert identity_of(complete({"encoder": "mlp"})).get("feature_dropout") is None
 
 
 @pytest.mark.long
