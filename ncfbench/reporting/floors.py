@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -168,6 +169,16 @@ def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
     return Standing(word, above[0], above[0] == means[0][0])
 
 
+def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
+    """Return the arm that is set beside others: the best one, or the one with the largest recall
+    where that has none; None where no arm has any.
+    """
+    if best is not None and best.rows(TEST_RECALL):
+        return best
+    peaks = [(peak.recall, arm) for arm in arms if (peak := peak_of(arm)) is not None]
+    return max(peaks, key=itemgetter(0))[1] if peaks else None
+
+
 def floors_sentence(
     floors: Sequence[FloorResult],
     arms: Sequence[ArmResult],
@@ -187,10 +198,10 @@ def floors_sentence(
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
         return ""
     highest = floors[0]
-    known = [arm for arm in arms if arm.rows(TEST_RECALL)]
-    if not known:
+    own = arm_beside(arms, best)
+    if own is None:
         return f"{_reaches(highest)}; no arm has a recall to compare."
-    own = best if best is not None and best.rows(TEST_RECALL) else max(known, key=_peak)
+    known = [arm for arm in arms if arm.rows(TEST_RECALL)]
     name = "this arm" if own is best else own.name
     passed = next((floor for floor in floors if standing(own, floor).word == "passes"), None)
     sentences = []
@@ -266,10 +277,6 @@ def _it(floor: FloorResult) -> str:
 
 def _is_plural(floor: FloorResult) -> bool:
     return floor.name.endswith("s")
-
-
-def _peak(arm: ArmResult) -> float:
-    return max(recall for _, recall in arm.means(TEST_RECALL))
 
 
 def _mean_recall(rows: Sequence[Mapping[str, Any]]) -> float:

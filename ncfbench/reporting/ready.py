@@ -8,28 +8,27 @@ from dataclasses import replace
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import Peak, Standing, peak_of, standing
+from ncfbench.reporting.floors import Peak, Standing, arm_beside, peak_of, standing
 from ncfbench.reporting.formats import three_digits
 
 
 def with_ready_arms(answers: Iterable[Answer]) -> list[Answer]:
-    """Return the answers, those of encoders of texts with the arm of the same data that has the
-    largest recall of all whose encoder reads dense features alone.
+    """Return the answers, those of encoders of texts with the arm of the same data and environment
+    that has the largest recall of all whose encoder reads dense features alone.
     """
     answers = list(answers)
-    best: dict[str, tuple[float, ArmResult]] = {}
-    for answer in filter(_reads_features_alone, answers):
-        digest = answer.data_fingerprint
-        for arm in answer.arms:
-            is_compared = not arm.has_diverged and not any(
-                run.is_simulated for run in arm.runs.values()
-            )
-            peak = peak_of(arm) if is_compared else None
-            if peak is not None and (digest not in best or peak.recall > best[digest][0]):
-                best[digest] = peak.recall, arm
+    best: dict[tuple[str, str], tuple[float, ArmResult]] = {}
+    for answer in answers:
+        if find_encoder(answer.config.encoder).content != ("features",):
+            continue
+        for arm in _comparable(answer):
+            peak, key = peak_of(arm), _measured_on(answer, arm)
+            if peak is not None and (key not in best or peak.recall > best[key][0]):
+                best[key] = peak.recall, arm
     return [
-        replace(answer, ready=best[answer.data_fingerprint][1])
-        if answer.data_fingerprint in best and "text" in find_encoder(answer.config.encoder).content
+        replace(answer, ready=best[key][1])
+        if "text" in find_encoder(answer.config.encoder).content
+        and (key := _measured_on(answer, answer.arms[0])) in best
         else answer
         for answer in answers
     ]
@@ -38,16 +37,10 @@ def with_ready_arms(answers: Iterable[Answer]) -> list[Answer]:
 def beside_ready(answer: Answer) -> tuple[Peak, ArmResult, Standing] | None:
     """Return the largest recall of the ready arm, the arm of the answer that is set beside it, and
     how that stands to it; None where either is missing.
-
-    It is the best arm, or the one with the largest recall where no arm is the best.
     """
-    known = [(peak.recall, arm) for arm in answer.arms if (peak := peak_of(arm)) is not None]
     ready = peak_of(answer.ready) if answer.ready else None
-    if ready is None or not known:
-        return None
-    best = answer.best
-    own = best if best is not None and peak_of(best) else max(known, key=lambda pair: pair[0])[1]
-    return ready, own, standing(own, ready)
+    own = arm_beside(_comparable(answer), answer.best)
+    return None if ready is None or own is None else (ready, own, standing(own, ready))
 
 
 def ready_sentence(answer: Answer) -> str:
@@ -70,5 +63,15 @@ def ready_sentence(answer: Answer) -> str:
     return f"{reached}; {name} stays below, so its encoder has not paid here."
 
 
-def _reads_features_alone(answer: Answer) -> bool:
-    return find_encoder(answer.config.encoder).content == ("features",)
+def _comparable(answer: Answer) -> list[ArmResult]:
+    """Return the arms whose recall and times can be set beside others'."""
+    return [
+        arm
+        for arm in answer.arms
+        if not arm.has_diverged and not any(run.is_simulated for run in arm.runs.values())
+    ]
+
+
+def _measured_on(answer: Answer, arm: ArmResult) -> tuple[str, str]:
+    run = next(iter(arm.runs.values()))
+    return answer.data_fingerprint, str(run.environment["key"])

@@ -52,10 +52,23 @@ def test_the_answer_says_whether_texts_pay(tmp_path: Path, stands: str) -> None:
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_other_data_are_not_set_beside(tmp_path: Path) -> None:
-    answer = written(tmp_path, "below", fingerprint="e" * 64)
+@pytest.mark.parametrize("other", [{"fingerprint": "e" * 64}, {"key": "another machine"}])
+def test_other_data_and_machines_are_not_set_beside(tmp_path: Path, other: dict[str, str]) -> None:
+    answer = written(tmp_path, "below", **other)
     assert "ready_features" not in answer
     assert "dense features" not in answer["headline"]
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+
+
+@pytest.mark.parametrize("status", ["finished", "diverged"])
+def test_arms_without_a_recall_are_not_set_beside(tmp_path: Path, status: str) -> None:
+    """Nor those that diverged, whatever they had reached."""
+    write_run(tmp_path, "ns", [9, 4, 3], 5, [0, 0.3, 0.28], encoder="mlp", loss="log")
+    recalls = [0, 0.1, 0.2] if status == "diverged" else []
+    for sampler in ("ns", "iid"):
+        write_run(tmp_path, sampler, [9, 3, 2.9], 20, recalls, status=status)
+    check(invoke("report", tmp_path), 0)
+    assert all("ready_features" not in answer for answer in answers_of(tmp_path))
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 

@@ -49,7 +49,8 @@ def answer_checks(
     for run in newest(runs):
         groups.setdefault(run.compared_by(*TRIED), []).append(run)
     group_of = {run.name: key for key, own in groups.items() for run in own}
-    ready = _ready(answers, {run.name: run for run in runs})
+    by_name = {run.name: run for run in runs}
+    ready = _ready(answers, by_name)
     for answer in answers:
         names = ("dataset", "encoder", "loss", "settings")
         cell = "/".join(filter(None, (answer[name] for name in names)))
@@ -60,7 +61,8 @@ def answer_checks(
         else:
             digest = answer["data_fingerprint"]
             fitted = [row for row in floors if row["data_fingerprint"] == digest]
-            yield from _checks(answer, cell, own, profiled, fitted, ready.get(digest))
+            key = digest, _environment(answer, by_name)
+            yield from _checks(answer, cell, own, profiled, fitted, ready.get(key))
     for own in groups.values():
         yield Check("answer", own[0].name, {}, {}, ["no answer has this run"])
 
@@ -106,39 +108,56 @@ def _checks(
         expected["feature_seconds"] = seconds
     yield Check("answer", cell, {"feature_seconds": None, **answer}, expected)
     yield from _floor_checks(answer, cell, best, floors)
-    written_ready = answer.get("ready_features")
-    is_of_texts = "text" in find_encoder(answer["encoder"]).content
-    if written_ready is None or ready is None or not is_of_texts:
-        notes = ["it lacks the arm of dense features"] if ready and is_of_texts else []
-        if notes or written_ready is not None:
-            yield Check("answer", f"{cell}/ready features", answer, {}, notes or ["there is none"])
+    yield from _ready_checks(answer, cell, arms, best, ready)
+
+
+def _ready_checks(
+    answer: Row, cell: str, arms: Sequence[Arm], best: Arm, ready: Values | None
+) -> Iterator[Check]:
+    """Yield the check of how the best arm, or else the one with the largest recall, stands to the
+    arm of dense features.
+    """
+    name, written = f"{cell}/ready features", answer.get("ready_features")
+    able = [arm for arm in arms if _peak(arm) is not None]
+    if not able or "text" not in find_encoder(answer["encoder"]).content:
+        ready = None
+    if ready is None or written is None:
+        if ready or written:
+            note = "there is none" if ready is None else "it lacks the arm of dense features"
+            yield Check("answer", name, answer, {}, [note])
         return
-    own = best or max(arms, key=_peak)
+    own = best if best in able else max(able, key=lambda arm: _peak(arm) or 0.0)
     beside = _beside(own, ready["recall_at_50"], ready["recall_at_50_error"])
-    yield Check("answer", f"{cell}/ready features", written_ready, ready | beside)
+    yield Check("answer", name, written, ready | beside)
 
 
-def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[str, Values]:
-    """Return the largest mean recall of arms that read dense features alone, by data set."""
-    best: dict[str, Values] = {}
+def _environment(answer: Row, runs: Mapping[str, Run]) -> str:
+    return str(runs[answer["arms"][0]["runs"][0]].environment["key"])
+
+
+def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[tuple[str, str], Values]:
+    """Return the largest mean recall of arms that read dense features alone, by data set and
+    environment.
+    """
+    best: dict[tuple[str, str], Values] = {}
     for answer in answers:
         if find_encoder(answer["encoder"]).content != ("features",):
             continue
         for row in answer["arms"]:
             arm = {run.seed: run for run in map(runs.__getitem__, row["runs"])}
-            common = _common(arm)
-            diverged = any(run.has_diverged or run.record.is_simulated for run in arm.values())
-            if diverged or not common or row["full_iteration_seconds"] is None:
+            if _peak(arm) is None:
                 continue
+            common = _common(arm)
             recalls = [mean(at["test_recall_at_50"] for at in rows) for _, rows in common]
             top = int(np.argmax(recalls))
             values: Values = {"recall_at_50": recalls[top], "arm": row["arm"]}
             values["recall_at_50_error"] = _error(common[top][1])
             values["seconds"] = common[top][0] * row["full_iteration_seconds"]
             values["seconds"] += mean(run.feature_seconds for run in arm.values())
-            known = best.setdefault(answer["data_fingerprint"], values)
+            key = answer["data_fingerprint"], str(next(iter(arm.values())).environment["key"])
+            known = best.setdefault(key, values)
             if known["recall_at_50"] < recalls[top]:
-                best[answer["data_fingerprint"]] = values
+                best[key] = values
     return best
 
 
@@ -152,8 +171,13 @@ def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
     return [(iteration, [curve[iteration] for curve in curves]) for iteration in common]
 
 
-def _peak(arm: Arm) -> float:
-    return max((mean(row["test_recall_at_50"] for row in at) for _, at in _common(arm)), default=0)
+def _peak(arm: Arm) -> float | None:
+    """Return the largest mean recall; None where it cannot be set beside others'."""
+    recalls = [mean(row["test_recall_at_50"] for row in at) for _, at in _common(arm)]
+    is_comparable = not any(
+        run.has_diverged or run.record.is_simulated or math.isnan(run.full) for run in arm.values()
+    )
+    return max(recalls, default=None) if is_comparable else None
 
 
 def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
