@@ -60,7 +60,7 @@ def ready_sentence(answer: Answer) -> str:
         return f"{reached}; {name} passes it after {three_digits(stands.seconds or 0.0)} s."
     if stands.word == "level":
         return f"{reached}; {name} is level with it."
-    return f"{reached}; {name} stays below, so its encoder has not paid here."
+    return f"{reached}; {name} stays below, so its encoder has not paid yet."
 
 
 def _comparable(answer: Answer) -> list[ArmResult]:

@@ -38,7 +38,7 @@ def test_the_answer_says_whether_texts_pay(tmp_path: Path, stands: str) -> None:
     answer = written(tmp_path, stands)
     reached = "on dense features (Log, N.S.) reaches 0.300 in 3.5 s"
     ends = {
-        "below": "this arm stays below, so its encoder has not paid here.",
+        "below": "this arm stays below, so its encoder has not paid yet.",
         "level": "this arm is level with it.",
         "passes": "this arm passes it after 4 s.",
     }
