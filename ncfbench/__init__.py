@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from ncfbench.profiling.profile import profile
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
+    from ncfbench.training.export import export_vectors
     from ncfbench.training.new_users import recommend
     from ncfbench.training.run import train as run
 
 __all__ = [
     "advise",
     "audit",
+    "export_vectors",
     "floor",
     "open_dataset",
     "prepare",
@@ -47,6 +49,7 @@ __version__ = "0.1.0"
 _FUNCTIONS = {
     "advise": ("advice.pipeline", "advise"),
     "audit": ("auditing.audit", "audit_samplers"),
+    "export_vectors": ("training.export", "export_vectors"),
     "floor": ("floors.pipeline", "floor"),
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),

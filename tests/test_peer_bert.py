@@ -17,7 +17,6 @@ from flax import nnx
 from tiny_bert import write_checkpoint
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
 
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.assets.architecture import Architecture, Arrays, read_weights  # noqa: E402

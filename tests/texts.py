@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 from unittest.mock import patch
 
 import jax
 import numpy as np
-import pytest
 
 from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.models.encoders.protocol import EncoderInput
@@ -19,12 +17,6 @@ FROM_SCRATCH = [
     if "features" not in find_encoder(name).content and not find_encoder(name).pretrained_parts
 ]
 """Encoders that need neither dense features nor a checkpoint."""
-BERT = pytest.param(
-    "bert",
-    marks=pytest.mark.skipif(
-        importlib.util.find_spec("safetensors") is None, reason="needs the extra bert"
-    ),
-)
 CHECKPOINT_DIGEST = "0123456789ab"
 
 

@@ -15,6 +15,7 @@ from ncfbench.cli import (
     catalogue,
     describe,
     doctor,
+    export,
     floor,
     output,
     prepare,
@@ -108,6 +109,7 @@ app.command("advise")(advise.advise)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("recommend")(recommend.recommend)
+app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)
 app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)

@@ -15,7 +15,10 @@ from ncfbench.cli.output import print_json, reporting, say
 @reporting
 def recommend(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a finished run with --user-tower history.")
+        Path,
+        typer.Argument(
+            help="Folder of a finished run with --user-tower history, or its name below --runs-dir."
+        ),
     ],
     history: Annotated[
         Path,
@@ -44,6 +47,7 @@ def recommend(
         str | None, option(help="Column of the items' ids. Default: one of a usual name.")
     ] = None,
     data_dir: options.DataDir = None,
+    runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
     """Recommend items to users whom training does not know, from their histories, without training.
@@ -65,6 +69,7 @@ def recommend(
         user_column=user_column,
         item_column=item_column,
         data_dir=data_dir,
+        runs_dir=runs_dir,
         say=say,
     )
     if json_:

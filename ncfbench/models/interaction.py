@@ -92,16 +92,22 @@ class Cosine(DotProduct):
     """
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
-        self.temperature = config.temperature
+        self.first_temperature = float(config.temperature)
         above = jnp.log(jnp.float32(config.temperature - LEAST_TEMPERATURE))
         self.above_least = nnx.Param(above) if config.learn_temperature else None
 
     def sides(self, users: jax.Array, items: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the users' unit vectors over the temperature, and the items' unit vectors."""
-        if self.above_least is None:
-            return unit_vectors(users) / self.temperature, unit_vectors(items)
-        temperature = LEAST_TEMPERATURE + jnp.exp(self.above_least[...])
+        temperature = self.temperature
         return unit_vectors(users) / temperature, unit_vectors(items)
+
+    @property
+    def temperature(self) -> jax.Array | float:
+        """T, as far as it is trained."""
+        if self.above_least is None:
+            return self.first_temperature
+        trained: jax.Array = LEAST_TEMPERATURE + jnp.exp(self.above_least[...])
+        return trained
 
 
 class WeightedProduct(Interaction):

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,6 +84,28 @@ def atomic_path(path: Path) -> Iterator[Path]:
             sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that takes the place of ``path`` when the block succeeds, and is
+    removed otherwise.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    replaced = temporary.with_suffix(".old")
+    with storage_errors(path):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if path.exists():
+                path.rename(replaced)
+            temporary.rename(path)
+            sync(path.parent)
+        finally:
+            if replaced.exists() and not path.exists():
+                replaced.rename(path)
+            for left in (temporary, replaced):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

@@ -7,6 +7,7 @@ candidates are those of the run's test, without the items of the user's history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
 
 import jax
@@ -15,23 +16,22 @@ import pyarrow as pa
 from flax import nnx
 
 from ncfbench.catalog.models import USER_TOWERS
-from ncfbench.config import Folder, Locations
-from ncfbench.data import open_dataset
+from ncfbench.config import Folder
 from ncfbench.data.history_file import NewUsers, read_new_users
-from ncfbench.errors import DataError, UsageError, either
+from ncfbench.errors import UsageError, either
 from ncfbench.models.histories import Histories
 from ncfbench.models.precision import full
-from ncfbench.runs import folder as runs
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
+from ncfbench.training.finished import open_data, read_finished, restore_finished
 from ncfbench.training.inference import best_items
-from ncfbench.training.recommend import best_rows, named, require_items, restore_finished
+from ncfbench.training.recommend import best_rows, named, require_items
 
 FILE = "recommendations-new-users.parquet"
 
 
 def recommend(
-    run: Path,
+    run: str | PathLike[str],
     *,
     history: Path,
     count: int = 50,
@@ -39,12 +39,14 @@ def recommend(
     user_column: str | None = None,
     item_column: str | None = None,
     data_dir: Folder = None,
+    runs_dir: Folder = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Write the best items of new users as a table, and return its path.
 
     Args:
-        run: folder of a finished run whose user tower reads histories.
+        run: folder of a finished run whose user tower reads histories, or its name below
+            ``runs_dir``.
         history: file of a row for each new user and item, with the ids of the prepared items.
         count: items of each user at most.
         output: a Parquet file; by default :data:`FILE` in the run's folder.
@@ -57,23 +59,15 @@ def recommend(
         DivergedError: a score is not finite.
         UsageError: the user tower reads no histories, or there is nothing to rank.
     """
-    record = runs.read(run)
+    record = read_finished(run, runs_dir)
     config = record.config
     if not config.reads_histories:
         able = [name for name, info in USER_TOWERS.items() if "history" in info.content]
         raise UsageError(
-            f"{run} has a vector for each user that it was trained on (--user-tower"
+            f"{record.folder} has a vector for each user that it was trained on (--user-tower"
             f" {config.user_tower}), and none for others. Train with --user-tower {either(able)}."
         )
-    if record.summary["status"] != "finished":
-        raise UsageError(f"{run} is not finished. Continue it first: ncfbench run --resume.")
-    folder = Locations.of(data_dir).data_dir
-    dataset = open_dataset(config.dataset, data_dir=folder, say=say)
-    if dataset.fingerprint != record.data_fingerprint:
-        raise DataError(
-            f"{config.dataset} in {folder} is not the data set that {run} was trained"
-            " on. Prepare that again, or name its folder with --data-dir."
-        )
+    dataset = open_data(record, data_dir, say)
     require_items(config, dataset, count)
     degrees = dataset.graph.item_degrees
     reads_ids = getattr(config, "history_of", "ids") != "content"
@@ -116,7 +110,7 @@ def recommend(
             ]
             yield pa.table(columns, schema=schema)
 
-    path = output or run / FILE
+    path = output or record.folder / FILE
     about = {"users": "new ones, by their histories", "items_of_a_user": str(count)}
     tables.write_table(path, parts(), schema.with_metadata(schema.metadata | about))
     say(

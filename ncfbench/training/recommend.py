@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.errors import DataError, DivergedError, UsageError, either
-from ncfbench.models.towers import DeviceContent
+from ncfbench.errors import DivergedError, UsageError, either
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
-from ncfbench.training.checkpoint import Best, Checkpoints
+from ncfbench.training.checkpoint import Best
+from ncfbench.training.finished import restore_finished
 from ncfbench.training.inference import Embedder, best_items
-from ncfbench.training.step import Trainer
 
 FILE = "recommendations.parquet"
 Int32 = NDArray[np.int32]
@@ -146,27 +145,6 @@ def write_finished(
     embedder, reported = restore_finished(record, dataset, say)
     schedule = Schedule.of(record.config, dataset.graph.n_links)
     write(record.folder, dataset, embedder, count, reported, schedule)
-
-
-def restore_finished(
-    record: RunRecord, dataset: Dataset, say: Callable[[str], None]
-) -> tuple[Embedder, Best]:
-    """Return an embedder, and the parameters of the epoch that a finished run reports.
-
-    Raises:
-        DataError: the checkpoint is gone or damaged.
-    """
-    one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
-    trainer, _ = Trainer.create(one_device, dataset)
-    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
-    iteration = record.summary["iterations"]
-    if found is None or int(found.state.iteration) != iteration:
-        raise DataError(
-            f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
-            " that nothing can be recommended from it. Train it again with --again."
-        )
-    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
-    return embedder, found.reported(record.reported_iteration)
 
 
 def named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:

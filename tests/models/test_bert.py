@@ -19,7 +19,6 @@ from texts import traced_for
 from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
 
 pytest.importorskip("tokenizers")
-pytest.importorskip("safetensors")
 
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
@@ -339,16 +338,10 @@ def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path)
     assert sorted(dataset.folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("package", ["safetensors", "tokenizers"])
-def test_missing_packages_are_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == package else find(name)
-    )
-    with pytest.raises(UsageError, match=rf"package {package}\. Install .*\[bert\]'"):
-        read_verified(home / "model") if package == "safetensors" else Pieces(home / "model", 9)
+def test_a_missing_package_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"package tokenizers\. Install .*\[bert\]'"):
+        Pieces(home / "model", 9)
 
 
 def test_tokenizers_of_other_kinds_are_refused(home: Path, tmp_path: Path) -> None:

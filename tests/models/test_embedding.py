@@ -22,7 +22,7 @@ from ncfbench.models import blocks, embedding
 from ncfbench.models.embedding import embed_texts
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("safetensors") is None, reason="needs the extra bert"
+    importlib.util.find_spec("tokenizers") is None, reason="needs the extra bert"
 )
 TOKENS = [[2, 4, 7, 3], [], [2, 3], [2, 5, 6, 4, 12, 3], [2, 9, 3], [2, 8, 8, 8, 3]]
 TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)], np.int32))

@@ -15,7 +15,7 @@ from devices import on_devices
 from invoked import check, invoke
 from processes import SMALL
 from stopping import StopAt
-from texts import BERT, CHECKPOINT_DIGEST
+from texts import CHECKPOINT_DIGEST
 from tiny_bert import write_checkpoint
 from typer.testing import Result
 
@@ -46,7 +46,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"user_tower": "history", "interaction": "mlp", "interaction_units": 4},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
-EVERY = pytest.mark.parametrize("encoder", [*(name for name in MODELS if name != "bert"), BERT])
+EVERY = pytest.mark.parametrize("encoder", MODELS)
 OWN: dict[str, Any] = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
 OWN |= {"history_of": "both", "own_vector": True}
 
@@ -59,7 +59,6 @@ def model(encoder: str, **more: Any) -> RunConfig:
 
 @pytest.fixture(autouse=True, scope="module")
 def _kept_checkpoint(featured: Dataset) -> None:
-    pytest.importorskip("safetensors")
     write_checkpoint(
         CHECKPOINT.path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1
     )

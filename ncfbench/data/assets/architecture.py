@@ -111,10 +111,9 @@ def embedding_digest(folder: Path, flag: str) -> str:
 
     Raises:
         DataError: there is no tokenizer.
-        UsageError: there is no model, or a package that reads it is missing.
+        UsageError: there is no model, or the package that reads its tokenizer is missing.
     """
-    for package in ("tokenizers", "safetensors"):
-        pieces.require_package(package, flag)
+    pieces.require_tokenizers(flag)
     require_files(folder, flag)
     both = checkpoint_digest(folder) + pieces.tokenizer_digest(folder)
     return hashlib.sha256(both.encode()).hexdigest()[:DIGITS]
@@ -134,7 +133,6 @@ def read_weights(
     """Yield the weights of a model and their names in BERT, one in memory at a time; a DataError
     where one is missing, has another shape or is not finite.
     """
-    pieces.require_package("safetensors", "--encoder bert")
     from safetensors import SafetensorError, safe_open
 
     path = folder / WEIGHTS

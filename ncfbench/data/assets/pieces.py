@@ -46,11 +46,11 @@ class Pieces:
         return [BEGIN, *kept, END] if kept else []
 
 
-def require_package(package: str, flag: str) -> None:
-    """Refuse a flag that needs a package that is not installed."""
-    if importlib.util.find_spec(package) is None:
+def require_tokenizers(flag: str) -> None:
+    """Refuse a flag that needs the package ``tokenizers`` where it is not installed."""
+    if importlib.util.find_spec("tokenizers") is None:
         raise UsageError(
-            f"{flag} needs the package {package}. Install it: {install_command('bert')}"
+            f"{flag} needs the package tokenizers. Install it: {install_command('bert')}"
         )
 
 
@@ -82,7 +82,7 @@ def read_settings(path: Path, kind: type) -> Any:
 
 
 def _read(folder: Path) -> Any:
-    require_package("tokenizers", "--tokenizer")
+    require_tokenizers("--tokenizer")
     import tokenizers
 
     path = tokenizer_file(folder)

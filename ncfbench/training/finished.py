@@ -1,0 +1,79 @@
+"""Finished runs, opened again: records, data set, and the parameters that a run reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from ncfbench.config import Folder, Locations
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.training.checkpoint import Best, Checkpoints
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Trainer
+
+
+def read_finished(run: str | PathLike[str], runs_dir: Folder) -> RunRecord:
+    """Read the records of a finished run.
+
+    Args:
+        run: its folder, or the folder's name below ``runs_dir``.
+
+    Raises:
+        DataError: there is no such run, or a record is damaged.
+        UsageError: it is not finished.
+    """
+    below = Locations.of(runs_dir=runs_dir).runs_dir
+    folder = next((path for path in (Path(run), below / run) if path.is_dir()), None)
+    if folder is None:
+        names = [path.parent.name for path in below.glob("*/config.json")]
+        raise DataError(
+            f"There is no run {str(run)!r}, neither as a folder nor by name in {below}"
+            f"{nearest(Path(run).name, names)}"
+        )
+    record = runs.read(folder)
+    if record.summary["status"] != "finished":
+        raise UsageError(f"{folder} is not finished. Continue it first: ncfbench run --resume.")
+    return record
+
+
+def open_data(record: RunRecord, data_dir: Folder, say: Callable[[str], None]) -> Dataset:
+    """Open the data set that a run was trained on.
+
+    Raises:
+        DataError: it is not prepared, damaged, or has other content.
+    """
+    name, folder = record.config.dataset, Locations.of(data_dir).data_dir
+    dataset = open_dataset(name, data_dir=folder, say=say)
+    if dataset.fingerprint != record.data_fingerprint:
+        raise DataError(
+            f"{name} in {folder} is not the data set that {record.folder} was trained on. Prepare"
+            " that again, or name its folder with --data-dir."
+        )
+    return dataset
+
+
+def restore_finished(
+    record: RunRecord, dataset: Dataset, say: Callable[[str], None]
+) -> tuple[Embedder, Best]:
+    """Return an embedder, and the parameters of the epoch that a finished run reports.
+
+    Raises:
+        DataError: the checkpoint is gone or damaged.
+    """
+    one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
+    trainer, _ = Trainer.create(one_device, dataset)
+    folder = record.folder / "checkpoints"
+    found = Checkpoints(folder, say).restore(trainer.shapes) if folder.is_dir() else None
+    iteration = record.summary["iterations"]
+    if found is None or int(found.state.iteration) != iteration:
+        raise DataError(
+            f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
+            " that its parameters are lost. Train it again: ncfbench run --again."
+        )
+    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
+    return embedder, found.reported(record.reported_iteration)
