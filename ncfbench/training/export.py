@@ -6,9 +6,9 @@
         towers.safetensors          the parameters by name, such as user_tower.vectors.embedding
         meta.json                   the run, its settings, what the vectors are
 
-The dot product of a user's vector and an item's is the score that recall and recommendations rank
-by. Rows are in the order of the data set's ids. The parameters are those of the reported epoch.
-Repeated, an export has the same bytes, but for the seconds in ``meta.json``.
+Dot products of vectors are the scores that recall and recommendations rank by. Rows are in the
+order of the data set's ids, parameters those of the reported epoch. Repeated, an export has the
+same bytes, but for the seconds in ``meta.json``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from ncfbench import __version__
 from ncfbench.catalog import find_encoder, find_interaction
@@ -38,15 +39,13 @@ from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
-from ncfbench.training.checkpoint import Best
 from ncfbench.training.finished import open_data, read_finished, restore_finished
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recommend import named
 from ncfbench.training.state import Parameters
 
 META, TOWERS = "meta.json", "towers.safetensors"
-FILES = (*(f"{side}.{kind}" for side in ("users", "items") for kind in ("npy", "parquet")),)
-FILES += (TOWERS, META)
+FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
 """Files of an export."""
 BLOCK_ROWS = 2**15
 """Vectors in memory at a time, beside the users' own."""
@@ -99,7 +98,8 @@ def export_vectors(
     }
     with tables.atomic_folder(home) as new:
         try:
-            meta |= _write_vectors(new, dataset, record.config, embedder, reported, progress)
+            more = embedder, reported.parameters, progress
+            meta |= _write_vectors(new, dataset, record.config, *more)
         finally:
             progress.end()
         _write_parameters(new / TOWERS, reported.parameters, meta)
@@ -123,18 +123,12 @@ def _require_dot_product(config: RunConfig, run: Path) -> None:
 def _require_free(folder: Path, *, again: bool) -> None:
     with tables.storage_errors(folder):
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    if others := [name for name in present if name not in FILES]:
-        raise UsageError(
-            f"{folder} is in use: it holds {others[0]}. Name a new folder, such as"
-            f" {folder / 'vectors'}."
-        )
+    others = [name for name in present if name not in FILES]
+    if others or folder.is_mount() or folder == Path.cwd():
+        why = f"it holds {others[0]}" if others else "it cannot be replaced as a whole"
+        raise UsageError(f"{folder} is in use: {why}. Name a new folder: {folder / 'vectors'}.")
     if present and not again:
         raise UsageError(f"{folder} holds vectors already. To replace them, use --again.")
-    if folder.is_mount() or folder == Path.cwd():
-        raise UsageError(
-            f"{folder} cannot be replaced as a whole. Name a folder in it, such as"
-            f" {folder / 'vectors'}."
-        )
 
 
 def _write_vectors(
@@ -142,16 +136,17 @@ def _write_vectors(
     dataset: Dataset,
     config: RunConfig,
     embedder: Embedder,
-    reported: Best,
+    parameters: Parameters,
     progress: Progress,
 ) -> dict[str, Any]:
     """Write both sides' vectors, and return what ``meta.json`` says of them."""
-    parameters, n_users = reported.parameters, dataset.n_users
-    interaction, is_new = embedder.interaction(parameters), dataset.graph.item_degrees == 0
+    interaction, n_users = embedder.interaction(parameters), dataset.n_users
+    is_new = dataset.graph.item_degrees == 0
     assert isinstance(interaction, DotProduct)
-    sides = full(interaction.sides)
+    sides: Any = full(interaction.sides)
     items = np.flatnonzero(~is_new | can_rank(config.encoder, dataset)).astype(np.int32)
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
+    progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")
     if n_left_out:
         progress.say(
             f"Left out: {n_left_out:,} items without training links, of which {config.encoder} has"
@@ -163,14 +158,15 @@ def _write_vectors(
             f" {config.encoder} learns none of them."
         )
     progress.start(n_users + len(items), 0, "vector")
-    users_UxD = embedder.users(parameters).scored
+    users_UxD = np.asarray(embedder.users(parameters).scored)
+    width = sides(users_UxD[:1], users_UxD[:1])[0].shape[1]
 
-    def of_users() -> Iterator[jax.Array]:
+    def of_users() -> Iterator[ArrayLike]:
         for start in range(0, n_users, BLOCK_ROWS):
             yield sides(users_UxD[start : start + BLOCK_ROWS], users_UxD[:1])[0]
             progress.move(min(start + BLOCK_ROWS, n_users), "users")
 
-    def of_items() -> Iterator[jax.Array]:
+    def of_items() -> Iterator[ArrayLike]:
         done = n_users
         embedder.watch = lambda n, _: progress.move(done + n, "items")
         for start in range(0, len(items), BLOCK_ROWS):
@@ -181,17 +177,17 @@ def _write_vectors(
             progress.move(done, "items")
 
     ids = named(np.arange(n_users, dtype=np.int32), dataset.user_ids)
-    _write_side(folder / "users", {"id": ids.cast(pa.string())}, of_users(), config.dimension)
+    _write_side(folder / "users", {"id": ids.cast(pa.string())}, of_users(), width)
     columns = {
         "id": named(items, dataset.item_ids).cast(pa.string()),
         "split": pa.array(SPLIT_NAMES).take(pa.array(dataset.split[items])),
     }
-    _write_side(folder / "items", columns, of_items(), config.dimension)
+    _write_side(folder / "items", columns, of_items(), width)
     temperature = interaction.temperature if isinstance(interaction, Cosine) else None
     return {
         "users": n_users,
         "items": len(items),
-        "dimension": config.dimension,
+        "dimension": width,
         "unit_length": config.normalize or temperature is not None,
         "temperature": None if temperature is None else float(temperature),
         "users_without_training_links": int((~dataset.has_links).sum()),
@@ -201,7 +197,7 @@ def _write_vectors(
 
 
 def _write_side(
-    path: Path, columns: Mapping[str, pa.Array], blocks: Iterable[jax.Array], width: int
+    path: Path, columns: Mapping[str, pa.Array], blocks: Iterable[ArrayLike], width: int
 ) -> None:
     """Write vectors that come in blocks of rows as an array, and beside columns as a table."""
     shape, kind = (len(columns["id"]), width), np.dtype(np.float32)

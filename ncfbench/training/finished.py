@@ -12,6 +12,7 @@ from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
+from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
@@ -65,6 +66,7 @@ def restore_finished(
     Raises:
         DataError: the checkpoint is gone or damaged.
     """
+    keep_compiled(say)
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
     trainer, _ = Trainer.create(one_device, dataset)
     folder = record.folder / "checkpoints"

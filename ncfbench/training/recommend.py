@@ -8,7 +8,7 @@ run reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,11 @@ from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, UsageError, either
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.checkpoint import Best
-from ncfbench.training.finished import restore_finished
 from ncfbench.training.inference import Embedder, best_items
 
 FILE = "recommendations.parquet"
@@ -132,19 +130,6 @@ def best_rows(
             )
         yield done + row, index[row, place], place.astype(np.int32) + 1, scores
         done += len(index)
-
-
-def write_finished(
-    record: RunRecord, dataset: Dataset, count: int, say: Callable[[str], None]
-) -> None:
-    """Write the table of a finished run from its last checkpoint.
-
-    Raises:
-        DataError: the checkpoint is gone or damaged, or the table cannot be written.
-    """
-    embedder, reported = restore_finished(record, dataset, say)
-    schedule = Schedule.of(record.config, dataset.graph.n_links)
-    write(record.folder, dataset, embedder, count, reported, schedule)
 
 
 def named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:

@@ -24,8 +24,9 @@ from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.finished import restore_finished
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.recommend import write_finished
+from ncfbench.training.recommend import write as write_recommendations
 from ncfbench.training.session import Session
 
 STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
@@ -186,4 +187,6 @@ def _say_finished(plan: RunPlan, finished: RunRecord, progress: Progress) -> Non
         f"Already finished: {shown(finished.folder)}.{trace} To train it again, use --again."
     )
     if plan.recommend is not None:
-        write_finished(finished, plan.dataset, plan.recommend, progress.say)
+        embedder, reported = restore_finished(finished, plan.dataset, progress.say)
+        more = embedder, plan.recommend, reported, plan.schedule
+        write_recommendations(finished.folder, plan.dataset, *more)

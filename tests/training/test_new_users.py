@@ -67,9 +67,8 @@ def test_a_new_user_gets_what_her_twin_gets(
     new_item = int((graph.item_degrees == 0).nonzero()[0][0])
     rows += [rows[0], (rows[0][0], 600), (rows[0][0], new_item), ("nobody", 601), ("", 3)]
     file = write(tmp_path / "new.csv", rows)
-    result = invoke(
-        "recommend", trained.folder, "--history", file, "-m", 7, "--data-dir", linked_dir
-    )
+    words = "--history", file, "-m", 7, "--data-dir", linked_dir
+    result = invoke("recommend", trained.name, "--runs-dir", trained.folder.parent, *words)
     n = len(rows)
     check(
         result,

@@ -1,0 +1,300 @@
+"""Vectors that leave the program, and the programs of docs/vectors.md that read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from invoked import check, invoke
+from safetensors import safe_open
+from tables_of import as_csv, prepare
+from trained import Said
+
+import ncfbench
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.runs.folder import RunRecord
+from ncfbench.training import export, finished
+from ncfbench.training import run as training
+from ncfbench.training.export import FILES
+from ncfbench.training.recommend import FILE
+
+PAGE = (Path(__file__).parents[1] / "docs/vectors.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
+PAGES_RUN = re.compile(r"runs/synthetic-\S+\w")
+USERS, ITEMS = 60, 250
+SMALL = {"dataset": "x", "sampler": "ns", "batch_size": 64, "epochs": 2, "learning_rate": 0.03}
+SMALL |= {"encoder": "bow", "dimension": 8, "word_dimension": 8}
+FREE = {"coupling": "regularised", "interaction": "cosine", "learn_temperature": True}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bow": ("items", {"loss": "softmax"}),
+    "history": ("links", {"encoder": "mf", "user_tower": "history"}),
+    "cosine": ("links", FREE),
+}
+"""Kind of hold-out, and settings."""
+BOW = "encoder.dense.bias encoder.dense.kernel encoder.words.embedding"
+PARAMETERS = {
+    "bow": f"{BOW} user_tower.vectors.embedding",
+    "history": "encoder.vectors.embedding user_tower.items.embedding",
+    "cosine": f"{BOW} free_items.embedding interaction.above_least user_tower.vectors.embedding",
+}
+"""In the order of their paths, in which a checkpoint numbers them, before all other arrays."""
+
+
+@dataclass
+class Exported:
+    """A run in ``home/runs``, and its vectors in ``home/vectors``."""
+
+    model: str
+    home: Path
+    dataset: Dataset
+    record: RunRecord
+    meta: dict[str, Any]
+    said: str
+
+    def vectors(self, side: str) -> tuple[list[str], np.ndarray]:
+        ids = pq.read_table(self.home / "vectors" / f"{side}.parquet")["id"].to_pylist()
+        return ids, np.load(self.home / "vectors" / f"{side}.npy")
+
+
+def shop(home: Path, hold_out: str) -> Dataset:
+    """Prepare 60 users and 250 items; most links are of a user to items of his kind."""
+    rng, rows = np.random.default_rng(0), []
+    for user in range(USERS):
+        of_kind = rng.permutation(ITEMS // 5)[:9] * 5 + user % 5
+        items = {*of_kind.tolist(), *range(user, ITEMS, USERS)}
+        rows += [{"user": f"u{user}", "item": f"sku-{item}"} for item in items]
+    texts = [{"item": f"sku-{item}", "title": f"kind{item % 5} no{item}"} for item in range(ITEMS)]
+    files = as_csv(home / "r.csv", rows), as_csv(home / "m.csv", texts)
+    return prepare(home, *files, hold_out=hold_out, test_fraction=0.4)[0]
+
+
+def train(home: Path, recommend: int | None, **more: Any) -> RunRecord:
+    places = Locations(home / "data", home / "runs")
+    return training.run(complete(SMALL | more), places, recommend=recommend)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """In blocks of 32 vectors, the last of which is not full."""
+    home, (hold_out, settings) = tmp_path_factory.mktemp(request.param), MODELS[request.param]
+    dataset, record, said = shop(home, hold_out), train(home, 10, **settings), Said()
+    places = {"data_dir": home / "data", "runs_dir": home / "runs"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "BLOCK_ROWS", 32)
+        meta = ncfbench.export_vectors(record.name, home / "vectors", progress=said, **places)
+    return Exported(request.param, home, dataset, record, meta, " ".join(said.texts))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    """A vector for each item, of items that are held out: these have none."""
+    home = tmp_path_factory.mktemp("plain")
+    shop(home, "items")
+    return train(home, None, encoder="mf", epochs=1)
+
+
+def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
+    """Counted by NumPy, user by user; known items are left out where links are held out."""
+    dataset, (users, f), (items, g) = exported.dataset, *map(exported.vectors, ("users", "items"))
+    assert (f.shape, g.shape, f.dtype, g.dtype) == ((USERS, 8), (ITEMS, 8), np.float32, np.float32)
+    assert users == dataset.user_ids.to_pylist()
+    assert items == dataset.item_ids.to_pylist()
+    n_new = exported.meta["items_without_training_links"]
+    assert n_new == np.sum(dataset.graph.item_degrees == 0) > 0
+    untrained = f"{n_new} items without training links have the vectors that training began with"
+    assert (untrained in exported.said) == (exported.model == "history")
+    scores = f @ g.T
+    if dataset.ranks_known_items:
+        scores[dataset.links("train")] = -np.inf
+    else:
+        scores[:, dataset.split != 2] = -np.inf
+    best, (user, item) = np.argsort(-scores, axis=1, kind="stable")[:, :50], dataset.links("test")
+    recalls = [np.isin(item[user == own], best[own]).mean() for own in np.unique(user)]
+    recorded = exported.record.summary["test_recall_at_50"]
+    assert 0 < recorded < 1
+    assert np.mean(recalls) == pytest.approx(recorded, abs=1e-12)
+
+
+def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None:
+    rows, meta = pq.read_table(exported.record.folder / FILE).to_pylist(), exported.meta
+    f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
+    assert len(rows) == 10 * USERS
+    found = [f[row["user"]] @ g[row["item"]] for row in rows]
+    assert found == pytest.approx([row["score"] for row in rows], abs=1e-5)
+    lengths = np.linalg.norm([*g.values()], axis=1)
+    is_unit = np.allclose(lengths, 1, atol=1e-6)
+    assert meta["unit_length"] == is_unit == (exported.model != "history")
+    assert (meta["temperature"] is None) == (exported.model != "cosine")
+    if exported.model == "cosine":
+        assert meta["temperature"] != pytest.approx(0.1, abs=1e-6), "it is trained"
+        lengths = np.linalg.norm([*f.values()], axis=1)
+        assert lengths == pytest.approx(1 / meta["temperature"], rel=1e-5)
+
+
+def test_parquet_holds_the_same_vectors(exported: Exported) -> None:
+    for side, columns in (("users", ["id"]), ("items", ["id", "split"])):
+        table = pq.read_table(exported.home / "vectors" / f"{side}.parquet")
+        assert table.column_names == [*columns, "vector"]
+        assert table.schema.field("vector").type == pa.list_(pa.float32(), 8)
+        vectors = np.array(table["vector"].to_pylist(), np.float32)
+        np.testing.assert_array_equal(vectors, exported.vectors(side)[1])
+    names = np.array(["training", "validation", "test"])
+    assert table["split"].to_pylist() == names[exported.dataset.split].tolist()
+
+
+def test_parameters_are_those_of_the_checkpoint(exported: Exported) -> None:
+    with safe_open(exported.home / "vectors/towers.safetensors", "numpy") as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["ncfbench"])
+    assert sorted(found) == sorted(PARAMETERS[exported.model].split())
+    last = exported.record.summary["iterations"]
+    kept = np.load(exported.record.folder / "checkpoints" / f"{last}.npz")
+    for at, name in enumerate(PARAMETERS[exported.model].split()):
+        assert found[name].shape == kept[f"state/{at:04d}"].shape
+        np.testing.assert_array_equal(found[name], kept[f"state/{at:04d}"])
+    assert exported.meta == json.loads((exported.home / "vectors/meta.json").read_text())
+    assert about == {name: value for name, value in exported.meta.items() if name != "seconds"}
+    assert about["settings"] == exported.record.config.to_dict()
+    assert about["data_fingerprint"] == exported.dataset.fingerprint
+    assert (about["iteration"], about["epoch"]) == (last, 2)
+
+
+def test_repeated_bytes_and_an_interrupted_replacement(
+    plain: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until all is written there are other names only, so a kill leaves nothing under these."""
+    places = {"data_dir": plain.folder.parents[1] / "data"}
+    one, other, new = (tmp_path / name / "vectors" for name in ("one", "other", "new"))
+    for folder in (one, other):
+        ncfbench.export_vectors(plain.folder, folder, **places)
+    assert all((one / name).read_bytes() == (other / name).read_bytes() for name in FILES[:-1])
+    write, seen = export._write_parameters, []
+
+    def interrupted(path: Path, *more: Any) -> None:
+        write(path, *more)
+        seen.append([each.name for each in path.parent.parent.iterdir() if each.name[0] != "."])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "_write_parameters", interrupted)
+    before = (one / "meta.json").read_bytes()
+    for folder, again in ((one, True), (new, False)):
+        with pytest.raises(KeyboardInterrupt):
+            ncfbench.export_vectors(plain.folder, folder, again=again, **places)
+    assert seen == [["vectors"], []]
+    assert (one / "meta.json").read_bytes() == before
+    assert [*one.parent.iterdir(), *new.parent.iterdir()] == [one]
+
+
+def test_items_without_a_vector_are_left_out(plain: RunRecord, tmp_path: Path) -> None:
+    words = ("--vectors", tmp_path / "v", "--data-dir", plain.folder.parents[1] / "data")
+    left_out = "items without training links, of which mf has no vector."
+    printed = invoke("export", plain.name, *words, "--runs-dir", plain.folder.parent)
+    check(printed, 0, left_out, "Written: users.npy, users.parquet, items.npy, items.parquet")
+    shown = json.loads((tmp_path / "v/meta.json").read_text())
+    table, vectors = pq.read_table(tmp_path / "v/items.parquet"), np.load(tmp_path / "v/items.npy")
+    assert len(table) == len(vectors) == shown["items"] == ITEMS - shown["items_left_out"]
+    assert {*table["split"].to_pylist()} == {"training"}
+    with safe_open(tmp_path / "v/towers.safetensors", "numpy") as file:
+        trained = file.get_tensor("encoder.vectors.embedding")
+    rows = [int(name.removeprefix("sku-")) for name in table["id"].to_pylist()]
+    np.testing.assert_array_equal(trained[rows], vectors)
+    again = invoke("export", plain.folder, *words, "--again", "--json", "--quiet")
+    check(again, 0)
+    assert json.loads(again.stdout) | {"seconds": 0} == shown | {"seconds": 0}
+
+
+def test_what_cannot_work_is_refused(
+    plain: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sentence that says what to do, and nothing is written."""
+    folder, data_dir = plain.folder, plain.folder.parents[1] / "data"
+    scored = shutil.copytree(folder, tmp_path / "scored")
+    config = json.loads((scored / "config.json").read_text())
+    config["config"]["interaction"] = "gmf"
+    (scored / "config.json").write_text(json.dumps(config))
+    lost = shutil.copytree(folder, tmp_path / "lost", ignore=lambda *_: ["checkpoints"])
+    for name, file in (("used", "letter"), ("old", "meta.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+
+    def refuse(kind: Any, words: str, run: Path, name: str = "v", **more: Any) -> None:
+        with pytest.raises(kind, match=words):
+            ncfbench.export_vectors(run, tmp_path / name, **({"data_dir": data_dir} | more))
+        assert sorted(tmp_path.rglob("*")) == before
+
+    refuse(UsageError, "gmf, and no .* Train with --interaction dot or cosine", scored)
+    refuse(DataError, "has no checkpoint of its end .* Train it again: ncfbench run --again", lost)
+    refuse(UsageError, "it holds letter. Name a new folder", folder, "used", again=True)
+    refuse(UsageError, "holds vectors already. To replace them, use --again", folder, "old")
+    refuse(DataError, "no run 'lst'.*; did you mean 'lost'", Path("lst"), runs_dir=tmp_path)
+    refuse(DataError, "is not prepared", folder, data_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "full", lambda sides: lambda *both: [each * np.nan for each in both])
+        refuse(DivergedError, "A vector is not finite", folder)
+        patch.chdir(tmp_path / "old")
+        refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)
+    status = plain.summary | {"status": "interrupted"}
+    monkeypatch.setattr(finished.runs, "read", lambda _: replace(plain, summary=status))
+    refuse(UsageError, "is not finished. Continue it first: ncfbench run --resume", folder)
+
+
+@pytest.fixture
+def programs(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The page's programs: one exports, the others read by NumPy, FAISS and PyTorch."""
+    monkeypatch.chdir(exported.home)
+    monkeypatch.setenv("NCFBENCH_DATA_DIR", "data")
+    here = [(kind, PAGES_RUN.sub(f"runs/{exported.record.name}", text)) for kind, text in BLOCKS]
+    (commands,) = (text for kind, text in here if kind == "sh")
+    running, exporting = (shlex.split(line)[1:] for line in commands.splitlines())
+    check(invoke(*running, "--print-config"), 0, 'encoder = "bow"')
+    check(invoke(*exporting, "--again"), 0, "Written: users.npy")
+    found = [text for kind, text in here if kind == "python"]
+    assert len(found) == len(BLOCKS) - 1 == 4
+    return found
+
+
+@pytest.mark.parametrize("exported", ["bow"], indirect=True)
+@pytest.mark.parametrize("package", ["numpy", "faiss"])
+def test_the_best_items_are_found(exported: Exported, programs: list[str], package: str) -> None:
+    pytest.importorskip(package)
+    (users, f), (items, g) = map(exported.vectors, ("users", "items"))
+    ours, theirs = dict[str, Any](), dict[str, Any]()
+    exec(programs[0] + programs[1], ours)
+    assert ours["meta"]["items"] == ITEMS
+    exec(programs[2] if package == "faiss" else "", theirs)
+    for row, user in enumerate(users):
+        scores = {item: float(np.dot(f[row], own)) for item, own in zip(items, g, strict=True)}
+        expected = sorted(scores.values(), reverse=True)[:10]
+        found, values = zip(*ours["best_items"](user), strict=True)
+        if package == "faiss":
+            found, values = theirs["best"][row], theirs["scores"][row].tolist()
+        assert list(values) == pytest.approx(expected, abs=1e-6)
+        assert [scores[item] for item in found] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("exported", ["bow"], indirect=True)
+def test_pytorch_repeats_the_items_vectors(exported: Exported, programs: list[str]) -> None:
+    """From the words of each item, and from none."""
+    pytest.importorskip("torch")
+    names: dict[str, Any] = {}
+    exec(programs[3], names)
+    dataset, (_, vectors) = exported.dataset, exported.vectors("items")
+    for item, vector in enumerate(vectors):
+        text = " ".join(dataset.vocabulary.words[token - 1] for token in dataset.texts[item])
+        np.testing.assert_allclose(names["item_vector"](text).numpy(), vector, atol=1e-6)
+    bias = names["weights"]["encoder.dense.bias"].numpy()
+    bias /= np.linalg.norm(bias)
+    np.testing.assert_allclose(names["item_vector"]("unknown").numpy(), bias, atol=1e-6)
+    assert names["scores"].shape == (USERS,)
