@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import product
 from typing import Annotated
 
 import typer
@@ -63,6 +64,7 @@ def floor(
     from ncfbench.floors.pipeline import floor as fit_floors
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.reporting.views.floors import exposure_table, floors_table
+    from ncfbench.storage.schemas import OF_USERS
 
     seconds = options.parse_duration(budget, "--budget")
     names = options.names(floors, FLOORS)
@@ -80,7 +82,10 @@ def floor(
             show=status.update,
         )
     if json_:
-        print_json(asdict(found))
+        document = asdict(found)
+        for row, name in product(document["rows"], OF_USERS):
+            del row[name]  # thousands of numbers
+        print_json(document)
         return
     table = floors_table(found.dataset, found.rows, found.notes)
     print_views(table, exposure_table(found.dataset, found.rows), f"Kept: {found.path}")

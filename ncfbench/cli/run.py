@@ -186,7 +186,7 @@ def _print_results(
             f"Recommendations are from epoch {end}, the last; the reported recall is from epoch"
             f" {reported}."
         )
-    recall = reported_recall(record.summary)
+    recall = reported_recall(record)
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
         found |= {
@@ -195,7 +195,9 @@ def _print_results(
             if name in record.environment
         }
         found["floors"] = [
-            floor.facts | {"this_run": recall and compare(recall, floor)} for floor in floors
+            floor.facts | {"this_run": recall and stands.word} | stands.difference
+            for floor in floors
+            for stands in [compare(recall, floor)]
         ]
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:

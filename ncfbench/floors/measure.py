@@ -185,6 +185,8 @@ def measure(
         "fit_seconds": done - chosen + choice.fit_seconds,
         "ranking_seconds": ranked - done,
         "peak_bytes": None if before is None or after is None else max(after - before, 0),
+        "test_user_recalls": evaluation.user_recalls.tolist(),
+        "test_item_shares": evaluation.item_shares.tolist(),
         "data_fingerprint": case.dataset.fingerprint,
     }
     for m in CUTOFFS:

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from statistics import fmean as mean
 from typing import Any
+
+import numpy as np
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.frames import Run, common_rows
 from ncfbench.reporting.labels import unusual_settings
-from ncfbench.reporting.quality import Quality
+from ncfbench.reporting.quality import RECALL, Quality, standard_error
+from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.runs.quality import Evaluation
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
 
 NAMED = {"batch_size", "learning_rate", "item_block"}
 """Settings with words of their own in the name of an arm."""
+TEST_RECALL = f"test_{RECALL}"
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A recall@50 of an arm at an evaluation of all its seeds, such as the largest.
+
+    Attributes:
+        recalls: of each seed.
+        error: standard error of their mean, over users, items and seeds.
+        seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
+        kept_in: the folder of each run, and the iteration.
+    """
+
+    recalls: Sequence[float]
+    error: float | None
+    seconds: float
+    kept_in: Sequence[tuple[Path, int | None]]
+
+    @property
+    def recall(self) -> float:
+        """The mean over seeds."""
+        return mean(self.recalls)
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """The mean over seeds; None where some run has not kept it."""
+        found = [evaluations.find(folder, iteration) for folder, iteration in self.kept_in]
+        lists = [(one.user_recalls, one.item_shares) for one in found if one is not None]
+        if not found or len(lists) < len(found):
+            return None
+        means = (np.mean(of_seeds, axis=0, dtype=float) for of_seeds in zip(*lists, strict=True))
+        return Evaluation({}, *means)
 
 
 @dataclass(frozen=True)
@@ -92,6 +131,20 @@ class ArmResult:
         """Quality at the last evaluation; None where nothing was evaluated."""
         return next((each for each in self.quality if "end" in each.moments), None)
 
+    @cached_property
+    def peak(self) -> Peak | None:
+        """Its largest recall@50 of test links at common evaluations of its seeds; None without
+        any.
+        """
+        rows = self.rows(TEST_RECALL)
+        if not rows:
+            return None
+        seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
+        folders = (run.folder for run in self.runs.values())
+        kept_in = list(zip(folders, (row["iteration"] for row in top), strict=False))
+        recalls = [row[TEST_RECALL] for row in top]
+        return Peak(recalls, standard_error(top, TEST_RECALL), seconds, kept_in)
+
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a
         column, by seconds of training (full account) after those of the item features; none if it
@@ -103,13 +156,9 @@ class ArmResult:
         common, begin = common_rows(self.runs.values(), column), self.feature_seconds
         return [(begin + iteration * length, rows) for iteration, rows in common.items()]
 
-    def points(self, column: str) -> list[tuple[float, list[float]]]:
-        """Return a column of :meth:`rows`, the value of each seed."""
-        return [(seconds, [row[column] for row in rows]) for seconds, rows in self.rows(column)]
-
     def means(self, column: str) -> list[tuple[float, float]]:
-        """Return :meth:`points` with the mean over seeds."""
-        return [(seconds, mean(values)) for seconds, values in self.points(column)]
+        """Return a column of :meth:`rows`, the mean over seeds."""
+        return [(seconds, mean(row[column] for row in rows)) for seconds, rows in self.rows(column)]
 
 
 def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:

@@ -6,14 +6,20 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ncfbench.reporting.arms import ArmResult
+import numpy as np
+
+from ncfbench.reporting.arms import TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL, Quality, standard_error
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import Evaluation, difference
+from ncfbench.storage.schemas import OF_USERS
+from ncfbench.timing import intervals
 
 TITLES = {
     "popularity": "popularity",
@@ -22,7 +28,7 @@ TITLES = {
     "ease": "EASE",
     "ials": "iALS",
 }
-TEST_RECALL = f"test_{RECALL}"
+Word: TypeAlias = Literal["passes", "level", "below", "unknown"]
 SECONDS = ("content_seconds", "choice_seconds", "fit_seconds")
 """Columns of a floor's row that make up its time; training takes none of them."""
 
@@ -75,6 +81,14 @@ class FloorResult:
             f"{RECALL}_error": self.error,
         }
 
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """That of the test links; None of a floor that an earlier version kept."""
+        lists = [self.row[name] for name in OF_USERS]
+        if None in lists:
+            return None
+        return Evaluation({}, *(np.asarray(values, np.float32) for values in lists))
+
     @property
     def error(self) -> float | None:
         """Standard error of the recall, over users and items."""
@@ -86,33 +100,34 @@ class FloorResult:
         return Quality(("end",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
 
 
-class Peak(NamedTuple):
-    """The largest recall@50 of an arm, on average over its seeds.
-
-    Attributes:
-        error: its standard error, over users, items and seeds.
-        seconds: when it was evaluated, as in :meth:`ncfbench.reporting.arms.ArmResult.rows`.
-    """
-
-    recall: float
-    error: float | None
-    seconds: float
-
-
 class Standing(NamedTuple):
     """How an arm stands to a floor, or to the largest recall of another arm.
 
     Attributes:
         word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
             more than the error of their difference, else ``below``; ``unknown`` without recall.
+        above_by, error: the difference and its standard error; None where it is not known.
+        is_paired: whether the error is that of paired users and items.
         seconds: at the first evaluation above the floor, of an arm that passes it: those of
             training and of derived item features.
         is_first: whether that is its first evaluation of all.
     """
 
-    word: Literal["passes", "level", "below", "unknown"]
+    word: Word
+    above_by: float | None = None
+    error: float | None = None
+    is_paired: bool = False
     seconds: float | None = None
     is_first: bool = False
+
+    @property
+    def difference(self) -> dict[str, float | None]:
+        """What JSON says of the difference."""
+        return {"above_by": self.above_by, "above_by_error": self.error}
+
+    def note(self, before: str = "at best ") -> str:
+        """Return a paired difference in brackets, such as `` (+0.018 ± 0.004)``; else nothing."""
+        return f" ({before}{self.above_by:+.3f} ± {self.error:.3f})" if self.is_paired else ""
 
 
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
@@ -128,45 +143,48 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     return sorted(map(FloorResult, best.values()), key=lambda floor: -floor.recall)
 
 
-def peak_of(arm: ArmResult) -> Peak | None:
-    """Return the largest recall of an arm at common evaluations of its seeds; None without any."""
-    rows = arm.rows(TEST_RECALL)
-    if not rows:
-        return None
-    seconds, top = max(rows, key=lambda row: _mean_recall(row[1]))
-    return Peak(_mean_recall(top), standard_error(top, TEST_RECALL), seconds)
-
-
-def reported_recall(summary: Mapping[str, Any]) -> Peak | None:
-    """Return the recall of test links that a run reports, by its summary; None without any."""
+def reported_recall(run: RunRecord) -> Peak | None:
+    """Return the recall of test links that a run reports; None without any."""
+    summary = run.summary
     if summary[TEST_RECALL] is None:
         return None
-    return Peak(
-        summary[TEST_RECALL], standard_error([summary], TEST_RECALL), summary["train_seconds"]
-    )
+    error, at = standard_error([summary], TEST_RECALL), [(run.folder, run.reported_iteration)]
+    return Peak([summary[TEST_RECALL]], error, summary["train_seconds"], at)
 
 
-def compare(own: Peak, floor: FloorResult | Peak) -> Literal["passes", "level", "below"]:
-    """Return how a recall stands to another: level if they differ by no more than the error of
-    their difference.
+def compare(own: Peak | None, other: FloorResult | Peak) -> Standing:
+    """Return how a recall, if there is any, stands to another of the same users and items.
 
-    It has both errors in quadrature: the floor's recall of each user is not kept.
+    Where each user's recall and each item's share of it are known of both, the error of the
+    difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds; else it has
+    both errors in quadrature, which is rather too large.
     """
-    if abs(own.recall - floor.recall) <= math.hypot(own.error or 0.0, floor.error or 0.0):
-        return "level"
-    return "passes" if own.recall > floor.recall else "below"
+    if own is None:
+        return Standing("unknown")
+    above_by, errors = own.recall - other.recall, [own.error, other.error]
+    theirs = other.evaluation
+    ours = own.evaluation if theirs else None
+    paired = difference(ours, theirs) if ours and theirs else None
+    if paired is not None:
+        seeds = (each.recalls for each in (own, other) if isinstance(each, Peak))
+        errors = [paired.error, *(intervals.standard_error(own) or 0.0 for own in seeds)]
+    error = math.hypot(*(part or 0.0 for part in errors))
+    word: Word = "passes" if above_by > 0 else "below"
+    return Standing(
+        "level" if abs(above_by) <= error else word,
+        above_by,
+        None if None in errors else error,
+        is_paired=paired is not None,
+    )
 
 
 def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
     """Return how an arm stands to a floor, by the means over its seeds at common evaluations."""
-    peak = peak_of(arm)
-    if peak is None:
-        return Standing("unknown")
-    word, means = compare(peak, floor), arm.means(TEST_RECALL)
+    stands, means = compare(arm.peak, floor), arm.means(TEST_RECALL)
     above = [seconds for seconds, recall in means if recall > floor.recall]
-    if word != "passes" or not above:
-        return Standing(word)
-    return Standing(word, above[0], above[0] == means[0][0])
+    if stands.word != "passes" or not above:
+        return stands
+    return stands._replace(seconds=above[0], is_first=above[0] == means[0][0])
 
 
 def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
@@ -175,7 +193,7 @@ def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult |
     """
     if best is not None and best.rows(TEST_RECALL):
         return best
-    peaks = [(peak.recall, arm) for arm in arms if (peak := peak_of(arm)) is not None]
+    peaks = [(arm.peak.recall, arm) for arm in arms if arm.peak is not None]
     return max(peaks, key=itemgetter(0))[1] if peaks else None
 
 
@@ -211,7 +229,7 @@ def floors_sentence(
         if at.is_first:
             when = f"is above {_it(passed)} at its first evaluation"
             when += f", after {three_digits(at.seconds)} s" if at.seconds else ", before training"
-        sentences.append(f"{_reaches(passed)}; {name} {when}.")
+        sentences.append(f"{_reaches(passed)}; {name} {when}{at.note()}.")
     if passed is not highest:
         sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
     return " ".join(sentences)
@@ -227,11 +245,12 @@ def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
     words = {"passes": "above", "level": "level with", "below": "below"}
     names: dict[str, list[str]] = {word: [] for word in words}
     for floor in floors:
-        names[compare(own, floor)].append(floor.row["floor"])
-    stands = ", ".join(f"{words[word]} {' and '.join(of)}" for word, of in names.items() if of)
+        stands = compare(own, floor)
+        names[stands.word].append(floor.row["floor"] + stands.note(""))
+    parts = ", ".join(f"{words[word]} {' and '.join(of)}" for word, of in names.items() if of)
     recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
     reached = ", ".join(floor.label for floor in floors)
-    return f"Without training: {reached}. This run's recall@50, {recall}, is {stands}."
+    return f"Without training: {reached}. This run's recall@50, {recall}, is {parts}."
 
 
 def floor_command(dataset: str, data_dir: Path | str | None) -> str:
@@ -248,18 +267,20 @@ def _unpassed(
     floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmResult], *, is_falling: bool
 ) -> str:
     """Return how the arms stand to a floor that one of them does not pass."""
-    is_level = standing(own, floor).word == "level"
+    stands, it = standing(own, floor), _it(floor)
+    is_level = stands.word == "level"
+    beside = f"is level with {it}{stands.note()}" if is_level else f"does not pass {it}"
     passing = [
         (seconds, arm.name) for arm in arms if (seconds := standing(arm, floor).seconds) is not None
     ]
     if passing:
         seconds, other = min(passing)
         return (
-            f"{_reaches(floor)}; {name} {'is level with' if is_level else 'does not pass'}"
-            f" {_it(floor)}, {other} passes {_it(floor)} after {three_digits(seconds)} s."
+            f"{_reaches(floor)}; {name} {beside}, {other} passes {it} after"
+            f" {three_digits(seconds)} s."
         )
     if is_level:
-        return f"{_reaches(floor)}; {name} is level with {_it(floor)}, and no arm passes."
+        return f"{_reaches(floor)}; {name} {beside}, and no arm passes."
     reached = f"{floor.recall:.3f} in {three_digits(floor.seconds)} s"
     until = " yet: train longer, or only for" if is_falling else ": train only for"
     return f"No arm passes {floor.name} ({reached}){until} what it cannot do."
@@ -277,10 +298,6 @@ def _it(floor: FloorResult) -> str:
 
 def _is_plural(floor: FloorResult) -> bool:
     return floor.name.endswith("s")
-
-
-def _mean_recall(rows: Sequence[Mapping[str, Any]]) -> float:
-    return fmean(row[TEST_RECALL] for row in rows)
 
 
 def _preference(row: Mapping[str, Any]) -> tuple[bool, float]:

@@ -11,13 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean as mean
 
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import TRIED, Answer
-from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.arms import TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.table import Col, Table, slug
 from ncfbench.runs.arms import shared_settings
 
@@ -41,23 +39,16 @@ class ObjectiveArm:
     """An arm beside those of other objectives.
 
     Attributes:
-        recalls: test recall@50 of each seed at the evaluation where their mean is largest.
-        seconds: training until then (full account).
+        peak: its largest test recall@50.
         levels: the levels of recall.
         to_levels: training until the first evaluation at or above each; None if never.
     """
 
     answer: Answer
     arm: ArmResult
-    recalls: Sequence[float]
-    seconds: float
+    peak: Peak
     levels: Sequence[float]
     to_levels: Sequence[float | None]
-
-    @property
-    def recall(self) -> float:
-        """Its largest test recall@50, on average over seeds at common evaluations."""
-        return mean(self.recalls)
 
 
 def compare_objectives(
@@ -92,30 +83,30 @@ def objective_tables(answers: Sequence[Answer], *, allow_mixed: bool = False) ->
 
 def _beside_each_other(answers: Sequence[Answer]) -> list[ObjectiveArm]:
     """Return the arms of some answers in order; none where one answer alone has timed arms."""
-    curves = [
-        (answer, arm, points)
+    able = [
+        (answer, arm, arm.peak)
         for answer in answers
         for arm in answer.main
-        if not arm.has_diverged and (points := arm.points(f"test_{RECALL}"))
+        if not arm.has_diverged and arm.peak is not None
     ]
-    if len({id(answer) for answer, _, _ in curves}) < 2:
+    if len({id(answer) for answer, _, _ in able}) < 2:
         return []
-    best = max(mean(values) for _, _, points in curves for _, values in points)
+    best = max(peak.recall for _, _, peak in able)
     levels = [share * best for share in LEVEL_SHARES]
     arms = []
-    for answer, arm, points in curves:
-        seconds, recalls = max(points, key=lambda point: (mean(point[1]), -point[0]))
+    for answer, arm, peak in able:
+        means = arm.means(TEST_RECALL)
         reached = [
-            next((seconds for seconds, values in points if mean(values) >= level), None)
+            next((seconds for seconds, recall in means if recall >= level), None)
             for level in levels
         ]
-        arms.append(ObjectiveArm(answer, arm, recalls, seconds, levels, reached))
+        arms.append(ObjectiveArm(answer, arm, peak, levels, reached))
     return sorted(arms, key=_order)
 
 
 def _order(each: ObjectiveArm) -> tuple[float, ...]:
     times = (math.inf if seconds is None else seconds for seconds in reversed(each.to_levels))
-    return (*times, -each.recall)
+    return (*times, -each.peak.recall)
 
 
 def _table(arms: Sequence[ObjectiveArm]) -> Table:
@@ -129,7 +120,7 @@ def _table(arms: Sequence[ObjectiveArm]) -> Table:
             for index, level in enumerate(arms[0].levels)
         ),
         Col("best recall@50", _recall),
-        Col("after s", "seconds", three_digits),
+        Col("after s", lambda each: each.peak.seconds, three_digits),
     ]
     title = f"Recall by training time, over objectives: {config.dataset},"
     name = slug("objectives", config.dataset, config.encoder, first.data_fingerprint[:6])
@@ -148,5 +139,6 @@ def _to_level(index: int, each: ObjectiveArm) -> float | None:
 
 
 def _recall(each: ObjectiveArm) -> str:
-    spread = f" ({min(each.recalls):.3f} to {max(each.recalls):.3f})"
-    return f"{each.recall:.3f}{spread if len(each.recalls) > 1 else ''}"
+    recalls = each.peak.recalls
+    spread = f" ({min(recalls):.3f} to {max(recalls):.3f})"
+    return f"{each.peak.recall:.3f}{spread if len(recalls) > 1 else ''}"

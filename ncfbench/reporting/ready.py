@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import Peak, Standing, arm_beside, peak_of, standing
+from ncfbench.reporting.arms import ArmResult, Peak
+from ncfbench.reporting.floors import Standing, arm_beside, standing
 from ncfbench.reporting.formats import three_digits
 
 
@@ -22,7 +22,7 @@ def with_ready_arms(answers: Iterable[Answer]) -> list[Answer]:
         if find_encoder(answer.config.encoder).content != ("features",):
             continue
         for arm in _comparable(answer):
-            peak, key = peak_of(arm), _measured_on(answer, arm)
+            peak, key = arm.peak, _measured_on(answer, arm)
             if peak is not None and (key not in best or peak.recall > best[key][0]):
                 best[key] = peak.recall, arm
     return [
@@ -38,7 +38,7 @@ def beside_ready(answer: Answer) -> tuple[Peak, ArmResult, Standing] | None:
     """Return the largest recall of the ready arm, the arm of the answer that is set beside it, and
     how that stands to it; None where either is missing.
     """
-    ready = peak_of(answer.ready) if answer.ready else None
+    ready = answer.ready.peak if answer.ready else None
     own = arm_beside(_comparable(answer), answer.best)
     return None if ready is None or own is None else (ready, own, standing(own, ready))
 
@@ -57,9 +57,10 @@ def ready_sentence(answer: Answer) -> str:
         f" {three_digits(ready.seconds)} s"
     )
     if stands.word == "passes":
-        return f"{reached}; {name} passes it after {three_digits(stands.seconds or 0.0)} s."
+        seconds = three_digits(stands.seconds or 0.0)
+        return f"{reached}; {name} passes it after {seconds} s{stands.note()}."
     if stands.word == "level":
-        return f"{reached}; {name} is level with it."
+        return f"{reached}; {name} is level with it{stands.note()}."
     return f"{reached}; {name} stays below, so its encoder has not paid yet."
 
 

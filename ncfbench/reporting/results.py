@@ -31,7 +31,7 @@ from ncfbench.reporting.beside import (
     write_manifests,
 )
 from ncfbench.reporting.evidence import find_evidence
-from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.objectives import objective_tables
@@ -241,7 +241,11 @@ class Results:
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
-        floors = [dict(floor.row) for rows in self.floors.values() for floor in rows]
+        floors = [
+            dict(floor.row)
+            for own in self.floors.values()
+            for floor in sorted(own, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+        ]
         written = {
             "speedup": ([row | own for row in self.speedup], schemas.SPEEDUP),
             "recall": ([row | own for row in self.recall], schemas.RECALL),
@@ -269,9 +273,11 @@ class Results:
             for trial in read_all(self.runs_dir / FOLDER)[0]
             if trial.data_fingerprint in tuned
         ]
+        arms = (arm for answer in self.answers for arm in answer.arms)
+        peaks = dict(at for arm in arms if arm.peak for at in arm.peak.kept_in)
         for records, target in ((compared, folder), (trials, folder / FOLDER)):
             for record in records:
-                copy_records(record, target / record.name)
+                copy_records(record, target / record.name, peaks.get(record.folder))
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for name in self.sweeps:

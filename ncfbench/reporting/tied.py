@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from ncfbench.errors import DataError
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Arms, Run, paired
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.quality import Evaluation, difference
+from ncfbench.runs.quality import difference
 from ncfbench.timing import intervals, ranking
 from ncfbench.timing.intervals import Difference
 
@@ -86,17 +85,6 @@ def recall_difference(runs: Mapping[int, Run], others: Mapping[int, Run]) -> Dif
     apart = intervals.paired(own, theirs)
     if apart is not None:
         return apart
-    evaluations_of_both = [_reported(arm[seeds[0]]) for arm in (runs, others)]
-    known = [evaluation for evaluation in evaluations_of_both if evaluation is not None]
-    return difference(*known) if len(known) == 2 else None
-
-
-def _reported(run: Run) -> Evaluation | None:
-    """Return the evaluation of a run's reported epoch; None where it is not kept or is damaged:
-    then nothing is known of a tie.
-    """
-    iteration = run.reported_iteration
-    try:
-        return None if iteration is None else evaluations.read(run.folder).get((iteration, "test"))
-    except DataError:
-        return None
+    both = [arm[seeds[0]] for arm in (runs, others)]
+    one, other = (evaluations.find(run.folder, run.reported_iteration) for run in both)
+    return difference(one, other) if one and other else None

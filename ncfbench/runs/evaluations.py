@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ncfbench.errors import DataError
 from ncfbench.runs.quality import Evaluation
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import EVALUATION
@@ -38,6 +39,14 @@ def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None
         kept = [*iterations, pc.max(table["iteration"]).as_py()]
         table = table.filter(pc.is_in(table["iteration"], pa.array(kept, pa.int64())))
         tables.write_table(target / FILE, [table], table.schema, tables.COMPACTEST)
+
+
+def find(folder: Path, iteration: int | None) -> Evaluation | None:
+    """Return a run's evaluation of the test links; None where it is not kept, or damaged."""
+    try:
+        return None if iteration is None else read(folder).get((iteration, "test"))
+    except DataError:
+        return None
 
 
 def read(folder: Path) -> dict[tuple[int, str], Evaluation]:

@@ -60,11 +60,12 @@ class Evaluation:
         user_recalls: float32[users], recall@50 of each user with a held-out item, by ascending id.
         item_shares: float32[items], the part of the mean recall@50 that each held-out item brings:
             the sum of 1 / (U n_u) over its links with a rank within 50. They sum to recall@50.
+            A mean over seeds has both as float64.
     """
 
     figures: Mapping[str, float | None]
-    user_recalls: NDArray[np.float32]
-    item_shares: NDArray[np.float32]
+    user_recalls: NDArray[np.floating]
+    item_shares: NDArray[np.floating]
 
 
 class Ranking:

@@ -1,8 +1,8 @@
 """Schemas of all tables that are written: columns, types, and the version that stands in them.
 
 A table is read if it has all columns of its schema; one that lacks a column is refused, unless it
-is older than :data:`ADDED_IN_11`. A column that is added, or whose meaning changes, raises
-:data:`SCHEMA_VERSION`.
+is older than the column (:data:`ADDED_IN`). A column that is added, or whose meaning changes,
+raises :data:`SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -59,10 +59,14 @@ level; the error of recall@50 over items; recall@50 of users without training li
 to items without and with training links, each with its error.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
-ADDED_IN_11 = frozenset(
-    name for name in QUALITY_COLUMNS if "hit_rate" in name or "new_item" in name or "known" in name
-)
-"""Columns that are null where a table is of an earlier schema version."""
+OF_USERS = ("test_user_recalls", "test_item_shares")
+"""Columns of a floor with a value for each user, and for each item."""
+ADDED_IN = dict.fromkeys(OF_USERS, 12) | {
+    name: 11
+    for name in QUALITY_COLUMNS
+    if "hit_rate" in name or "new_item" in name or "known" in name
+}
+"""The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
 STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
@@ -123,7 +127,7 @@ FLOOR = _schema(
     "text: dataset floor content settings chosen_by number: penalty numbers: penalties recalls",
     "number: content_seconds fit_seconds choice_seconds ranking_seconds integer: peak_bytes",
     ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
-    "text: data_fingerprint environment_key",
+    ["floats:", *OF_USERS, "text:", "data_fingerprint", "environment_key"],
 )
 """One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF`` or
 ``features``, if anything. ``settings``: a penalty that was given, or those that it is
@@ -134,6 +138,7 @@ stood in for it, or given; ``recalls``: recall@50 there with each of the ``penal
 penalty of the row; ``choice_seconds``: all that chose it; ``ranking_seconds``: the test links.
 ``peak_bytes``: by which memory grew at most. ``coverage``: share of the candidates that are among
 the M best of any user with a test link; ``popularity``: mean training links of these items.
+``test_user_recalls`` and ``test_item_shares`` are as in :data:`EVALUATION`.
 """
 
 

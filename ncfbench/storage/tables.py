@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import ADDED_IN_11, SCHEMA_VERSION
+from ncfbench.storage.schemas import ADDED_IN, SCHEMA_VERSION
 
 COMPACT = {
     "compression": "zstd",
@@ -175,7 +175,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     # Arrow makes its names and types anew each time that it is asked for them.
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     for name, dtype in zip(schema.names, schema.types, strict=True):
-        if name not in types and int(version) < 11 and name in ADDED_IN_11:
+        if name not in types and int(version) < ADDED_IN.get(name, 0):
             table = table.append_column(name, pa.nulls(len(table), dtype))
         elif name not in types:
             raise DataError(

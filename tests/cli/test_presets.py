@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from invoked import check, invoke
 from typer.testing import Result
@@ -19,8 +20,9 @@ from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import RunConfig, complete
 from ncfbench.floors import kept as kept_floors
 from ncfbench.floors import pipeline
+from ncfbench.runs import evaluations
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import FLOOR
+from ncfbench.storage.schemas import EVALUATION, FLOOR
 from ncfbench.training import run as training
 
 COMMON = ("dimension", "word_dimension", "word_dropout")
@@ -127,10 +129,20 @@ def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:
     found = json.loads(invoke(*words, "--json").stdout)
     (floor,) = found["floors"]
     assert (floor["floor"], floor["recall_at_50"]) == ("profile", recall)
-    ends = ("_error", "_item_error")
-    errors = [row[f"test_recall_at_50{end}"] for row in (found, rows[0]) for end in ends]
-    gap = found["test_recall_at_50"] - recall
-    is_level = abs(gap) <= math.hypot(*errors)
+    (own,) = (
+        row
+        for row in tables.read_rows(Path(found["folder"]) / evaluations.FILE, EVALUATION)
+        if row["split"] == "test"
+    )
+    users, items = (
+        np.subtract(own[name], rows[0][f"test_{name}"]) for name in ("user_recalls", "item_shares")
+    )
+    gap, n = found["test_recall_at_50"] - recall, len(items)
+    error = math.hypot(users.std(ddof=1) / len(users) ** 0.5, np.sqrt(n / (n - 1) * items @ items))
+    is_level = abs(gap) <= error
+    assert floor["above_by"] == pytest.approx(gap)
+    assert floor["above_by_error"] == pytest.approx(error)
+    assert f"profile ({gap:+.3f} ± {error:.3f})." in answer.stdout
     assert floor["this_run"] == ("level" if is_level else "passes" if gap > 0 else "below")
 
     kept.write_bytes(b"damaged")

@@ -77,14 +77,19 @@ def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
         for split in ("train", "test")
     )
     degrees = np.bincount(data.links("train")[1], minlength=data.n_items)
-    recalls, listed = [], set()
-    for user in sorted({user for user, _ in test}):
+    recalls, listed, shares = [], set(), dict.fromkeys(range(data.n_items), 0.0)
+    users = sorted({user for user, _ in test})
+    for user in users:
         ranked = [item for item in range(data.n_items) if (user, item) not in training]
         ranked.sort(key=lambda item: (-degrees[item], item))
         own = [item for other, item in test if other == user]
         recalls.append(sum(item in ranked[:50] for item in own) / len(own))
         listed.update(ranked[:10])
+        for item in {*own} & {*ranked[:50]}:
+            shares[item] += 1 / len(own) / len(users)
     row = found.rows[0]
+    assert row["test_user_recalls"] == pytest.approx(recalls)
+    assert row["test_item_shares"] == pytest.approx(list(shares.values()))
     assert row["test_recall_at_50"] == pytest.approx(np.mean(recalls))
     assert row["test_coverage_at_10"] == pytest.approx(len(listed) / data.n_items)
     assert row["validation_recall_at_50"] is not None
@@ -306,6 +311,7 @@ def test_the_command_prints_one_table(folder: Path) -> None:
     )
     printed = json.loads(invoke(*words, "--json", "--floors", "ridge", "--quiet").stdout)
     assert printed["rows"][0]["floor"] == "ridge"
+    assert not {"test_user_recalls", "test_item_shares"} & printed["rows"][0].keys()
     assert printed["fingerprint"] == load(folder, "cold").fingerprint
     check(invoke(*words, "--floors", "ease"), 2, "Error: No ease: the held-out items of cold")
     check(invoke(*words, "--budget", "soon"), 2, "is not a time")

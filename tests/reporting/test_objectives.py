@@ -32,8 +32,8 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
     racers = {
         (each.arm.name, each.answer.config.loss, each.answer.settings): (
             *each.to_levels,
-            each.recall,
-            each.seconds,
+            each.peak.recall,
+            each.peak.seconds,
         )
         for each in arms
     }
@@ -67,8 +67,8 @@ def test_seeds_are_averaged_at_common_evaluations(tmp_path: Path) -> None:
     answers = find_answers(group(read_all(tmp_path)[0]))
     (arms,) = compare_objectives(answers)
     own = next(each for each in arms if each.answer.config.loss == "sg")
-    assert (own.recall, own.seconds) == (pytest.approx(0.3), 1.0)
-    assert sorted(own.recalls) == [0.2, 0.4]
+    assert (own.peak.recall, own.peak.seconds) == (pytest.approx(0.3), 1.0)
+    assert sorted(own.peak.recalls) == [0.2, 0.4]
     (table,) = objective_tables(answers)
     assert "0.300 (0.200 to 0.400)" in str(table.rows)
     assert any(cell.text == "0.250" for row in table.rows for cell in row)

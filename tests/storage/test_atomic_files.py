@@ -82,10 +82,19 @@ def test_tables_of_other_versions_are_refused(
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
     tables.write_rows(path, rows, schemas.CURVE)
     assert tables.read_rows(path, schemas.CURVE)[0]["iteration"] == 1
-    earlier = [name for name in schemas.CURVE.names if name not in schemas.ADDED_IN_11]
+    earlier = [name for name in schemas.CURVE.names if name not in schemas.ADDED_IN]
     columns = tables.read_table(path, schemas.CURVE).select(earlier)
     tables.write_table(path, [columns], columns.schema)
     assert tables.read_rows(path, schemas.CURVE) == [dict.fromkeys(schemas.CURVE.names) | rows[0]]
+    older = [name for name in schemas.FLOOR.names if name not in schemas.OF_USERS]
+    floors = pa.Table.from_pylist([{"floor": "ease"}], schemas.FLOOR).select(older)
+    for version, is_read in ((11, True), (12, False)):
+        monkeypatch.setattr(tables, "SCHEMA_VERSION", version)
+        tables.write_table(path, [floors], floors.schema)
+        if is_read:
+            assert tables.read_rows(path, schemas.FLOOR)[0]["test_user_recalls"] is None
+    with pytest.raises(DataError, match="lacks the column 'test_user_recalls'"):
+        tables.read_rows(path, schemas.FLOOR)
     lacking = pa.table({"iteration": [1]})
     tables.write_table(path, [lacking], lacking.schema)
     with pytest.raises(DataError, match="lacks the column 'epoch': another version .* Make it"):
@@ -93,7 +102,7 @@ def test_tables_of_other_versions_are_refused(
     for version in (99, "new"):
         monkeypatch.setattr(tables, "SCHEMA_VERSION", version)
         tables.write_rows(path, rows, schemas.CURVE)
-        monkeypatch.setattr(tables, "SCHEMA_VERSION", 11)
+        monkeypatch.setattr(tables, "SCHEMA_VERSION", 12)
         with pytest.raises(DataError, match=f"version {version}; this program reads versions up"):
             tables.read_rows(path, schemas.CURVE)
 

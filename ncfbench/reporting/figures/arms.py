@@ -7,6 +7,7 @@ from typing import Any
 
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.reporting.arms import TEST_RECALL
 from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,
     STYLES,
@@ -19,7 +20,7 @@ from ncfbench.reporting.figures.drawing import (
     new_figure,
     rank,
 )
-from ncfbench.reporting.floors import TEST_RECALL, FloorResult
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.timing import intervals

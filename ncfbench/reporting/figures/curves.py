@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -25,7 +25,7 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     variant_label,
 )
-from ncfbench.reporting.floors import TEST_RECALL, FloorResult
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run, by_variant, common_rows
 from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity

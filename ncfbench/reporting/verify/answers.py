@@ -16,15 +16,17 @@ import numpy as np
 
 from ncfbench.catalog import baseline_sampler, find_encoder, find_sampler
 from ncfbench.config import default_values
+from ncfbench.reporting.verify import standings
 from ncfbench.reporting.verify.check import Check
 from ncfbench.reporting.verify.rows import Values, newest, race, ratios
 from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.standings import Arm, Level
 from ncfbench.reporting.verify.statistics import is_worse, mean
 from ncfbench.runs.arms import ARM_SETTINGS, COMPUTATION_SETTINGS
 
 Row = Mapping[str, Any]
-Arm = Mapping[int, Run]
-"""The runs of an arm by seed."""
+Ready = tuple[Values, Level]
+"""Values of the arm of dense features, and its largest recall."""
 TRIED = (
     *("batch_size", "learning_rate", "epochs", "patience", "probe_every"),
     *("iterations_per_dispatch", "item_block", "tuned"),
@@ -73,7 +75,7 @@ def _checks(
     runs: Sequence[Run],
     profiled: Sequence[Row],
     floors: Sequence[Row],
-    ready: Values | None,
+    ready: Ready | None,
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
     profile = {_timed_as(row): row for row in profiled if row["rounds"] == rounds}
@@ -112,13 +114,13 @@ def _checks(
 
 
 def _ready_checks(
-    answer: Row, cell: str, arms: Sequence[Arm], best: Arm, ready: Values | None
+    answer: Row, cell: str, arms: Sequence[Arm], best: Arm, ready: Ready | None
 ) -> Iterator[Check]:
     """Yield the check of how the best arm, or else the one with the largest recall, stands to the
     arm of dense features.
     """
     name, written = f"{cell}/ready features", answer.get("ready_features")
-    able = [arm for arm in arms if _peak(arm) is not None]
+    able = [arm for arm in arms if standings.peak(arm) is not None]
     if not able or "text" not in find_encoder(answer["encoder"]).content:
         ready = None
     if ready is None or written is None:
@@ -126,58 +128,37 @@ def _ready_checks(
             note = "there is none" if ready is None else "it lacks the arm of dense features"
             yield Check("answer", name, answer, {}, [note])
         return
-    own = best if best in able else max(able, key=lambda arm: _peak(arm) or 0.0)
-    beside = _beside(own, ready["recall_at_50"], ready["recall_at_50_error"])
-    yield Check("answer", name, written, ready | beside)
+    own = best if best in able else max(able, key=lambda arm: standings.peak(arm) or 0.0)
+    values, level = ready
+    yield Check("answer", name, written, values | standings.beside(own, level))
 
 
 def _environment(answer: Row, runs: Mapping[str, Run]) -> str:
     return str(runs[answer["arms"][0]["runs"][0]].environment["key"])
 
 
-def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[tuple[str, str], Values]:
+def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[tuple[str, str], Ready]:
     """Return the largest mean recall of arms that read dense features alone, by data set and
     environment.
     """
-    best: dict[tuple[str, str], Values] = {}
+    best: dict[tuple[str, str], Ready] = {}
     for answer in answers:
         if find_encoder(answer["encoder"]).content != ("features",):
             continue
         for row in answer["arms"]:
             arm = {run.seed: run for run in map(runs.__getitem__, row["runs"])}
-            if _peak(arm) is None:
+            if standings.peak(arm) is None:
                 continue
-            common = _common(arm)
-            recalls = [mean(at["test_recall_at_50"] for at in rows) for _, rows in common]
-            top = int(np.argmax(recalls))
-            values: Values = {"recall_at_50": recalls[top], "arm": row["arm"]}
-            values["recall_at_50_error"] = _error(common[top][1])
-            values["seconds"] = common[top][0] * row["full_iteration_seconds"]
+            level = standings.highest(arm)
+            values: Values = {"recall_at_50": level.recall, "arm": row["arm"]}
+            values["recall_at_50_error"] = level.error
+            values["seconds"] = level.iteration * row["full_iteration_seconds"]
             values["seconds"] += mean(run.feature_seconds for run in arm.values())
             key = answer["data_fingerprint"], str(next(iter(arm.values())).environment["key"])
-            known = best.setdefault(key, values)
-            if known["recall_at_50"] < recalls[top]:
-                best[key] = values
+            _, known = best.setdefault(key, (values, level))
+            if known.recall < level.recall:
+                best[key] = values, level
     return best
-
-
-def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
-    """Return the evaluations that all seeds have, by iteration."""
-    curves = [
-        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
-        for run in arm.values()
-    ]
-    common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
-    return [(iteration, [curve[iteration] for curve in curves]) for iteration in common]
-
-
-def _peak(arm: Arm) -> float | None:
-    """Return the largest mean recall; None where it cannot be set beside others'."""
-    recalls = [mean(row["test_recall_at_50"] for row in at) for _, at in _common(arm)]
-    is_comparable = not any(
-        run.has_diverged or run.record.is_simulated or math.isnan(run.full) for run in arm.values()
-    )
-    return max(recalls, default=None) if is_comparable else None
 
 
 def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
@@ -188,34 +169,13 @@ def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> I
         if row is None:
             yield Check("answer", name, answer, {}, ["the answer lacks this floor"])
             continue
-        recall, error = floor["test_recall_at_50"], _error([floor])
+        level = standings.floor_level(floor)
         seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
-        values = {"seconds": seconds, "recall_at_50": recall, "recall_at_50_error": error}
-        yield Check("answer", name, row, values | _beside(best, recall, error))
+        values: Values = {"recall_at_50": level.recall, "recall_at_50_error": level.error}
+        values |= {"seconds": seconds} | standings.beside(best, level)
+        yield Check("answer", name, row, values)
     for name, row in written.items():
         yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])
-
-
-def _beside(arm: Arm, level: float, error: float) -> Values:
-    """Return how an arm stands to a floor: by its largest mean recall at evaluations of all seeds,
-    and the time of the first one above the floor.
-    """
-    common = _common(arm)
-    values: Values = {"best_arm": "unknown" if arm else None, "passed_after_seconds": math.nan}
-    if not common:
-        return values
-    rows = [at for _, at in common]
-    recalls = [mean(row["test_recall_at_50"] for row in at) for at in rows]
-    top = int(np.argmax(recalls))
-    errors = np.nan_to_num([_error(rows[top]), error])
-    if abs(recalls[top] - level) <= math.hypot(*errors):
-        return values | {"best_arm": "level"}
-    if recalls[top] < level:
-        return values | {"best_arm": "below"}
-    first, _ = common[int(np.argmax(np.array(recalls) > level))]
-    seconds = first * mean(run.full for run in arm.values())
-    seconds += mean(run.feature_seconds for run in arm.values())
-    return {"best_arm": "passes", "passed_after_seconds": seconds}
 
 
 def _words(arm: Arm) -> tuple[str, str]:
@@ -318,7 +278,7 @@ def _against(
         "item_slots": mean(run.item_slots for run in runs),
         "full_iteration_seconds": mean(run.full for run in runs),
         "recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
-        "recall_at_50_error": _error(ends),
+        "recall_at_50_error": standings.error_of(ends),
         "status": "no target",
         **dict.fromkeys(TO_TARGET, math.nan),
     }
@@ -343,15 +303,6 @@ def _against(
             error = math.exp(sign * math.hypot(of_runs, of_profile))
             values[f"times_sooner_{end}"] = values["times_sooner"] * error
     return values, dict(zip(seeds, np.log(totals).tolist(), strict=True))
-
-
-def _error(ends: Sequence[Row]) -> float:
-    """Return the standard error of a mean recall: of users and items, and of seeds."""
-    names = ("test_recall_at_50_error", "test_recall_at_50_item_error")
-    squares = np.array([[end.get(name) for name in names] for end in ends], float) ** 2
-    recalls = np.array([end.get("test_recall_at_50") for end in ends], float)
-    of_seeds = recalls.var(ddof=1) if len(ends) > 1 else 0.0
-    return math.sqrt((squares.sum() + of_seeds) / len(ends))
 
 
 def _rank(results: Sequence[tuple[Values, Mapping[int, float]]]) -> None:

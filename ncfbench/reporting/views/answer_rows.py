@@ -9,7 +9,7 @@ from typing import Any
 from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import standing
+from ncfbench.reporting.floors import Standing, standing
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import RECALL
@@ -51,12 +51,12 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the floors as plain objects, each with how the best arm stands to it."""
     rows = []
     for floor in answer.floors:
-        beside = standing(answer.best, floor) if answer.best else None
+        beside = standing(answer.best, floor) if answer.best else Standing("unknown")
         stands = {
-            "best_arm": beside and beside.word,
-            "passed_after_seconds": beside and beside.seconds,
+            "best_arm": beside.word if answer.best else None,
+            "passed_after_seconds": beside.seconds,
         }
-        rows.append(floor.facts | stands)
+        rows.append(floor.facts | stands | beside.difference)
     return rows
 
 
@@ -77,6 +77,7 @@ def _ready_row(answer: Answer) -> dict[str, Any]:
             "beside": own.name,
             "best_arm": stands.word,
             "passed_after_seconds": stands.seconds,
+            **stands.difference,
         }
     }
 

@@ -1,0 +1,118 @@
+"""How an arm stands to a recall: the second computation's own, from curves and evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ncfbench.reporting.verify.rows import Values
+from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.statistics import Floats, mean
+from ncfbench.runs import evaluations
+
+Row = Mapping[str, Any]
+Arm: TypeAlias = Mapping[int, Run]
+"""The runs of an arm by seed."""
+
+
+class Level(NamedTuple):
+    """A recall of a floor, or the largest mean recall of an arm.
+
+    Attributes:
+        lists: recall of each user and share of each item, means over seeds; None where not kept.
+        of_seeds: the part of its variance that comes of seeds.
+    """
+
+    recall: float
+    error: float
+    lists: Sequence[Floats] | None
+    of_seeds: float = 0.0
+    iteration: int = 0
+
+
+def floor_level(floor: Row) -> Level:
+    """Return the recall of a row of :data:`ncfbench.storage.schemas.FLOOR`."""
+    lists = [floor["test_user_recalls"], floor["test_item_shares"]]
+    known = None if None in lists else [np.asarray(values, float) for values in lists]
+    return Level(floor["test_recall_at_50"], error_of([floor]), known)
+
+
+def highest(arm: Arm) -> Level:
+    """Return the largest mean recall at the evaluations that all seeds have; there is one."""
+    iteration, rows = max(_common(arm), key=lambda each: _recall(each[1]))
+    of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
+    kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
+    known = [(one.user_recalls, one.item_shares) for one in kept if one is not None]
+    means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
+    lists = means if len(known) == len(kept) else None
+    return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows), iteration)
+
+
+def peak(arm: Arm) -> float | None:
+    """Return the largest mean recall; None where it cannot be set beside others'."""
+    is_comparable = not any(
+        run.has_diverged or run.record.is_simulated or math.isnan(run.full) for run in arm.values()
+    )
+    recalls = (_recall(rows) for _, rows in _common(arm))
+    return max(recalls, default=None) if is_comparable else None
+
+
+def beside(arm: Arm, level: Level) -> Values:
+    """Return how an arm stands to a level: by its largest mean recall at evaluations of all seeds,
+    and the time of the first one above the level.
+    """
+    values: Values = {"best_arm": "unknown" if arm else None}
+    values |= dict.fromkeys(("passed_after_seconds", "above_by", "above_by_error"), math.nan)
+    common = _common(arm)
+    if not common:
+        return values
+    own = highest(arm)
+    above, errors = own.recall - level.recall, _errors(own, level)
+    values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
+    if abs(above) <= math.hypot(*np.nan_to_num(errors)):
+        return values | {"best_arm": "level"}
+    if above < 0:
+        return values | {"best_arm": "below"}
+    first = next(iteration for iteration, rows in common if _recall(rows) > level.recall)
+    seconds = first * mean(run.full for run in arm.values())
+    seconds += mean(run.feature_seconds for run in arm.values())
+    return values | {"best_arm": "passes", "passed_after_seconds": seconds}
+
+
+def error_of(ends: Sequence[Row]) -> float:
+    """Return the standard error of a mean recall: of users and items, and of seeds."""
+    names = ("test_recall_at_50_error", "test_recall_at_50_item_error")
+    squares = np.array([[end.get(name) for name in names] for end in ends], float) ** 2
+    recalls = np.array([end.get("test_recall_at_50") for end in ends], float)
+    of_seeds = recalls.var(ddof=1) if len(ends) > 1 else 0.0
+    return math.sqrt((squares.sum() + of_seeds) / len(ends))
+
+
+def _errors(own: Level, other: Level) -> list[float]:
+    """Return the parts of a difference's error: those within users, items and seeds where both have
+    lists, else the errors of both.
+    """
+    if own.lists is None or other.lists is None or min(map(len, own.lists)) < 2:
+        return [own.error, other.error]
+    users, items = (ours - theirs for ours, theirs in zip(own.lists, other.lists, strict=True))
+    of_items = len(items) / (len(items) - 1) * (items @ items)
+    of_users = np.var(users, ddof=1) / len(users)
+    variances = of_users, of_items, own.of_seeds, other.of_seeds
+    return [math.sqrt(variance) for variance in variances]
+
+
+def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
+    """Return the evaluations that all seeds have, by iteration."""
+    curves = [
+        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
+        for run in arm.values()
+    ]
+    common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
+    return [(iteration, [curve[iteration] for curve in curves]) for iteration in common]
+
+
+def _recall(rows: Sequence[Row]) -> float:
+    return mean(row["test_recall_at_50"] for row in rows)

@@ -1,0 +1,185 @@
+"""Errors of the difference between recalls of the same users and items."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from folders import answers_of, change, floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.floors.kept import FILE
+from ncfbench.reporting.floors import compare, floors_of, reported_recall, run_sentence
+from ncfbench.reporting.verify.verification import verify
+from ncfbench.runs import evaluations
+from ncfbench.runs.folder import copy_records, read
+from ncfbench.runs.quality import Evaluation
+from ncfbench.storage import schemas, tables
+
+LINKS = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (2, 0), (3, 2), (3, 3)]
+"""Held-out links of four users; item 4 has none."""
+OF_FLOOR, NONE, ALL = "10010100", "0" * 8, "1" * 8
+"""Which of the links rank within 50."""
+FIGURES = {
+    "test_recall_at_50_error": 0.03,
+    "test_recall_at_50_item_error": 0.04,
+    "test_recall_at_50_chance": 0.001,
+}
+LOSSES = [9, 5, 3.1, 3.05, 3.0]
+
+
+def lists(hits: str) -> tuple[list[float], list[float]]:
+    """Recall of each user, and each item's share of their mean."""
+    users, items = [0.0] * 4, [0.0] * 5
+    for (user, item), hit in zip(LINKS, hits, strict=True):
+        part = int(hit) / sum(own == user for own, _ in LINKS)
+        users[user] += part
+        items[item] += part / 4
+    return users, items
+
+
+def recall(hits: str) -> float:
+    return round(statistics.fmean(lists(hits)[0]), 9)
+
+
+def write(folder: Path, sampler: str, ms: float, *hits: str, **more: Any) -> Path:
+    """A run that is evaluated at 100, 200, ... iterations, with errors of its own."""
+    recalls = [0, *map(recall, hits)]
+    run = write_run(folder, sampler, LOSSES[: len(recalls)], ms, recalls, **more)
+    arrays = [[np.array(values, np.float32) for values in lists(each)] for each in hits]
+    at = {(100 * (n + 1), "test"): Evaluation({}, *each) for n, each in enumerate(arrays)}
+    evaluations.write(run, at)
+    change(run / "curve.parquet", schemas.CURVE, lambda rows: [row.update(FIGURES) for row in rows])
+    change(run / "summary.parquet", schemas.SUMMARY, lambda rows: rows[0].update(FIGURES))
+    return run
+
+
+def floor(hits: str = OF_FLOOR, **more: Any) -> dict[str, Any]:
+    users, items = lists(hits)
+    own = {"test_user_recalls": users, "test_item_shares": items}
+    return floor_row("ridge", recall(hits), 1.0, **(own | more))
+
+
+def error(arm: Sequence[str], other: Sequence[str]) -> float:
+    """Of the difference of two means over seeds."""
+    own, theirs = (
+        [[statistics.fmean(values) for values in zip(*each, strict=True)] for each in both]
+        for both in (list(zip(*map(lists, seeds), strict=True)) for seeds in (arm, other))
+    )
+    pairs = zip(own, theirs, strict=True)
+    users, items = ([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)
+    variance = statistics.variance(users) / 4 + 5 / 4 * sum(share**2 for share in items)
+    for seeds in (arm, other):
+        recalls = [recall(hits) for hits in seeds]
+        variance += statistics.variance(recalls) / len(recalls) if recalls[1:] else 0
+    return math.sqrt(variance)
+
+
+def answered(folder: Path, *seeds: Sequence[str], floors: Sequence[dict[str, Any]]) -> Any:
+    """What JSON says of the floors, beside an arm of some seeds that is the best."""
+    for seed, hits in enumerate(seeds):
+        write(folder, "strat-ns", 20, *hits, seed=seed)
+        write_run(folder, "iid", LOSSES[: len(hits) + 1], 200, seed=seed)
+    tables.write_rows(folder / FILE, floors, schemas.FLOOR)
+    check(invoke("report", folder), 0)
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+    (answer,) = answers_of(folder)
+    return answer
+
+
+@pytest.mark.parametrize("seeds", [("11010110",), ("11010110", "10110001", ALL)])
+def test_the_error_is_within_users_items_and_seeds(tmp_path: Path, seeds: Sequence[str]) -> None:
+    answer = answered(tmp_path, *((NONE, hits) for hits in seeds), floors=[floor()])
+    (row,) = answer["floors"]
+    above = statistics.fmean(map(recall, seeds)) - recall(OF_FLOOR)
+    assert row["above_by"] == pytest.approx(above)
+    assert row["above_by_error"] == pytest.approx(error(seeds, [OF_FLOOR]), rel=1e-6)
+    assert row["best_arm"] == ("passes" if above > row["above_by_error"] else "level")
+    assert f" (at best {above:+.3f} ± {row['above_by_error']:.3f})" in answer["headline"]
+
+
+def test_a_run_that_ranks_as_a_floor_is_level(tmp_path: Path) -> None:
+    """No error at all, however large that of each recall is."""
+    answer = answered(tmp_path, (NONE, OF_FLOOR), floors=[floor()])
+    (row,) = answer["floors"]
+    assert (row["best_arm"], row["above_by"], row["above_by_error"]) == ("level", 0, 0)
+    run = read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))
+    own, better = reported_recall(run), floor(ALL) | {"floor": "ease"}
+    assert own is not None
+    apart, of_both = recall(ALL) - recall(OF_FLOOR), error([OF_FLOOR], [ALL])
+    assert run_sentence(floors_of([floor(), better]), own).endswith(
+        f"0.458 ± 0.050, is level with ridge (+0.000 ± 0.000), below ease (-{apart:.3f}"
+        f" ± {of_both:.3f})."
+    )
+
+
+@pytest.mark.parametrize("lacks", ["floor", "run", "iteration", "damaged"])
+def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path: Path, lacks: str) -> None:
+    run, kept = write(tmp_path, "ns", 9, NONE, ALL), floor()
+    own = reported_recall(read(run))
+    if lacks == "floor":
+        kept["test_user_recalls"] = None
+    elif lacks == "run":
+        (run / evaluations.FILE).unlink()
+    elif lacks == "iteration":
+        evaluations.write(run, {(100, "test"): Evaluation({}, np.ones(4), np.ones(5))})
+    else:
+        (run / evaluations.FILE).write_bytes(b"damaged")
+    assert own is not None
+    stands = compare(own, *floors_of([kept]))
+    assert stands.error == pytest.approx(math.hypot(0.03, 0.04, 0.003, 0.004))
+    assert (stands.word, stands.is_paired, stands.note()) == ("passes", False, "")
+
+
+def test_copies_keep_what_is_set_beside_floors(tmp_path: Path) -> None:
+    """Also where the mean is largest at an evaluation that is no seed's best but one's."""
+    folder, copy = tmp_path / "runs", tmp_path / "copy"
+    seeds = [("10000000", ALL, NONE, NONE), (NONE, "11000110", "10110111", "10000000")]
+    answer = answered(folder, *seeds, floors=[floor()])
+    assert answer["floors"][0]["above_by_error"] == pytest.approx(
+        error([hits[1] for hits in seeds], [OF_FLOOR]), rel=1e-6
+    )
+    check(invoke("report", folder, "--export", copy), 0)
+    assert answers_of(copy)[0]["floors"] == answer["floors"]
+    check(invoke("report", copy, "--verify"), 0, "0 do not match")
+    for run in folder.glob("*strat-ns*"):
+        copy_records(read(run), copy / run.name)
+    kept = [evaluations.find(run, 200) is None for run in sorted(copy.glob("*strat-ns*"))]
+    assert kept == [False, True]
+    (row,) = answers_of(copy)[0]["floors"]
+    of_seeds = statistics.variance(recall(hits[1]) for hits in seeds) / 2
+    both = math.hypot(0.03, 0.04, math.sqrt(of_seeds), 0.003, 0.004)
+    assert row["above_by_error"] == pytest.approx(both)
+
+
+def test_verification_recomputes_the_differences(tmp_path: Path) -> None:
+    answer = answered(tmp_path, (NONE, ALL), floors=[floor()])
+    kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
+
+    def wrong() -> list[str]:
+        return sorted(one.column for one in verify(tmp_path, [answer], kept).mismatches)
+
+    assert wrong() == []
+    kept[0]["test_item_shares"][1] += 0.01
+    assert wrong() == ["above_by_error"]
+    answer["floors"][0]["above_by"] += 1e-6
+    assert wrong() == ["above_by", "above_by_error"]
+
+
+def test_ready_features_are_paired_too(tmp_path: Path) -> None:
+    for sampler in ("ns", "neg"):
+        write(tmp_path, sampler, 5, NONE, OF_FLOOR, encoder="mlp", loss="log")
+    write(tmp_path, "ns", 20, NONE, "11010110")
+    check(invoke("report", tmp_path), 0)
+    printed = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
+    (answer,) = (each for each in printed if each["encoder"] == "cnn")
+    of_both, found = error(["11010110"], [OF_FLOOR]), answer["ready_features"]
+    assert found["above_by_error"] == pytest.approx(of_both, rel=1e-6)
+    assert f"(at best {found['above_by']:+.3f} ± {of_both:.3f})." in answer["headline"]
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
