@@ -165,7 +165,9 @@ def test_the_difference_has_both_errors(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path: Path) -> None:
-    """It keeps no recall of users, and reports 0.512 and some errors of the difference; a floor's is 0.005."""
+    """It reports 0.512 and some errors of the difference, without a recall of each user; a floor's
+    error is 0.005.
+    """
     own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, 0.003, 0.004)
     errors = {"test_recall_at_50_error": 0.006, "test_recall_at_50_item_error": 0.008}
     summary = {"test_recall_at_50": recall, "train_seconds": 3.0} | errors
