@@ -53,11 +53,11 @@ class Peak:
     def evaluation(self) -> Evaluation | None:
         """The mean over seeds; None where some run has not kept it."""
         found = [evaluations.find(folder, iteration) for folder, iteration in self.kept_in]
-        lists = [(one.user_recalls, one.item_shares) for one in found if one is not None]
-        if not found or len(lists) < len(found):
+        if None in found:
             return None
-        means = (np.mean(of_seeds, axis=0, dtype=float) for of_seeds in zip(*lists, strict=True))
-        return Evaluation({}, *means)
+        names = ("user_recalls", "item_shares")
+        lists = ([getattr(evaluation, name) for evaluation in found] for name in names)
+        return Evaluation({}, *(np.mean(of_seeds, axis=0, dtype=float) for of_seeds in lists))
 
 
 @dataclass(frozen=True)

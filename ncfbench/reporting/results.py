@@ -243,8 +243,8 @@ class Results:
         folder = folder or self.runs_dir
         floors = [
             dict(floor.row)
-            for own in self.floors.values()
-            for floor in sorted(own, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+            for rows in self.floors.values()
+            for floor in sorted(rows, key=lambda floor: [*TITLES].index(floor.row["floor"]))
         ]
         written = {
             "speedup": ([row | own for row in self.speedup], schemas.SPEEDUP),

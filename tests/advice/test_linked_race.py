@@ -15,6 +15,7 @@ from ncfbench.advice.calibration import Calibration
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
 from ncfbench.floors.models import FLOORS
+from ncfbench.reporting.floors import standing
 from ncfbench.reporting.quality import NEW_ITEMS
 
 
@@ -38,6 +39,9 @@ def test_a_race_on_held_out_links(
     answer = advice.answer
     assert answer is not None
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
+    stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
+    assert any(at.is_paired for at in stands)
+    assert all(at.is_paired == (at.above_by is not None) for at in stands)
     training = data.links("train")[0].tolist()
     left = [data.n_items - training.count(user) for user in set(data.links("test")[0].tolist())]
     assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))

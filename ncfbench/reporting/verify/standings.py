@@ -45,7 +45,7 @@ def highest(arm: Arm) -> Level:
     iteration, rows = max(_common(arm), key=lambda each: _recall(each[1]))
     of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
-    known = [(one.user_recalls, one.item_shares) for one in kept if one is not None]
+    known = [(one.user_recalls, one.item_shares) for one in kept if one]
     means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     lists = means if len(known) == len(kept) else None
     return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows), iteration)
