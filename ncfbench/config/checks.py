@@ -111,6 +111,12 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
                     f"{setting.flag} {value} needs {other.flag}, which is off. Use {setting.flag}"
                     f" {setting.default}."
                 )
+    width, dimension = values["word_dimension"], values["dimension"]
+    if values.get("bare_bag") and width != dimension:
+        yield (
+            f"--bare-bag makes items' vectors of words', of word_dimension = {width} instead of"
+            f" dimension = {dimension}. Use --word-dimension {dimension}."
+        )
     if values.get("mined") and values.get("explicit_negatives"):
         yield (
             f"--mined {values['mined']} and --explicit-negatives both say where a user's negatives"

@@ -15,6 +15,7 @@ from texts import texts_of, traced_for
 
 from ncfbench.config import complete, digest
 from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
 from ncfbench.models.encoders.bow import BLOCK_TEXTS, WIDE, BagOfWords, block_sums, plain_sums
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import make_towers
@@ -59,6 +60,24 @@ def test_a_bag_is_its_definition(idf: bool, unit: bool) -> None:
             mean = weights @ table[left] / weights.sum()
             mean = mean / math.sqrt(sum(mean**2)) if unit else mean
         np.testing.assert_allclose(found[item], mean @ kernel + bias, atol=1e-5)
+
+
+def test_a_bare_bag_is_the_mean() -> None:
+    """Without parameters but the words', where both lengths are one; a text without words is 0."""
+    made, table, *_ = bag(idf=True)
+    bare = BagOfWords(
+        complete({"encoder": "bow", "word_dimension": SIZE, "dimension": SIZE, "bare_bag": True}),
+        DataFacts(1, 1, WORDS),
+        rngs=nnx.Rngs(1),
+    )
+    bare.words = made.words
+    tokens = jnp.array([[1, 4, 4, 0], [0, 0, 0, 0]])
+    texts = EncoderInput(jnp.arange(2), tokens, tokens > 0, jnp.array([3, 0]))
+    expected = [(table[1] + 2 * table[4]) / 3, np.zeros(SIZE)]
+    np.testing.assert_allclose(bare(texts), expected, atol=1e-6)
+    assert set(nnx.split(bare)[1]) == {"words"}
+    with pytest.raises(UsageError, match=r"word_dimension = 5 .* Use --word-dimension 3\."):
+        bag(bare_bag=True)
 
 
 def test_weights_of_words_are_no_parameters() -> None:
@@ -106,16 +125,10 @@ def test_weights_count_texts_of_training_items(tiny: Dataset) -> None:
 def test_defaults_leave_older_runs_their_identity() -> None:
     """The digest of a run with neither setting does not name them."""
     plain = digest(complete({"encoder": "bow"}))
-    assert plain == digest(complete({"encoder": "bow", "idf": False, "unit_bag": False}))
-    assert (
-        len(
-            {
-                plain,
-                *(digest(complete({"encoder": "bow", name: True})) for name in ("idf", "unit_bag")),
-            }
-        )
-        == 3
-    )
+    names = ("idf", "unit_bag", "bare_bag")
+    assert plain == digest(complete({"encoder": "bow", **dict.fromkeys(names, False)}))
+    found = {digest(complete({"encoder": "bow", name: True})) for name in names}
+    assert len({plain, *found}) == 4
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -34,12 +34,13 @@ class BagOfWords(nnx.Module):
     """Word embedding -> mean over the words of the text -> dense; the words' order is lost.
 
     With ``idf`` the mean is weighted by inverse document frequencies; with ``unit_bag`` it is
-    scaled to unit length.
+    scaled to unit length. With ``bare_bag`` the mean is the item's vector, and 0 without words.
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.words = embedding(data.words + 1, config.word_dimension, rngs)
-        self.dense = nnx.Linear(config.word_dimension, config.dimension, rngs=rngs)
+        sizes = config.word_dimension, config.dimension
+        self.dense = None if config.bare_bag else nnx.Linear(*sizes, rngs=rngs)
         self.weights: Weights | None = None
         if config.idf:
             assert data.idf is not None, "facts of a data set"
@@ -47,12 +48,13 @@ class BagOfWords(nnx.Module):
         self.has_unit_length = config.unit_bag
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
-        """Return float32[V, D]; the bias alone for a text without words."""
+        """Return float32[V, D]; of a text without words the bias alone, or 0."""
         table, weight_VxL = self.words.embedding[...], self._weights(texts)
         is_wide = table.shape[1] >= WIDE and jax.default_backend() == "cpu"
         total_VxE = (block_sums if is_wide else plain_sums)(table, texts.tokens, weight_VxL)
         mean_VxE = total_VxE / jnp.maximum(jnp.sum(weight_VxL, axis=1, keepdims=True), 1)
-        return self.dense(unit_vectors(mean_VxE) if self.has_unit_length else mean_VxE)
+        bag_VxE = unit_vectors(mean_VxE) if self.has_unit_length else mean_VxE
+        return bag_VxE if self.dense is None else self.dense(bag_VxE)
 
     def _weights(self, texts: EncoderInput) -> jax.Array:
         """Return the weight of each word, [V, L]: 1 or idf, 0 where there is none."""
