@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-gpu bench-costmodel bench-advice clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-costmodel bench-advice clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -47,7 +47,7 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
 	$(BIN)/python -c 'import datasets, recbole.sampler, sentence_transformers, torch'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_migrating_page.py tests/test_vectors.py tests/test_peer.py tests/test_peer_bert.py \
-	  tests/auditing/test_framework_packages.py
+	  tests/test_peer_recall.py tests/auditing/test_framework_packages.py
 
 # The losses of TensorFlow Recommenders and of PyG beside ours. PyTorch and TensorFlow do not work in one process.
 test-frameworks: $(VENV)/.installed
@@ -71,6 +71,12 @@ bench: $(VENV)/.installed
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
+
+# The race to a recall between this program and one in PyTorch, each tuned by its own trials. Goes on where it was stopped.
+# Needs the extra: pip install '.[bench]'
+bench-peer-recall: $(VENV)/.installed
+	$(BIN)/python benchmarks/peer_recall.py --dataset $(DATASET) --resume \
+	  --json benchmarks/results/peer-recall-$(DATASET)-cpu.json $(BENCH_FLAGS)
 
 # The whole table on an NVIDIA GPU: samplers x encoders x lengths of texts, ours and PyTorch's. Goes on where it was stopped.
 # Needs the extras: pip install '.[cuda12,bench]'

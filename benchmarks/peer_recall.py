@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -203,11 +203,11 @@ class Recall:
         self.items = np.concatenate([evaluator.items for evaluator in self.evaluators])
 
     def __call__(self, users_UxD: Any, items_VxD: Any) -> Iterator[float]:
-        for evaluator in self.evaluators:
-            own, items_VxD = np.split(items_VxD, [len(evaluator.items)])
-            pairs = evaluator.users, evaluator.index
-            ranks = link_ranks(self.interaction, users_UxD, own, *pairs)
-            yield float(evaluator.ranking(ranks).figures["recall_at_50"] or 0)
+        first = 0
+        for one in self.evaluators:
+            own = items_VxD[first : (first := first + len(one.items))]
+            ranks = link_ranks(self.interaction, users_UxD, own, one.users, one.index)
+            yield float(one.ranking(ranks).figures["recall_at_50"] or 0)
 
 
 # --- figures
@@ -217,20 +217,20 @@ def levels(text: str) -> list[float]:
     return [float(level) for level in text.split(",")]
 
 
-def reached(points: Points, recall: int, level: float, unit: int = SECONDS) -> float | None:
+def reached(points: Points, recall: int, level: float, unit: int = SECONDS) -> float:
     """Return the seconds or links after which a recall first comes to a level, linear between two
-    looks; None if it does not.
+    looks; infinity if it does not.
     """
     for before, after in pairwise(points):
         if after[recall] >= level:
             below = level - before[recall]
             share = below / (after[recall] - before[recall]) if below > 0 else 0
             return before[unit] + share * (after[unit] - before[unit])
-    return None
+    return np.inf
 
 
 def trial_figures(trial: Found) -> dict[str, Any]:
-    """Return links and seconds to the last level, at the speed of the quickest look: other programs
+    """Return links and seconds to the last level, at the pace of the quickest look: other programs
     may have run beside the others.
     """
     points = trial["points"]
@@ -238,8 +238,8 @@ def trial_figures(trial: Found) -> dict[str, Any]:
     links = reached(points, VALIDATION, levels(trial["settings"]["validation"])[-1], LINKS)
     named = " ".join(f"{name}={value}" for name, value in trial["trial"].items())
     highest = max(point[VALIDATION] for point in points)
-    found = {"named": named, "pace": pace, "links": links, "highest": highest}
-    return found | {"seconds": None if links is None else links * pace}
+    figures = {"named": named, "pace": pace, "links": links, "seconds": links * pace}
+    return figures | {"highest": highest}
 
 
 def best_trial(cells: Sequence[Found], program: str) -> Found:
@@ -248,15 +248,20 @@ def best_trial(cells: Sequence[Found], program: str) -> Found:
     Raises:
         UsageError: there is none.
     """
-    trials = [cell for cell in cells if cell.get("program") == program]
-    if not trials:
-        raise UsageError(f"no trial of {program} is kept: run --cells '{program} *' with --json.")
 
     def merit(trial: Found) -> tuple[float, float]:
         figures = trial_figures(trial)
-        return figures["seconds"] or np.inf, -figures["highest"]
+        return figures["seconds"], -figures["highest"]
 
+    trials = [cell for cell in cells if cell.get("program") == program]
+    if not trials:
+        raise UsageError(f"no trial of {program} is kept: run --cells '{program} *' with --json.")
     return min(trials, key=merit)
+
+
+def finite(spec: str) -> Callable[[float], str]:
+    """Return a format that shows infinity as a dash."""
+    return lambda value: f"{value:{spec}}" if value < np.inf else "-"
 
 
 def trial_table(trials: Sequence[Found]) -> Table:
@@ -265,8 +270,8 @@ def trial_table(trials: Sequence[Found]) -> Table:
     columns = [
         Col("settings", "named"),
         Col("us a link", "pace", ".1f", 1e6),
-        Col("1,000 links", "links", ",.0f", 1e-3),
-        Col("s", "seconds", ".1f"),
+        Col("1,000 links", "links", finite(",.0f"), 1e-3),
+        Col("s", "seconds", finite(".1f")),
         Col("highest", "highest", ".3f"),
         Col("race", "race"),
     ]
@@ -277,37 +282,33 @@ def trial_table(trials: Sequence[Found]) -> Table:
 
 def race_table(races: Sequence[Mapping[str, Found]], settings: Mapping[str, Any]) -> Table:
     """Return a row for each level: means over seeds, and the ratio of seconds within a seed."""
-    columns = [
-        Col("recall@50 of", "split"),
-        Col("level", "level"),
-        *under("1,000 links", *(Col(name, f"{name} {LINKS}", ",.0f", 1e-3) for name in MODULES)),
-        *under("seconds", *(Col(name, f"{name} {SECONDS}", ".1f") for name in MODULES)),
-        Col("PyTorch / ours", "value", ".2f"),
-        Col("interval", ("lower", "upper"), lambda ends: "{:.2f}..{:.2f}".format(*ends)),
-    ]
+    units = {"1,000 links": (LINKS, ",.0f", 1e-3), "seconds": (SECONDS, ".1f", 1.0)}
+    columns = [Col("recall@50 of", "split"), Col("level", "level")]
+    for title, (unit, spec, scale) in units.items():
+        own = [Col(name, f"{name} {unit}", finite(spec), scale) for name in MODULES]
+        columns += under(title, *own)
+    columns.append(Col("PyTorch / ours", "value", ".2f"))
+    columns.append(Col("interval", ("lower", "upper"), lambda ends: "{:.2f}..{:.2f}".format(*ends)))
     rows = []
     for recall, split in enumerate(EVALUATED, VALIDATION):
         for level in levels(settings[split]):
             at = {
-                (name, unit): [reached(race[name]["points"], recall, level, unit) for race in races]
+                f"{name} {unit}": [
+                    reached(race[name]["points"], recall, level, unit) for race in races
+                ]
                 for name in MODULES
                 for unit in (LINKS, SECONDS)
             }
-            means = {
-                f"{name} {unit}": None if None in own else np.mean(own)
-                for (name, unit), own in at.items()
-            }
-            theirs, ours = at["PyTorch", SECONDS], at["ours", SECONDS]
-            ends = dict.fromkeys(("value", "lower", "upper"))
-            if None not in theirs + ours:
-                ends |= vars(intervals.geometric(np.divide(theirs, ours)))
-            rows.append({"split": split, "level": level, **means, **ends})
-    highest = {
-        name: np.mean([max(point[TEST] for point in race[name]["points"]) for race in races])
+            pair = np.array([at[f"PyTorch {SECONDS}"], at[f"ours {SECONDS}"]])
+            ratio = vars(intervals.geometric(pair[0] / pair[1])) if np.isfinite(pair).all() else {}
+            means = {name: np.mean(own) for name, own in at.items()}
+            absent = dict.fromkeys(("value", "lower", "upper"))
+            rows.append({"split": split, "level": level, **means, **absent, **ratio})
+    highest = [
+        f"{name} {np.mean([max(p[TEST] for p in race[name]['points']) for race in races]):.3f}"
         for name in MODULES
-    }
-    shown = ", ".join(f"{name} {recall:.3f}" for name, recall in highest.items())
-    notes = [f"Highest recall@50 of test items in {settings['seconds']:g} s: {shown}."]
+    ]
+    notes = [f"Highest recall of test items in {settings['seconds']:g} s: {', '.join(highest)}."]
     return Table.of(f"The race of {len(races)} seeds", columns, rows, notes)
 
 
