@@ -60,33 +60,31 @@ def write(folder: Path, sampler: str, ms: float, *hits: str, **more: Any) -> Pat
     return run
 
 
-def floor(hits: str = OF_FLOOR, **more: Any) -> dict[str, Any]:
+def floor(hits: str = OF_FLOOR) -> dict[str, Any]:
     users, items = lists(hits)
     own = {"test_user_recalls": users, "test_item_shares": items}
-    return floor_row("ridge", recall(hits), 1.0, **(own | more))
+    return floor_row("ridge", recall(hits), 1.0, **own)
 
 
 def error(arm: Sequence[str], other: Sequence[str]) -> float:
     """Of the difference of two means over seeds."""
-    own, theirs = (
-        [[statistics.fmean(values) for values in zip(*each, strict=True)] for each in both]
-        for both in (list(zip(*map(lists, seeds), strict=True)) for seeds in (arm, other))
+    users, items = (
+        np.mean([lists(hits)[of] for hits in arm], 0)
+        - np.mean([lists(hits)[of] for hits in other], 0)
+        for of in (0, 1)
     )
-    pairs = zip(own, theirs, strict=True)
-    users, items = ([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)
-    variance = statistics.variance(users) / 4 + 5 / 4 * sum(share**2 for share in items)
+    variance = users.var(ddof=1) / 4 + 5 / 4 * items @ items
     for seeds in (arm, other):
-        recalls = [recall(hits) for hits in seeds]
-        variance += statistics.variance(recalls) / len(recalls) if recalls[1:] else 0
+        variance += statistics.variance(map(recall, seeds)) / len(seeds) if seeds[1:] else 0
     return math.sqrt(variance)
 
 
-def answered(folder: Path, *seeds: Sequence[str], floors: Sequence[dict[str, Any]]) -> Any:
-    """What JSON says of the floors, beside an arm of some seeds that is the best."""
+def answered(folder: Path, *seeds: Sequence[str]) -> Any:
+    """The answer in JSON, of which an arm of some seeds is the best, beside a floor."""
     for seed, hits in enumerate(seeds):
         write(folder, "strat-ns", 20, *hits, seed=seed)
         write_run(folder, "iid", LOSSES[: len(hits) + 1], 200, seed=seed)
-    tables.write_rows(folder / FILE, floors, schemas.FLOOR)
+    tables.write_rows(folder / FILE, [floor()], schemas.FLOOR)
     check(invoke("report", folder), 0)
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
     (answer,) = answers_of(folder)
@@ -95,7 +93,7 @@ def answered(folder: Path, *seeds: Sequence[str], floors: Sequence[dict[str, Any
 
 @pytest.mark.parametrize("seeds", [("11010110",), ("11010110", "10110001", ALL)])
 def test_the_error_is_within_users_items_and_seeds(tmp_path: Path, seeds: Sequence[str]) -> None:
-    answer = answered(tmp_path, *((NONE, hits) for hits in seeds), floors=[floor()])
+    answer = answered(tmp_path, *((NONE, hits) for hits in seeds))
     (row,) = answer["floors"]
     above = statistics.fmean(map(recall, seeds)) - recall(OF_FLOOR)
     assert row["above_by"] == pytest.approx(above)
@@ -106,7 +104,7 @@ def test_the_error_is_within_users_items_and_seeds(tmp_path: Path, seeds: Sequen
 
 def test_a_run_that_ranks_as_a_floor_is_level(tmp_path: Path) -> None:
     """No error at all, however large that of each recall is."""
-    answer = answered(tmp_path, (NONE, OF_FLOOR), floors=[floor()])
+    answer = answered(tmp_path, (NONE, OF_FLOOR))
     (row,) = answer["floors"]
     assert (row["best_arm"], row["above_by"], row["above_by_error"]) == ("level", 0, 0)
     run = read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))
@@ -141,7 +139,7 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path: Path) -> None:
     """Also where the mean is largest at an evaluation that is no seed's best but one's."""
     folder, copy = tmp_path / "runs", tmp_path / "copy"
     seeds = [("10000000", ALL, NONE, NONE), (NONE, "11000110", "10110111", "10000000")]
-    answer = answered(folder, *seeds, floors=[floor()])
+    answer = answered(folder, *seeds)
     assert answer["floors"][0]["above_by_error"] == pytest.approx(
         error([hits[1] for hits in seeds], [OF_FLOOR]), rel=1e-6
     )
@@ -159,7 +157,7 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path: Path) -> None:
 
 
 def test_verification_recomputes_the_differences(tmp_path: Path) -> None:
-    answer = answered(tmp_path, (NONE, ALL), floors=[floor()])
+    answer = answered(tmp_path, (NONE, ALL))
     kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
 
     def wrong() -> list[str]:

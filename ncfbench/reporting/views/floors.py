@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import standard_error
+from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.quality import CERTAIN, COMPARED
 
@@ -22,7 +23,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     """
     cols = [
         Col("floor", "floor"),
-        Col(f"recall@{COMPARED}", _recall_with_error),
+        Col(f"recall@{COMPARED}", lambda row: FloorResult(row).at_end.text(RECALL)),
         Col("NDCG", f"test_ndcg_at_{COMPARED}", ".3f"),
         Col("MRR", "test_mrr", ".3f"),
         Col("hit rate", f"test_hit_rate_at_{COMPARED}", ".3f"),
@@ -87,9 +88,3 @@ def _end(row: Row) -> str:
     penalties = json.loads(row["settings"]).get("penalties", ())
     ends = {min(penalties): "smallest", max(penalties): "largest"} if penalties else {}
     return ends.get(row["penalty"], "")
-
-
-def _recall_with_error(row: Row) -> str:
-    recall = f"test_recall_at_{COMPARED}"
-    error = standard_error([row], recall)
-    return f"{row[recall]:.3f}" + ("" if error is None else f" ± {error:.3f}")
