@@ -87,6 +87,8 @@ class Setting:
     """A word for 0, which a user may write in its place."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
+    tried: tuple[Any, ...] = ()
+    """Values that a search tries: of numbers in ascending order, neighbours side by side."""
     is_tunable: bool = False
     """Leaves the objective as it is: tuned for each arm by itself, probe losses stay comparable."""
     changes_objective: bool = False
@@ -100,8 +102,9 @@ class Setting:
             object.__setattr__(self, "type", type(self.default).__name__)
         if self.type not in _TYPES:
             raise TypeError(f"{self.name}: a setting cannot be of type {self.type}")
-        if self.default is not None:
-            self.check(self.convert(self.default))
+        for value in (*self.tried, self.default):
+            if value is not None:
+                self.check(self.convert(value))
 
     @property
     def flag(self) -> str:

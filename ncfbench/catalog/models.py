@@ -198,8 +198,15 @@ ENCODERS: dict[str, EncoderInfo] = {
         summary="dense features, hidden layers, dense; reads no text",
         uses=("feature_dropout",),
         settings=(
-            Setting("mlp_units", 128, "Units of a hidden layer", at_least=1),
-            Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),
+            Setting("mlp_units", 128, "Units of a hidden layer", at_least=1, tried=(128, 1024)),
+            Setting(
+                "mlp_layers",
+                1,
+                "Hidden layers; with 0 it is linear",
+                at_least=0,
+                at_most=16,
+                tried=(0, 1),
+            ),
         ),
         content=("features",),
     ),
@@ -241,8 +248,14 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
                 "Vectors of a history's items: rows of a table, layers over their dense features,"
                 " or the sum of both",
                 choices=("ids", "content", "both"),
+                tried=("ids", "content", "both"),
             ),
-            Setting("own_vector", False, "Add a free vector of each user to that of her history"),
+            Setting(
+                "own_vector",
+                False,
+                "Add a free vector of each user to that of her history",
+                tried=(False, True),
+            ),
             *USER_LAYERS,
         ),
         content=("history",),

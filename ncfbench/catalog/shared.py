@@ -22,10 +22,12 @@ class SharedSettings:
     """Values of the settings that every run has; each field declares one."""
 
     dataset: str = _data("citeulike", "Prepared data set")
-    sampler: str = _sampler("strat-ns", "How mini-batches are built")
-    encoder: str = _model("cnn", "Item function g")
-    loss: str = _training("sg", "Loss function")
-    user_tower: str = _model("table", "User function f")
+    sampler: str = _sampler(
+        "strat-ns", "How mini-batches are built", tried=("strat-ns", "ns", "neg")
+    )
+    encoder: str = _model("cnn", "Item function g", tried=("bow", "mlp", "cnn", "mf"))
+    loss: str = _training("sg", "Loss function", tried=("softmax", "log", "sg"))
+    user_tower: str = _model("table", "User function f", tried=("table", "history"))
     interaction: str = _model("dot", "Score r(u, v) of a user's and an item's vector")
     coupling: str = _model(
         "direct",
@@ -38,10 +40,16 @@ class SharedSettings:
         at_least=0,
         only_with=("coupling", "regularised"),
     )
-    batch_size: int = _sampler(512, "b: positive links in a batch", at_least=1)
-    stratum_size: int = _sampler(4, "s: positive links in a stratum", at_least=1)
+    batch_size: int = _sampler(
+        512, "b: positive links in a batch", at_least=1, tried=(256, 512, 1024, 2048)
+    )
+    stratum_size: int = _sampler(4, "s: positive links in a stratum", at_least=1, tried=(2, 4, 8))
     negatives: int = _sampler(
-        None, "k: negative links for each positive one", at_least=1, default_from="encoder"
+        None,
+        "k: negative links for each positive one",
+        at_least=1,
+        default_from="encoder",
+        tried=(3, 10, 30),
     )
     strata: str = _sampler("item", "What the links of a stratum share", choices=("item", "user"))
     uniform_items: int = _sampler(
@@ -60,28 +68,53 @@ class SharedSettings:
         choices=("auto", "adam", "row-adam", "adagrad"),
     )
     learning_rate: float = _training(
-        None, "The optimiser's learning rate", above=0, default_from="loss", is_tunable=True
+        None,
+        "The optimiser's learning rate",
+        above=0,
+        default_from="loss",
+        is_tunable=True,
+        tried=(0.001, 0.003, 0.01, 0.03),
     )
     weight_decay: float = _training(
         0.0,
         "Share of matrices and tables, times the learning rate, that each iteration takes away",
         at_least=0,
         at_most=1,
+        tried=(0.0, 0.01, 0.1),
     )
     gamma: float | None = _training(
-        None, "Margin of hinge, scale of the others", above=0, used_by="loss", default_from="loss"
+        None,
+        "Margin of hinge, scale of the others",
+        above=0,
+        used_by="loss",
+        default_from="loss",
+        tried=(5.0, 10.0, 20.0),
     )
     lambda_: float | None = _training(
         None, "Weight of the negative term", above=0, used_by="loss", default_from="loss"
     )
     word_dropout: float = _model(
-        0.5, "Share of words removed from a text in training", at_least=0, below=1, is_tunable=True
+        0.5,
+        "Share of words removed from a text in training",
+        at_least=0,
+        below=1,
+        is_tunable=True,
+        tried=(0.0, 0.2, 0.5),
     )
     feature_dropout: float = _model(
-        0.0, "Dropout on the items' dense features in training", at_least=0, below=1
+        0.0,
+        "Dropout on the items' dense features in training",
+        at_least=0,
+        below=1,
+        tried=(0.0, 0.2),
     )
     item_dropout: float = _model(
-        0.1, "Dropout on item embeddings in training", at_least=0, below=1, is_tunable=True
+        0.1,
+        "Dropout on item embeddings in training",
+        at_least=0,
+        below=1,
+        is_tunable=True,
+        tried=(0.0, 0.1, 0.3),
     )
     user_l2: float = _training(1e-6, "Weight of the users' squared norm", at_least=0)
     seed: int = _training(
@@ -93,7 +126,9 @@ class SharedSettings:
         at_least=0,
         shown="four in an epoch, one with bert",
     )
-    dimension: int = _model(50, "Length of the user and item embeddings", at_least=1)
+    dimension: int = _model(
+        50, "Length of the user and item embeddings", at_least=1, tried=(50, 100, 300)
+    )
     history_items: int = _model(
         50,
         "Items of a user's history whose ids count; of a longer one, so many drawn once",
@@ -104,6 +139,7 @@ class SharedSettings:
         "add",
         "Dense features of items beside their texts: added to g through a linear layer, or ignored",
         choices=("add", "ignore"),
+        tried=("add", "ignore"),
     )
     word_vectors: str = _model(
         "",

@@ -65,6 +65,11 @@ class Recorder:
         return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
 
     @property
+    def last_row(self) -> Mapping[str, Any] | None:
+        """The latest row of the curve; None before the first."""
+        return self._curve[-1] if self._curve else None
+
+    @property
     def best_iteration(self) -> int | None:
         """The iteration of the best validation so far; None where there is none."""
         best = find_candidate(self._curve, self.config.patience)

@@ -36,13 +36,16 @@ B1, B2, EPSILON = 0.9, 0.999, 1e-8
 LAST_BIASED = 2**14
 """Iteration from which on Adam's correction of v is 1 in float32."""
 LARGE = 2**16
-"""Rows from which on ``auto`` and ``adagrad`` update a table by row: more than the largest data set
-of docs/results.md has, whose curves stay as they are (docs/optimizers.md).
+"""Rows from which on ``auto`` and ``adagrad`` update a table by row, of 50 numbers; of longer rows
+as many fewer. Tables of the largest data set of docs/results.md are smaller: its curves stay as
+they are (docs/optimizers.md).
 """
 FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}
 """Rows of a table by row for each id in a batch, by kind, below which an iteration updates all of
 its rows: going through them is faster then. Of equal ids one row is updated, and words repeat.
 """
+WIDE, FEW_WIDE = 200, {"words": 0.5}
+"""Length of word vectors from which on, and how many rows, instead (docs/optimizers.md)."""
 
 
 class Held(NamedTuple):
@@ -89,7 +92,7 @@ class Optimizer:
         """
         rows, named, touched = {}, {}, state.touched or {}
         kinds = [kind for kind in self._kinds if kind in ids]
-        every = [kind for kind in kinds if _are_few(kind, len(touched[kind]), ids[kind].size)]
+        every = [kind for kind in kinds if self._are_few(kind, len(touched[kind]), ids[kind].size)]
         if every:
             rested = [jnp.any(touched[kind] != _now(state)) for kind in every]
             # A loop changes the state in place; a condition would copy it.
@@ -117,7 +120,7 @@ class Optimizer:
 
         def held(path: Any, leaf: Any) -> Any:
             kind = self.tables.get(names_of(path))
-            if kind is None or _are_few(kind, len(leaf), ids[kind]):
+            if kind is None or self._are_few(kind, len(leaf), ids[kind]):
                 return leaf
             rows = 1 + most_distinct(ids[kind])
             return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
@@ -248,6 +251,11 @@ class Optimizer:
             rows = jax.tree.map_with_path(decayed, rows)
         return rows, own
 
+    def _are_few(self, kind: str, rows: int, ids: int) -> bool:
+        """Return whether an iteration that names some ids goes through all rows of a table."""
+        few = FEW | (FEW_WIDE if self.config.word_dimension >= WIDE else {})
+        return rows < few[kind] * ids
+
     def _kept(self, path: Any) -> float:
         """Return the share of a table's weights that an iteration leaves."""
         is_slow = self._is_pretrained(path)
@@ -313,9 +321,11 @@ def tables_by_row(config: RunConfig, shapes: Parameters) -> dict[tuple[str, ...]
     """Return the kinds of the tables that are updated by row, by their names in the parameters: the
     same for all samplers.
     """
-    rows = {names_of(path): len(leaf) for path, leaf in tree_leaves_with_path(shapes) if leaf.ndim}
+    sizes = {
+        names_of(path): leaf.shape for path, leaf in tree_leaves_with_path(shapes) if leaf.ndim > 1
+    }
     tables = tables_of_kinds(config, shapes, FEW)
-    return {name: kind for name, kind in tables.items() if updates_rows(config, rows[name])}
+    return {name: kind for name, kind in tables.items() if updates_rows(config, *sizes[name])}
 
 
 def tables_of_kinds(
@@ -326,16 +336,13 @@ def tables_of_kinds(
     return {name: kind for name, kind in found.items() if kind is not None and kind in kinds}
 
 
-def updates_rows(config: RunConfig, rows: int) -> bool:
-    """Return whether a table of so many rows is updated by row."""
+def updates_rows(config: RunConfig, rows: int, width: int) -> bool:
+    """Return whether a table of so many rows of some length is updated by row."""
     if config.optimizer == "adam" or (config.shard_tables and config.devices > 1):
         return False
-    return rows >= LARGE or config.optimizer == "row-adam"
-
-
-def _are_few(kind: str, rows: int, ids: int) -> bool:
-    """Return whether an iteration that names some ids goes through all rows of a table."""
-    return rows < FEW[kind] * ids
+    # The words of a pretrained model have long rows, and its layers take all the time.
+    times = 1 if find_encoder(config.encoder).pretrained_parts else max(width / 50, 1)
+    return rows * times >= LARGE or config.optimizer == "row-adam"
 
 
 def _now(state: TrainState) -> jax.Array:

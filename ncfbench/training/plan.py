@@ -141,7 +141,7 @@ def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layou
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width)
     state = STATE_COPIES.get(config.optimizer, 3)
-    copies = [state + (not updates_rows(config, count)) for count in rows]
+    copies = [state + (not updates_rows(config, count, config.dimension)) for count in rows]
     if config.shard_tables:
         rows = [-(-count // layout.size) for count in rows]
     needed = np.dot(rows, copies) * config.dimension * FLOAT_BYTES

@@ -339,6 +339,11 @@ def test_auto_is_adam_where_tables_are_small(
     assert jax.tree.structure(state.optimizer) == jax.tree.structure(adam)
     monkeypatch.setattr(optimizers, "LARGE", tiny.n_users + 1)
     assert {*tables_by_row(auto, trainer.shapes.parameters).values()} == {"items"}
+    monkeypatch.setattr(optimizers, "LARGE", 2 * tiny.n_items + 1)
+    for dimension, is_large in ((100, False), (200, True)):  # a row of as many more numbers
+        wide = replace(auto, dimension=dimension)
+        shapes = Trainer.create(wide, tiny)[0].shapes.parameters
+        assert ("items" in tables_by_row(wide, shapes).values()) == is_large
     sharded = config_of(optimizer="auto", shard_tables=True, devices=2)
     assert tables_by_row(sharded, trainer.shapes.parameters) == {}
 

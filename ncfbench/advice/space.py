@@ -1,0 +1,144 @@
+"""The space of a search: the settings that differ, and the values that are tried of each.
+
+A setting declares its values itself (:attr:`ncfbench.settings.Setting.tried`). A point of the space
+is the settings of a run. Settings that its choices do not read are not tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
+from ncfbench.config import RunConfig, complete
+from ncfbench.data import Dataset
+from ncfbench.errors import UsageError
+
+FOLLOWS = {"word_dimension": "dimension"}
+"""Settings that have the value of another one, unless they are given."""
+Point = Mapping[str, Any]
+"""Values of the settings that are tried, by name."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings of a search.
+
+    Attributes:
+        fixed: settings that all points share, the data set above all.
+        tried: the values of each of the others. Choices such as the loss come first.
+    """
+
+    fixed: Mapping[str, Any]
+    tried: Mapping[str, Sequence[Any]]
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, fixed: Mapping[str, Any], given: Mapping[str, Sequence[Any]]
+    ) -> Space:
+        """Return the space for a data set: without what it cannot serve, and what is fixed.
+
+        Args:
+            given: values to try in place of those that the settings declare.
+        """
+        declared = {name: each.tried for name, each in all_settings().items() if each.tried}
+        tried = {**declared, **given}
+        if "encoder" not in given:
+            tried["encoder"] = [name for name in tried["encoder"] if is_served(name, dataset)]
+        if dataset.item_features is None and "history_of" not in given:
+            tried["history_of"] = ["ids"]
+        if dataset.item_features is None:
+            tried.pop("features", None)
+        order = [*BUILT_IN, *(name for name in tried if name not in BUILT_IN)]
+        return cls(
+            fixed,
+            {name: tuple(tried[name]) for name in order if name in tried and name not in fixed},
+        )
+
+    def config(self, point: Point) -> RunConfig:
+        """Return the settings of a run.
+
+        Raises:
+            UsageError: they cannot work together.
+        """
+        follows = {name: point[of] for name, of in FOLLOWS.items() if of in point}
+        return complete({**follows, **self.fixed, **point})
+
+    def names(self, config: RunConfig) -> list[str]:
+        """Return the names of the tried settings that a run has and reads, in their order."""
+        values = config.to_dict()
+        return [
+            name
+            for name in self.tried
+            if name in values
+            and config.reads(setting := config.settings[name])
+            and setting.is_active(values)
+        ]
+
+    def point(self, config: RunConfig) -> dict[str, Any]:
+        """Return the point of a run's settings."""
+        values = config.to_dict()
+        return {name: values[name] for name in self.names(config)}
+
+    def draw(self, generator: np.random.Generator) -> RunConfig:
+        """Return a random point: each choice, then each of the settings that these read, drawn
+        uniformly from what is tried.
+        """
+        while True:
+            choices = {
+                name: self._drawn(name, generator) for name in BUILT_IN if name in self.tried
+            }
+            try:
+                base = self.config(choices)
+                rest = [name for name in self.names(base) if name not in choices]
+                return self.config(choices | {name: self._drawn(name, generator) for name in rest})
+            except UsageError:
+                continue
+
+    def neighbours(self, config: RunConfig) -> Iterator[RunConfig]:
+        """Yield the points that differ in one setting: a choice, or a number by one step."""
+        point = self.point(config)
+        choices = {name: value for name, value in point.items() if name in BUILT_IN}
+        for name, value in point.items():
+            for other in self._beside(name, value):
+                # What only the other choice reads has its default there.
+                with suppress(UsageError):
+                    names = self.names(self.config({**choices, name: other}))
+                    kept = {key: value for key, value in point.items() if key in names}
+                    yield self.config({**kept, name: other})
+
+    def _beside(self, name: str, value: Any) -> Sequence[Any]:
+        values = self.tried[name]
+        if value not in values or not isinstance(value, (int, float)):
+            return [other for other in values if other != value]
+        place = values.index(value)
+        return [values[at] for at in (place - 1, place + 1) if 0 <= at < len(values)]
+
+    def _drawn(self, name: str, generator: np.random.Generator) -> Any:
+        values = self.tried[name]
+        return values[int(generator.integers(len(values)))]
+
+
+def is_served(encoder: str, dataset: Dataset) -> bool:
+    """Return whether a data set has what an encoder reads, and the encoder the vectors of the items
+    that the data set ranks.
+    """
+    info = find_encoder(encoder)
+    has = {"features": dataset.item_features is not None, "text": bool(dataset.n_words)}
+    ranks = info.scores_cold_items or dataset.ranks_known_items
+    return ranks and all(has.get(each, True) for each in info.content)
+
+
+def random_points(space: Space, seed: int) -> Iterator[RunConfig]:
+    """Yield distinct random points of a space without end, the same for the same seed."""
+    generator = np.random.default_rng(seed)
+    seen: set[RunConfig] = set()
+    for config in (space.draw(generator) for _ in itertools.count()):
+        if config not in seen:
+            seen.add(config)
+            yield config
