@@ -11,12 +11,14 @@ clock. The file is written after each trial, and the same command goes on.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gzip
 import json
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.timing import environment
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.training.pilot import run_pilot
 from ncfbench.training.session import Session
 from ncfbench.training.turns import Turns
 
@@ -41,8 +44,10 @@ BETWEEN = 1 / 20
 """Share of a trial's longest time between two evaluations."""
 RECALL = "recall_at_50"
 LEAST_ROWS = 4
-ENDLESS = {"epochs": 10_000, "probe_every": 1_000_000}
-"""A trial ends by its recall; the loss is probed at the ends of epochs only."""
+ENDLESS = {"epochs": 10_000}
+"""A trial ends by its recall or its time."""
+WALL = 2.5
+"""Times its longest training that a trial may last."""
 Trial = dict[str, Any]
 
 
@@ -63,7 +68,7 @@ def main() -> None:
     dataset = open_dataset(given.dataset, data_dir=locations.data_dir)
     space = Space.of(dataset, {"dataset": given.dataset} | ENDLESS, {})
     trials = read(path)["trials"] if path.exists() else []
-    with deferred_signals(print, "Stopping.") as interrupted:
+    with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
         while len(trials) < given.trials and time.monotonic() - began < given.until:
             config = propose(space, trials)
             trial = train(config, dataset, locations, given.seconds, interrupted)
@@ -102,6 +107,9 @@ def train(
 ) -> Trial:
     """Train a trial; return its curve, by iterations and seconds of training."""
     content = jax.block_until_ready(DeviceContent.of(dataset, [config]))
+    seconds = run_pilot(config, dataset, content).iteration_seconds
+    every = max(round(BETWEEN * longest / seconds), 1)
+    config = dataclasses.replace(config, probe_every=every)
     scratch, errors = Path(tempfile.mkdtemp()), []
     others = OtherPrograms()
     found: Trial = {
@@ -115,15 +123,18 @@ def train(
         lambda _, error: errors.append(error),
     ) as turns:
         turns.open("", config)
-        evaluated = 0.0
+        evaluated, began = 0.0, time.monotonic()
         while "" in turns.runs:
             run = turns.runs[""]
             turns.take("", Session.advance)
             clock = run.recorder.train_seconds
-            if "" in turns.runs and clock - evaluated >= BETWEEN * longest:
+            is_over = clock >= longest or time.monotonic() - began > WALL * longest
+            if "" in turns.runs and (is_over or clock - evaluated >= BETWEEN * longest):
                 turns.take("", Session.evaluate)
             row = run.recorder.last_row
             if row is None or row[f"validation_{RECALL}"] is None:
+                if is_over:
+                    turns.close("")
                 continue
             evaluated = clock
             found["iterations"].append(row["iteration"])
@@ -131,11 +142,15 @@ def train(
             for name in ("validation", "test"):
                 found[name].append(round(row[f"{name}_{RECALL}"], 5))
             found["validation_error"].append(round(row[f"validation_{RECALL}_error"] or 0.0, 5))
-            if clock >= longest or rests(found):
+            if is_over or rests(found):
                 turns.close("")
     shutil.rmtree(scratch, ignore_errors=True)
     status = f"failed: {errors[0]}" if errors else "ended"
-    return found | {"status": status[:200], "other_programs_cores": round(others.cores(), 2)}
+    return found | {
+        "pilot_iteration_seconds": seconds,
+        "status": status[:200],
+        "other_programs_cores": round(others.cores(), 2),
+    }
 
 
 def rests(found: Trial) -> bool:

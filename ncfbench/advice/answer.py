@@ -18,14 +18,15 @@ from ncfbench.advice.curves import (
     curve_of,
     is_ahead,
     learned_at,
+    soonest,
     times_sooner,
+    times_to_level,
 )
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import State
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.data import Dataset
-from ncfbench.errors import either
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.frames import Run
@@ -121,8 +122,8 @@ class RaceAnswer(Answer):
     baseline: RacedArm | None = None
     question: Question
     state: State
-    sooner: Ratio | None
-    sooner_at_least: float | None
+    sooner: Ratio | None = None
+    sooner_at_least: float | None = None
     chance: float
     budget_seconds: float
     sample_users: int | None
@@ -130,15 +131,18 @@ class RaceAnswer(Answer):
 
     @property
     def subject(self) -> str:
-        """Data set, encoder and losses."""
-        losses = either([find_loss(name).title for name in self.question.losses])
-        return f"{self.config.dataset}, {find_encoder(self.config.encoder).title}, {losses}"
+        """Data set, and encoder and loss where these are fixed."""
+        if self.question.target == "recall":
+            return f"{self.config.dataset}, {self.question.metric}"
+        loss = find_loss(self.question.losses[0]).title
+        return f"{self.config.dataset}, {find_encoder(self.config.encoder).title}, {loss}"
 
     @property
     def measures(self) -> dict[str, str]:
         """Columns of the curves that the figure shows: the one that decides, and test recall."""
         loss, recall = super().measures.items()
-        decides = f"validation_{RECALL}", "recall@50 of validation links"
+        measure = self.question.measure
+        decides = f"validation_{measure}", f"{self.question.metric} of validation links"
         return dict([loss if self.question.target == "loss" else decides, recall])
 
     @property
@@ -185,76 +189,122 @@ def make_answer(
     Args:
         records: runs of each entrant, by seed; those of one that did not begin are none.
     """
-    runs = {name: [Run.of(record) for record in own] for name, own in records.items()}
-    begun = {name: own for name, own in runs.items() if any(run.is_timed for run in own)}
-    measured = {name: _measured(question, own, dataset) for name, own in begun.items()}
-    learned = {name: learned_at(own[0], dataset) for name, own in begun.items()}
-    taught = {name for name, at in learned.items() if at is not None}
-    racing = [entrant for entrant in state.racing if entrant.name in measured]
-    best = best_of({each.name: measured[each.name] for each in racing if each.name in taught})
-    baselines = {each.name: measured[each.name] for each in racing if each.shape.is_baseline}
-    base = best_of({name: baselines[name] for name in baselines if name in taught} or baselines)
-    curves = {name: own.curves[0] for name, own in measured.items() if own.curves}
-    overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
-    least = next((each.effort for each in state.entrants if each.name == best), 1.0)
     arms = {}
     for entrant in state.entrants:
-        name, own = entrant.name, measured.get(entrant.name, Runs({}))
-        behind, status = None, "tied"
-        # At chance, differences between arms say nothing of what follows.
-        if best is not None and best != name and name in taught:
-            behind = times_sooner(measured[best], own)
-            status = "slower" if is_ahead(measured[best], own) else status
-        elif best is not None and name not in taught:
-            status = "slower"
-        expected = entrant.effort / least
-        if best is not None and name in curves:
-            expected = _expected(
-                expected, behind, curves[name], curves[best], is_overtaken=name in overtaken
-            )
-        timed = [run for run in runs[name] if run.is_timed] or runs[name]
-        arm = RacedArm(
-            name,
-            entrant.config,
-            {run.config.seed: run for run in timed},
-            is_baseline=entrant.shape.is_baseline,
-            status=_left(entrant, has_run=bool(own.curves)) or status,
-            entrant=entrant,
-            measured=own,
-            learned_at=learned.get(name),
-            behind=behind,
-            expected=expected,
-        )
-        arm = replace(arm, status="recommended") if name == best else arm
+        runs = [Run.of(record) for record in records[entrant.name]]
+        arms[entrant.name] = _unranked(question, entrant, runs, dataset)
+    ranked = _by_loss if question.target == "loss" else _by_ranking
+    arms, known = ranked(state, arms)
+    for name, arm in arms.items():
         quality = quality_of(arm.runs) or quality_of(dict([*arm.runs.items()][:1]))
         arms[name] = replace(arm, quality=quality)
-    sooner, at_least, level = None, None, None
-    if best is not None and base is not None and best != base:
-        if arms[base].learned_at is not None:
-            sooner = arms[base].behind
-            level = max(curves[name].level for name in (best, base))
-            arms = {name: _to_level(arm, level) for name, arm in arms.items()}
-        else:
-            bound = arms[base].judged_at / max(arms[best].learned_at or 0.0, 1e-9)
-            at_least = bound if bound > 1 else None
+    removed = dataset.manifest.get("removed", {})
     return RaceAnswer(
         config=question.base,
         data_fingerprint=state.fingerprint,
         data_label="",
         settings="",
         arms=sorted(arms.values(), key=_place),
-        baseline=arms[base] if base else None,
-        target=level,
+        baseline=arms.get(known.pop("baseline", None)),
         question=question,
         state=state,
-        sooner=sooner,
-        sooner_at_least=at_least,
         chance=chance(dataset, "test"),
         budget_seconds=budget_seconds,
-        sample_users=(
-            dataset.n_users if dataset.manifest.get("removed", {}).get("users_not_drawn") else None
-        ),
+        sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
+        **known,
     )
+
+
+def _unranked(
+    question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset
+) -> RacedArm:
+    has_times = any(run.is_timed for run in runs)
+    measured = _measured(question, runs) if has_times else Runs({})
+    timed = [run for run in runs if run.is_timed] or runs
+    return RacedArm(
+        entrant.name,
+        entrant.config,
+        {run.config.seed: run for run in timed},
+        is_baseline=question.target == "loss" and entrant.shape.is_baseline,
+        status=_left(entrant, has_run=bool(measured.curves)) or "tied",
+        entrant=entrant,
+        measured=measured,
+        learned_at=learned_at(runs[0], dataset) if has_times else None,
+        behind=None,
+        expected=entrant.effort,
+    )
+
+
+def _by_ranking(
+    state: State, arms: Mapping[str, RacedArm]
+) -> tuple[dict[str, RacedArm], dict[str, Any]]:
+    """Return the arms with how they stand to the best by ranking, and the level that decides."""
+    able = {
+        name: arm.measured
+        for name, arm in arms.items()
+        if arm.learned_at is not None and arm.has_run
+    }
+    racing = {each.name for each in state.racing}
+    found = soonest({name: able[name] for name in able if name in racing} or able)
+    if found is None:
+        return dict(arms), {}
+    best, level = found
+    ranked = {}
+    for name, arm in arms.items():
+        behind, status = None, arm.status
+        if name in able and name != best:
+            behind = times_to_level(able[best], able[name], level)
+        if status == "tied" and (behind is None or behind.lower > 1):
+            status = "slower"
+        expected = behind.value if behind is not None else math.inf
+        arm = replace(arm, behind=behind, status=status, expected=expected)
+        ranked[name] = _to_level(arm, level)
+    ranked[best] = replace(ranked[best], status="recommended", expected=1.0)
+    return ranked, {"target": level}
+
+
+def _by_loss(
+    state: State, arms: Mapping[str, RacedArm]
+) -> tuple[dict[str, RacedArm], dict[str, Any]]:
+    """Return the arms with how they stand to the best by loss, the best baseline, and how much
+    later that is.
+    """
+    measured = {name: arm.measured for name, arm in arms.items() if arm.has_run}
+    taught = {name for name in arms if arms[name].learned_at is not None}
+    racing = [entrant for entrant in state.racing if entrant.name in measured]
+    best = best_of({each.name: measured[each.name] for each in racing if each.name in taught})
+    baselines = {each.name: measured[each.name] for each in racing if each.shape.is_baseline}
+    base = best_of({name: baselines[name] for name in baselines if name in taught} or baselines)
+    curves = {name: arms[name].curve for name in measured}
+    overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
+    least = next((each.effort for each in state.entrants if each.name == best), 1.0)
+    ranked = {}
+    for name, arm in arms.items():
+        behind, status = None, arm.status
+        # At chance, differences between arms say nothing of what follows.
+        if best is not None and best != name and name in taught:
+            behind = times_sooner(measured[best], arm.measured)
+            if status == "tied" and is_ahead(measured[best], arm.measured):
+                status = "slower"
+        elif best is not None and name not in taught and status == "tied":
+            status = "slower"
+        expected = arm.expected / least
+        if best is not None and name in curves:
+            expected = _expected(
+                expected, behind, curves[name], curves[best], is_overtaken=name in overtaken
+            )
+        status = "recommended" if name == best else status
+        ranked[name] = replace(arm, behind=behind, status=status, expected=expected)
+    known: dict[str, Any] = {"baseline": base}
+    if best is not None and base is not None and best != base:
+        if base in taught:
+            known["sooner"] = ranked[base].behind
+            level = known["target"] = max(curves[name].level for name in (best, base))
+            ranked = {name: _to_level(arm, level) for name, arm in ranked.items()}
+        else:
+            bound = ranked[base].judged_at / max(ranked[best].learned_at or 0.0, 1e-9)
+            known["sooner_at_least"] = bound if bound > 1 else None
+    return ranked, known
 
 
 def _place(arm: RacedArm) -> tuple[int, float, float]:
@@ -316,11 +366,11 @@ def _overtaken(
     return found
 
 
-def _measured(question: Question, runs: Sequence[Run], dataset: Dataset) -> Runs:
+def _measured(question: Question, runs: Sequence[Run]) -> Runs:
     """Return the curves of an entrant's runs, by seed from 0, and the noise of their times."""
     first = runs[0].config.seed
     curves = {
-        run.config.seed - first: curve_of(run, question.target, dataset)
+        run.config.seed - first: curve_of(run, question)
         for run in runs
         if run.is_timed and not run.has_diverged
     }
@@ -330,4 +380,5 @@ def _measured(question: Question, runs: Sequence[Run], dataset: Dataset) -> Runs
         / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
         for run in runs
     ]
-    return Runs(curves, MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises))
+    noise = MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises)
+    return Runs(curves, noise, statistics.fmean(run.feature_seconds for run in runs))

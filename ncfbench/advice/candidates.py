@@ -139,6 +139,11 @@ class Candidate:
         if not self.config.probe_every:
             self.config = dataclasses.replace(self.config, probe_every=every)
 
+    def probe_like(self, other: Candidate) -> None:
+        """Expect another one's seconds of an iteration, and probe as often."""
+        self.iteration_seconds = other.iteration_seconds
+        self.config = dataclasses.replace(self.config, probe_every=other.config.probe_every)
+
     def is_neighbour(self, other: Candidate) -> bool:
         """Return whether two candidates differ in one tried setting, learning rates by little."""
         own, theirs = dataclasses.astuple(self.shape), dataclasses.astuple(other.shape)
@@ -194,30 +199,15 @@ def list_candidates(question: Question, n_links: int) -> tuple[list[Candidate], 
     return list(found.values()), left_out
 
 
-def by_promise(candidates: Iterable[Candidate], *, losses_first: bool) -> list[Candidate]:
+def by_promise(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the most promising first: usual shapes before others, usual learning rates before
     others, the baseline and then the samplers of the least effort before others.
-
-    Args:
-        losses_first: try all losses and rates with the most promising sampler before others; only
-            one baseline comes earlier.
     """
-    pool = list(candidates)
-    least: dict[tuple[str, int, int], float] = {}
-    for each in pool:
-        alike = each.shape.loss, each.unusual, each.rate_index
-        least[alike] = min(least.get(alike, math.inf), each.effort)
 
     def key(each: Candidate) -> tuple[float, ...]:
-        loss, rate, is_baseline = each.shape.loss, each.rate_index, each.shape.is_baseline
-        if losses_first:
-            is_best = each.effort <= least[loss, each.unusual, rate]
-            # An answer needs a baseline: that of the first loss enters with its best sampler.
-            enters = not rate and loss == pool[0].shape.loss and (is_best or is_baseline)
-            return each.unusual, not enters, not is_best, not is_baseline, rate, each.effort
-        return each.unusual, rate, not is_baseline, each.effort
+        return each.unusual, each.rate_index, not each.shape.is_baseline, each.effort
 
-    return sorted(pool, key=key)
+    return sorted(candidates, key=key)
 
 
 def first_wave(pool: Sequence[Candidate]) -> list[Candidate]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncfbench.advice.question import Target
+from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
@@ -25,6 +25,10 @@ from ncfbench.timing.intervals import Estimate, with_assumed_spread
 from ncfbench.timing.ranking import most_wins
 
 CUTOFF = 50
+SHARE = 0.95
+"""Share of the best metric whose time decides between entrants that end about alike, and:"""
+NEAR = 0.985
+"""Share of the best metric from which on an entrant ends about like the best one."""
 ERRORS = 3.0
 LEARNED = 0.25
 """A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
@@ -39,10 +43,19 @@ class Runs:
     Attributes:
         curves: by seed.
         time_noise: standard error of the logarithm of the seconds of an iteration.
+        feature_seconds: that the derived item features took which they read.
     """
 
     curves: Mapping[int, Curve]
     time_noise: float = 0.0
+    feature_seconds: float = 0.0
+
+    def times_to(self, level: float) -> dict[int, float]:
+        """Return the seconds to a level, those of the features included, of each seed that reached
+        it.
+        """
+        times = {seed: curve.time_to(level) for seed, curve in self.curves.items()}
+        return {seed: self.feature_seconds + at for seed, at in times.items() if at is not None}
 
 
 @dataclass(frozen=True)
@@ -68,14 +81,17 @@ def chance(dataset: Dataset, split: Split) -> float:
     return float(np.mean(np.minimum(CUTOFF / np.maximum(n_ranked, 1), 1.0)))
 
 
-def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
-    """Return probe loss, or recall of validation links with its sign changed, against iterations
-    times the median seconds of an iteration; one value of infinity where nothing was evaluated.
+def curve_of(record: RunRecord, question: Question) -> Curve:
+    """Return probe loss, or the metric on validation links with its sign changed, against
+    iterations times the median seconds of an iteration; one value of infinity where nothing was
+    evaluated.
     """
-    arm = falling(record, "probe_loss" if target == "loss" else f"validation_recall_at_{CUTOFF}")
+    column = "probe_loss" if question.target == "loss" else f"validation_{question.measure}"
+    arm = falling(record, column)
     points = [*zip(arm.iterations, arm.losses, strict=True)]
-    if target == "recall":
-        points.insert(0, (0, -chance(dataset, "validation")))
+    if points and points[0][0] and question.target == "recall":
+        evaluated = (row for row in record.curve if row[column] is not None)
+        points.insert(0, (0, -next(evaluated)[f"{column}_chance"]))
     if not arm.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
@@ -131,6 +147,39 @@ def is_ahead(one: Runs, other: Runs) -> bool:
         if own.level < theirs.level and passed:
             logs.append(math.log(theirs.clock / passed))
     return bool(logs) and _interval(logs, one.time_noise, other.time_noise).lower > 1
+
+
+def soonest(entrants: Mapping[str, Runs]) -> tuple[str, float] | None:
+    """Return which entrant is the soonest of those with about the best ranking, and the level that
+    decides; None where there is none.
+
+    The level is :data:`SHARE` of the best metric that any entrant has reached. Of the entrants
+    within :data:`NEAR` of the best one the soonest there is chosen; the seconds of derived features
+    count. First seeds decide, which have trained the longest.
+    """
+    first = {name: next(iter(runs.curves)) for name, runs in entrants.items() if runs.curves}
+    tops = {name: -entrants[name].curves[seed].level for name, seed in first.items()}
+    if not tops:
+        return None
+    level = -SHARE * max(tops.values())
+
+    def key(name: str) -> tuple[float, float]:
+        return entrants[name].times_to(level)[first[name]], -tops[name]
+
+    return min((name for name in tops if tops[name] >= NEAR * max(tops.values())), key=key), level
+
+
+def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
+    """Return how many times sooner one entrant reaches a level than the other, those of derived
+    features included; None where no seed of both did after the start.
+    """
+    own, theirs = one.times_to(level), other.times_to(level)
+    logs = [
+        math.log(theirs[seed] / own[seed])
+        for seed in sorted(own.keys() & theirs.keys())
+        if own[seed] and theirs[seed]
+    ]
+    return _interval(logs, one.time_noise, other.time_noise) if logs else None
 
 
 def best_of(entrants: Mapping[str, Runs]) -> str | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,13 @@ from ncfbench.advice.candidates import (
     list_candidates,
 )
 from ncfbench.advice.curves import CUTOFF, chance
-from ncfbench.advice.question import TRIED, Question, Target
+from ncfbench.advice.question import METRIC, TRIED, Question, Target
 from ncfbench.advice.race import Clock, Race
 from ncfbench.advice.rungs import Pace, plan_rungs
+from ncfbench.advice.search import Search
+from ncfbench.advice.space import Space
 from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
+from ncfbench.catalog import ENCODERS
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
@@ -44,7 +48,7 @@ from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import can_rank
+from ncfbench.runs.quality import can_rank, most_ranked
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
@@ -99,10 +103,11 @@ class Advice:
 def advise(
     dataset: str,
     *,
-    preset: str = "paper",
-    encoder: str | None = None,
+    preset: str | None = None,
+    encoder: str | Sequence[str] = (),
     budget_seconds: float = 600.0,
-    target: Target = "loss",
+    target: Target = "recall",
+    metric: str = METRIC,
     loss: str | Sequence[str] = (),
     seeds: int = 2,
     dry_run: bool = False,
@@ -117,32 +122,42 @@ def advise(
     The same question continues its race.
 
     Args:
-        preset: a name of :data:`ncfbench.catalog.presets.PRESETS`, whose settings all candidates
-            share, but for the epochs and those that the race tries; its loss is tried where none is
-            given.
+        preset: where the target is a loss, a name of
+            :data:`ncfbench.catalog.presets.PRESETS`, whose settings all candidates share, but for
+            the epochs and those that the race tries; its loss is tried where none is given.
+        encoder: the encoders to try; one where the target is a loss.
         assignments: ``key=value`` strings of settings that all candidates share.
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
-            ``learning_rates`` to try, by default the usual ones, and settings that all candidates
-            share.
+            ``learning_rates`` to try, by default the usual ones; ``others``, a mapping of such
+            sequences; and settings that all candidates share.
         progress: shows the race to its user; by default nothing is shown.
 
     Raises:
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
     """
-    names = {field.name for field in dataclasses.fields(Question)}
+    names = {field.name for field in dataclasses.fields(Question)} - {"others"}
     tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
-    begun = preset_of(preset)
-    encoder = encoder or begun.get("encoder", RunConfig.encoder)
+    others = asked.pop("others", {})
+    encoders, losses = (
+        (each,) if isinstance(each, str) else tuple(each) for each in (encoder, loss)
+    )
+    common: dict[str, Any] = {}
     if target == "loss":
-        loss = loss or begun.get("loss", ())
-    tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
+        begun = preset_of(preset or "paper")
+        # How long to train is what the budget decides.
+        common = {name: value for name, value in begun.items() if name not in (*TRIED, "epochs")}
+        encoders = encoders or (common.pop("encoder", RunConfig.encoder),)
+        losses = losses or ((begun["loss"],) if "loss" in begun else ())
+    elif preset is not None:
+        raise UsageError("--preset is of --target loss: for recall the race begins with good.")
+    tried |= {"encoders": encoders, "losses": losses}
     shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
     progress = progress or Progress()
-    fixed, locations = merge_named(progress.say, shared, assignments, chosen={"encoder": [encoder]})
+    fixed, locations = merge_named(
+        progress.say, shared, assignments, chosen={"encoder": encoders or ENCODERS}
+    )
     given = {name: values for name, values in tried.items() if values}
-    # How long to train is what the budget decides.
-    common = {name: value for name, value in begun.items() if name not in (*TRIED, "epochs")}
-    question = Question({**common, "encoder": encoder, **fixed}, target, seeds=seeds, **given)
+    question = Question({**common, **fixed}, target, metric, seeds=seeds, others=others, **given)
     return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
 
 
@@ -171,8 +186,10 @@ def answer_question(
     clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
+    search = None
     if question.target == "recall":
-        require_recall(question.base.encoder, dataset)
+        require_recall(question, dataset)
+        search = Search(Space.of(dataset, question.fixed, question.given))
     folder = locations.runs_dir / FOLDER / question.name
     others.warn(say)
     with (
@@ -192,16 +209,19 @@ def answer_question(
         unfitted: list[str] = []
         if has_time and not dry_run:
             unfitted = _fit_floors(dataset, locations, clock, progress)
-        content = jax.block_until_ready(DeviceContent.of(dataset, [question.base]))
+        configs = [question.base] if search is None else search.readers()
+        content = jax.block_until_ready(DeviceContent.of(dataset, configs))
         if state is None:
-            state = _begin(question, dataset, content, clock, progress, interrupted)
+            begin = partial(_begin, question) if search is None else partial(_begin_search, search)
+            state = begin(dataset, content, clock, progress, interrupted)
             clock.guess = state.pace
             if not dry_run:
                 state.write(folder)
         if dry_run:
             return Advice(folder, state)
         here = dataclasses.replace(locations, runs_dir=folder)
-        race = Race(question, state, dataset, content, here, clock, progress, interrupted)
+        near = partial(_near, state, search)
+        race = Race(question, state, dataset, content, here, clock, progress, interrupted, near)
         is_complete = True
         if has_time:
             try:
@@ -224,18 +244,28 @@ def answer_question(
         return Advice(folder, state, answer, figure, is_complete)
 
 
-def require_recall(encoder: str, dataset: Dataset) -> None:
-    """Refuse an encoder by a UsageError, or data by a DataError, without recall on validation."""
-    if not can_rank(encoder, dataset):
-        raise UsageError(
-            f"--target recall needs vectors of held-out items, and {encoder} has none. Use --target"
-            " loss."
-        )
+def require_recall(question: Question, dataset: Dataset) -> None:
+    """Refuse an encoder or a metric by a UsageError, or data by a DataError, that cannot be ranked
+    by on validation links.
+    """
+    for name in question.encoders:
+        if not can_rank(name, dataset):
+            raise UsageError(
+                f"--target recall needs vectors of held-out items, and {name} has none. Use"
+                " --target loss."
+            )
     if not dataset.holds_out("validation"):
         kind = "links" if dataset.ranks_known_items else "items"
         raise DataError(
             f"--target recall chooses by recall on validation {kind}, and {dataset.name} has none."
             " Prepare it again with --validation-fraction 0.1."
+        )
+    _, _, cutoff = question.metric.partition("@")
+    n_ranked = most_ranked(dataset, "validation")
+    if question.metric != METRIC and cutoff and int(cutoff) >= n_ranked:
+        raise UsageError(
+            f"--metric {question.metric}: {n_ranked} items are ranked for validation links, so it"
+            " decides nothing. Use a smaller M."
         )
 
 
@@ -302,8 +332,8 @@ def _begin(
     able = [each for each in candidates if each.shape not in slow]
     for each in able:
         each.expect(calibrated.seconds[each.shape], work[each.shape].negatives)
-    pool = by_promise(able, losses_first=question.target == "recall")
-    state = _choose_field(pool, calibrated, dataset, clock)
+    pool = by_promise(able)
+    state = _choose_field(first_wave(pool), pool, calibrated, dataset, clock)
     state.left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     hopeless = f" {len(slow)} shapes cannot win." if slow else ""
     progress.say(
@@ -313,15 +343,55 @@ def _begin(
     return state
 
 
-def _choose_field(
-    pool: Sequence[Candidate], calibrated: Calibration, dataset: Dataset, clock: Clock
+def _begin_search(
+    search: Search,
+    dataset: Dataset,
+    content: DeviceContent,
+    clock: Clock,
+    progress: Progress,
+    interrupted: Callable[[], bool],
 ) -> State:
-    """Return the state of a race before its first rung.
+    field = search.first_field()
+    if len(field) == 1 and not list(search.newcomers(field[0], ())):
+        raise UsageError(
+            f"There is one candidate only, {field[0].name}: nothing to race. Let more be tried, or"
+            " train it with ncfbench run."
+        )
+    progress.say(f"Search: begins with {len(field)} candidates; timing the first.")
+    progress.move(int(clock.spent), "timing")
+    first = field[0]
+    work = {first.shape: count_work(dataset.graph, first.config)}
+    shapes = {first.shape: first.config}
+    calibrated = calibrate(dataset, content, shapes, work, clock.left, interrupted)
+    for each in field:
+        each.iteration_seconds = calibrated.seconds[first.shape]
+    state = _choose_field(field, field, calibrated, dataset, clock)
+    progress.say(f"{clock.spent:.0f} s: {len(state.entrants)} race first; others follow.")
+    return state
+
+
+def _near(state: State, search: Search | None, leader: Candidate) -> list[Candidate]:
+    """Return candidates that may enter beside a leader, the most promising first."""
+    if search is None:
+        return [each for each in state.pool if each.is_neighbour(leader)]
+    known = {each.name for each in (*state.entrants, *state.pool)}
+    return [*state.pool, *search.newcomers(leader, known)]
+
+
+def _choose_field(
+    wanted: list[Candidate],
+    pool: Sequence[Candidate],
+    calibrated: Calibration,
+    dataset: Dataset,
+    clock: Clock,
+) -> State:
+    """Return the state of a race before its first rung, of some that begin and others that may
+    follow.
 
     Raises:
         UsageError: the budget is too small for two candidates and one rung.
     """
-    wanted, n_links = first_wave(pool), dataset.graph.n_links
+    n_links = dataset.graph.n_links
     epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
     probed = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
     first = min(max(FIRST_EPOCHS * epoch, probed), FIRST_SHARE * clock.budget_seconds)

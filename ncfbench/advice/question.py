@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ncfbench.catalog import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.catalog import SAMPLERS, find, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig, all_settings, complete
 from ncfbench.errors import UsageError, nearest
+from ncfbench.storage.schemas import MEASURES
 
 Target = Literal["loss", "recall"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -26,7 +27,18 @@ where their neighbours are best.
 """
 FIRST_RATES = 3
 TRIED = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate", "seed")
-"""Settings that the candidates differ in."""
+"""Settings that the candidates differ in where the target is a loss."""
+LISTED = {
+    "encoder": "encoders",
+    "loss": "losses",
+    "sampler": "samplers",
+    "batch_size": "batch_sizes",
+    "stratum_size": "stratum_sizes",
+    "negatives": "negatives",
+    "learning_rate": "learning_rates",
+}
+"""Settings whose values to try have a field of their own in a question, with its name."""
+METRIC = "recall@50"
 
 
 @dataclass(frozen=True)
@@ -34,9 +46,13 @@ class Question:
     """A question to a race. Empty tuples stand for the defaults.
 
     Attributes:
-        fixed: settings that all candidates share, by name; the data set and the encoder above all.
-        target: ``loss``: the least time to a probe loss; ``recall``: to a recall on validation
-            items, for which losses compete too.
+        fixed: settings that all candidates share, by name; the data set above all, and the encoder
+            where the target is a loss.
+        target: ``recall``: the least time to the best ranking of validation links, for which
+            encoders, losses and all settings that declare values to try compete; ``loss``: the
+            least time to a probe loss.
+        metric: what ranking is judged by: ``recall@50``, ``ndcg@20``, ``mrr`` ...
+        others: values to try of further settings, by name, where the target is recall.
         seeds: wanted seeds of each finalist.
 
     Raises:
@@ -44,13 +60,16 @@ class Question:
     """
 
     fixed: Mapping[str, Any]
-    target: Target = "loss"
+    target: Target = "recall"
+    metric: str = METRIC
+    encoders: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     samplers: tuple[str, ...] = ()
-    batch_sizes: tuple[int, ...] = BATCH_SIZES
-    stratum_sizes: tuple[int, ...] = STRATUM_SIZES
+    batch_sizes: tuple[int, ...] = ()
+    stratum_sizes: tuple[int, ...] = ()
     negatives: tuple[int, ...] = ()
     learning_rates: tuple[float, ...] = ()
+    others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     seeds: int = 2
     base: RunConfig = field(init=False)
     """The fixed settings, complete."""
@@ -61,26 +80,40 @@ class Question:
                 f"--target {self.target!r}{nearest(self.target, TARGETS)} Valid:"
                 f" {', '.join(TARGETS)}."
             )
-        for name in self.fixed:
-            if name in TRIED:
-                raise UsageError(f"{name} is what advise tries: give it by the flag of that name.")
+        if self.measure not in MEASURES:
+            valid = [name.replace("_at_", "@") for name in MEASURES]
+            raise UsageError(
+                f"--metric {self.metric!r}{nearest(self.metric, valid)} Valid: {', '.join(valid)}."
+            )
         if self.seeds < 1:
             raise UsageError(f"--seeds {self.seeds}: at least one.")
-        for name in self.samplers:
-            find_sampler(name)
+        for kind, names in (("encoder", self.encoders), ("sampler", self.samplers)):
+            for name in names:
+                find(kind, name)
         for name in self.losses:
             find_loss(name)
-        losses = self.losses or self.usual_losses
-        if self.target == "loss" and len(losses) > 1:
-            raise UsageError(
-                "Values of different losses do not compare. Name one --loss, or use --target"
-                " recall."
-            )
+        object.__setattr__(self, "others", _converted(self.others))
+        if self.target == "loss":
+            self._require_one_objective()
+        for name in TRIED if self.target == "loss" else (*self.given, "seed"):
+            if name in self.fixed:
+                raise UsageError(f"{name} is what advise tries: give it by the flag of that name.")
         usual = tuple(name for name in SAMPLERS if find_sampler(name).in_default_race)
-        base = complete({"loss": losses[0], **self.fixed})
-        object.__setattr__(self, "losses", losses)
-        object.__setattr__(self, "samplers", self.samplers or usual)
-        object.__setattr__(self, "base", base)
+        losses = self.losses or (RunConfig.loss,)
+        chosen = {"loss": losses[0], "encoder": (*self.encoders, RunConfig.encoder)[0]}
+        object.__setattr__(self, "base", complete({**chosen, **self.fixed}))
+        if self.target == "loss":
+            object.__setattr__(self, "losses", losses)
+            object.__setattr__(self, "samplers", self.samplers or usual)
+            object.__setattr__(self, "batch_sizes", self.batch_sizes or BATCH_SIZES)
+            object.__setattr__(self, "stratum_sizes", self.stratum_sizes or STRATUM_SIZES)
+
+    def _require_one_objective(self) -> None:
+        if len(self.losses) > 1 or len(self.encoders) > 1 or self.others:
+            raise UsageError(
+                "Values of different losses or models do not compare. Name one --loss and one"
+                " --encoder, or use --target recall."
+            )
         # The base has the default sampler, which need not have the settings of others.
         changed = [
             setting.name
@@ -90,18 +123,22 @@ class Question:
             and self.fixed.get(setting.name) is not None
             and setting.convert(self.fixed[setting.name]) != setting.default
         ]
-        if self.target == "loss" and changed:
+        if changed:
             raise UsageError(
                 f"{changed[0]} gives samplers that have it another objective, and its value does"
                 " not compare with others'. Leave it out, or use --target recall."
             )
 
     @property
-    def usual_losses(self) -> tuple[str, ...]:
-        """The losses that compete where none is named."""
-        if self.target == "loss":
-            return (RunConfig.loss,)
-        return tuple(name for name, info in LOSSES.items() if not info.bias)
+    def measure(self) -> str:
+        """The metric as columns name it, such as ``recall_at_50``."""
+        return self.metric.replace("@", "_at_")
+
+    @property
+    def given(self) -> dict[str, tuple[Any, ...]]:
+        """The values to try that the question names itself, by setting."""
+        listed = {name: getattr(self, attribute) for name, attribute in LISTED.items()}
+        return {name: values for name, values in listed.items() if values} | dict(self.others)
 
     def values(self, name: str, loss: str, sampler: str) -> tuple[Any, ...]:
         """Return the values to try of a setting of :data:`TRIED`, the usual one first.
@@ -126,12 +163,29 @@ class Question:
     @property
     def name(self) -> str:
         """Name of the folder of its runs: the same question has the same."""
-        shown = self.losses[0] if self.target == "loss" else "recall"
         asked = {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(self)
             if each.name not in ("base", "seeds")
         }
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
-        parts = (self.base.dataset, self.base.encoder, shown, digest.hexdigest()[:6])
-        return "-".join(parts).replace(":", ".")
+        text = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+        about = [self.metric]
+        if self.target == "loss":
+            about = [self.base.encoder, self.losses[0]]
+        parts = (self.base.dataset, *about, text.hexdigest()[:6])
+        return "-".join(parts).replace(":", ".").replace("@", "")
+
+
+def _converted(tried: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """Return the values to try of some settings, of the types that these have."""
+    known, found = all_settings(), {}
+    for name, values in tried.items():
+        if name in LISTED:
+            flag = f"--{LISTED[name].replace('_', '-')}"
+            raise UsageError(f"--try {name}: use {flag}.")
+        if name not in known or name in ("seed", "dataset"):
+            raise UsageError(f"--try {name!r}{nearest(name, known)} It is no setting to try.")
+        found[name] = tuple(map(known[name].convert, values))
+        for value in found[name]:
+            known[name].check(value)
+    return found

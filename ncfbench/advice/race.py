@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +102,7 @@ class Race:
 
     Args:
         locations: of the data, and of the race's own runs.
+        near: candidates that may enter beside a leader, the most promising first.
         interrupted: when it is true, the race saves everything and raises KeyboardInterrupt.
     """
 
@@ -113,6 +114,7 @@ class Race:
     clock: Clock
     progress: Progress
     interrupted: Callable[[], bool]
+    near: Callable[[Candidate], Iterable[Candidate]]
 
     def __post_init__(self) -> None:
         self._turns: Turns[Key] = Turns(
@@ -257,11 +259,12 @@ class Race:
                 candidate.leave(Status.LEFT, "no time to begin")
                 continue
             arms[candidate.name] = Arm(
-                curve_of(record, self.question.target, self.dataset),
+                curve_of(record, self.question),
                 candidate.shape.sampler,
-                candidate.shape.is_baseline,
+                self.question.target == "loss" and candidate.shape.is_baseline,
                 learned_at(record, self.dataset),
                 candidate.shape.loss,
+                candidate.config.encoder,
                 candidate.config.learning_rate,
                 candidate.effort,
             )
@@ -279,15 +282,15 @@ class Race:
         racing = {candidate.name: candidate for candidate in state.racing}
         chosen: dict[str, Candidate] = {}
         for name in dict.fromkeys([decision.leader, *baselines[:1], *order[:2]]):
-            near = [each for each in state.pool if each.is_neighbour(racing[name])]
-            chosen |= {each.name: each for each in near}
+            chosen |= {each.name: each for each in self.near(racing[name])}
         for candidate in list(chosen.values())[:NEWCOMERS]:
             state.entrants.append(candidate)
             plan = self._plan(clock, 1)
             if plan is None or plan.horizon < LEAST_GROWTH * clock:
                 state.entrants.pop()
                 break
-            state.pool.remove(candidate)
+            if candidate in state.pool:
+                state.pool.remove(candidate)
 
     def _train_seeds(self) -> None:
         state, arms = self.state, self._arms()
@@ -305,16 +308,17 @@ class Race:
                 candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
             self._train(finalists, seed, state.clock)
+            self._evaluate()
             self._save()
             self._write()
 
     def _evaluate(self) -> None:
-        """Evaluate runs that may be at chance: an epoch, after which all are evaluated, can take
-        longer than the race.
+        """Evaluate runs that may be at chance, and all where ranking decides: an epoch, after
+        which they are evaluated, can take longer than the race.
         """
-        for candidate in self.state.racing:
-            key = candidate.name, 0
-            if key in self._turns.runs and candidate.name not in self._learned:
+        ranks = self.question.target == "recall"
+        for key in list(self._turns.runs):
+            if ranks or key[0] not in self._learned:
                 with self.clock.timed("evaluation"):
                     self._turns.take(key, Session.evaluate)
 

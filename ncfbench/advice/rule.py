@@ -29,7 +29,7 @@ FASTER = 1.25
 FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
 LATE = 1 / 3
-"""Share of the horizon up to which the best arm of every sampler stays."""
+"""Share of the horizon up to which the best arm of every sampler, loss and encoder stays."""
 MOST_DOUBLINGS = 60.0
 """Most doublings of the clock that are expected; more are as good as never."""
 
@@ -127,6 +127,7 @@ class Arm:
     is_baseline: bool = False
     learned_at: float | None = 0.0
     loss: str = ""
+    encoder: str = ""
     learning_rate: float = 0.0
     effort: float = 1.0
 
@@ -190,8 +191,9 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         if name not in safe and not can_win(arms[name], arms[ahead], horizon):
             dropped[name] = f"cannot catch up with {ahead} within {horizon:.0f} s"
     left = [name for name in order if name not in dropped]
-    if is_early:  # the best arm of every sampler stays
-        safe |= {*{arms[name].sampler: name for name in reversed(left)}.values()}
+    if is_early:  # the best arm of every sampler, loss and encoder stays
+        for kind in ("sampler", "loss", "encoder"):
+            safe |= {*{getattr(arms[name], kind): name for name in reversed(left)}.values()}
     for place, name in reversed(list(enumerate(left, 1))):
         if len(arms) - len(dropped) > keep and name not in safe:
             dropped[name] = f"place {place} of {len(left)}, and no time for all"

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
-from ncfbench.advice.question import Question
+from ncfbench.advice.curves import SHARE
+from ncfbench.advice.question import LISTED, Question
+from ncfbench.advice.worth import as_rows, frontier, worth_table
 from ncfbench.errors import DataError
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.floors import FloorResult, standing
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, run_command
@@ -46,6 +48,8 @@ FORMAT = 1
 """Version of the JSON."""
 ANSWER = "answer.json"
 """File of a race's folder with :func:`as_json` of its last answer."""
+FLAGS = {"encoders": "encoder", "losses": "loss"}
+"""Flags of fields of a question that have other names."""
 JUDGED_EPOCHS = 2
 """Epochs of the furthest entrant with the next budget; recall is measured after each."""
 
@@ -56,8 +60,10 @@ def headline(answer: RaceAnswer) -> str:
     if best is None:
         features = features_sentence(answer.feature_seconds)
         return " ".join(filter(None, [_no_choice(answer), beside_floors(answer), features]))
-    parts = [f"Use {flags(best.config)}."]
-    if baseline is None:
+    parts = [f"Use {flags(best.config, of_model=answer.question.target == 'recall')}."]
+    if answer.question.target == "recall":
+        parts = [_not_worth_training(answer), *parts, _reach(answer, best)]
+    elif baseline is None:
         parts.append("No baseline raced, so there is no ratio.")
     elif baseline.name == best.name:
         parts.append("It is the baseline itself, at its best.")
@@ -132,6 +138,15 @@ def next_steps(
     return steps
 
 
+def answer_tables(answer: RaceAnswer) -> list[Table]:
+    """Return the tables of an answer, those with rows."""
+    if answer.question.target == "recall":
+        tables = [worth_table(answer)]
+    else:
+        tables = [standings_table(answer), left_table(answer)]
+    return [table for table in tables if table.rows]
+
+
 def standings_table(answer: RaceAnswer) -> Table:
     """Return the entrants that stayed to the end as a table of at most 80 columns."""
     best, level, shown = answer.best, answer.target, answer.main
@@ -196,16 +211,17 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "format": FORMAT,
         "dataset": question.base.dataset,
         "data_fingerprint": state.fingerprint,
-        "encoder": question.base.encoder,
+        "encoders": list(question.encoders),
         "losses": list(question.losses),
         "target": question.target,
+        "metric": question.metric,
         "budget_seconds": answer.budget_seconds,
         "spent_seconds": state.spent_seconds,
         "feature_seconds": answer.feature_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
         "recommended": best and best.name,
-        "flags": best and flags(best.config),
+        "flags": best and flags(best.config, of_model=question.target == "recall"),
         "baseline": answer.baseline and answer.baseline.name,
         "times_sooner": answer.sooner and asdict(answer.sooner),
         "times_sooner_at_least": answer.sooner_at_least,
@@ -219,6 +235,8 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
             {"purpose": purpose, "command": command}
             for purpose, command in next_steps(answer, folder, locations)
         ],
+        "worth": as_rows(answer) if question.target == "recall" else [],
+        "frontier": [{"seconds": at, RECALL: recall} for at, recall in frontier(answer)],
         "entrants": rows(answer),
         "left_out": [each._asdict() for each in state.left_out],
         "folder": str(folder),
@@ -240,21 +258,21 @@ def read_answer(folder: Path) -> dict[str, Any]:
 
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
-    base, usual = question.base, Question({})
-    words = ["ncfbench", "advise", base.dataset, "--encoder", base.encoder]
-    if question.target != usual.target:
+    base, usual = question.base, Question({}, question.target)
+    words = ["ncfbench", "advise", base.dataset]
+    if question.target != Question.target:
         words += ["--target", question.target]
-    if question.losses != question.usual_losses:
-        words += ["--loss", ",".join(question.losses)]
-    for name in ("samplers", "batch_sizes", "stratum_sizes", "negatives", "learning_rates"):
-        value = getattr(question, name)
-        if value != getattr(usual, name):
-            flag = "--" + name.replace("_", "-")
-            words += [flag, ",".join(map(str, value))]
+    if question.metric != usual.metric:
+        words += ["--metric", question.metric]
+    for name in LISTED.values():
+        if (values := getattr(question, name)) != getattr(usual, name):
+            words += [f"--{FLAGS.get(name, name).replace('_', '-')}", ",".join(map(str, values))]
+    for name, values in question.others.items():
+        words += ["--try", f"{name}={','.join(map(str, values))}"]
     if question.seeds != usual.seeds:
         words += ["--seeds", str(question.seeds)]
     for name, value in question.fixed.items():
-        if name not in ("dataset", "encoder"):
+        if name != "dataset":
             words += ["--set", f"{name}={value}"]
     minutes = max(round(budget_seconds / 60), 1)
     return shlex.join([*words, "--budget", f"{minutes}m", *chain.from_iterable(locations.items())])
@@ -272,6 +290,27 @@ def _no_choice(answer: RaceAnswer) -> str:
     return (
         f"No choice can be justified: after {after} s of training each, {reason}. Give a larger"
         " --budget."
+    )
+
+
+def _not_worth_training(answer: RaceAnswer) -> str:
+    """Return that training is not worth its time, where a floor is above all candidates."""
+    arms = [arm for arm in answer.arms if arm.has_run and not arm.has_diverged]
+    if not answer.floors or any(
+        standing(arm, answer.floors[0]).seconds is not None for arm in arms
+    ):
+        return ""
+    return f"Do not train, on this budget: {answer.floors[0].name} has more without. Else:"
+
+
+def _reach(answer: RaceAnswer, best: RacedArm) -> str:
+    level, metric = abs(answer.target or 0.0), answer.question.metric
+    seconds = best.total_seconds
+    when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
+    clock = three_digits(best.feature_seconds + best.curve.clock)
+    return (
+        f"It reaches {metric} {level:.3g} on validation links {when} ({SHARE:g} of the best that"
+        f" was reached), and {-best.level:.3g} within {clock} s."
     )
 
 

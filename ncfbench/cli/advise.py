@@ -25,40 +25,59 @@ def _values(letter: str, about: str, default: str) -> Any:
 @reporting
 def advise(
     dataset: Annotated[str, typer.Argument(help="Prepared data set.")],
-    preset: options.Preset = "paper",
-    encoder: Annotated[
-        str | None, typer.Option(help="Item function g.", show_default="cnn, or the preset's")
-    ] = None,
     budget: Annotated[str, typer.Option(help="Wall time for all of it: 10m, 1h30m.")] = "10m",
     target: Annotated[
         str,
         typer.Option(
             help=(
-                "loss: which sampler, batch and rate are the first at a loss. recall: which are the"
-                " first at a recall of validation links; losses compete too."
+                "recall: what reaches the best ranking of validation links soonest. loss: which"
+                " sampler, batch and rate are the first at a loss, of one encoder."
             )
         ),
-    ] = "loss",
+    ] = "recall",
+    metric: Annotated[
+        str,
+        typer.Option(help="What ranking is judged by: recall@50, ndcg@20, mrr ...", metavar="NAME"),
+    ] = "recall@50",
+    encoder: Annotated[
+        str | None,
+        _values("NAME", "Item functions g to try.", "bow, mlp, cnn, mf, as the data allow"),
+    ] = None,
     loss: Annotated[
-        str | None, _values("LOSS", "Loss function.", "sg, or the preset's; for recall all")
+        str | None, _values("LOSS", "Loss functions to try.", "softmax,log,sg; for loss sg")
     ] = None,
     samplers: Annotated[
-        str | None, _values("NAME", "Samplers to try.", "most that serve the loss")
+        str | None, _values("NAME", "Samplers to try.", "strat-ns,ns,neg; for loss most")
     ] = None,
-    batch_sizes: Annotated[str | None, _values("B", "Batch sizes.", "256,512,1024")] = None,
+    batch_sizes: Annotated[
+        str | None, _values("B", "Batch sizes.", "256,512,1024; for recall 2048 too")
+    ] = None,
     stratum_sizes: Annotated[str | None, _values("S", "Stratum sizes.", "2,4,8")] = None,
     negatives: Annotated[
         str | None,
         _values(
             "K",
             "Negatives of each positive link, where they are drawn one by one.",
-            "1, 0.3 and 0.1 times the encoder's",
+            "3,10,30; for loss 1, 0.3 and 0.1 times the encoder's",
         ),
     ] = None,
     learning_rates: Annotated[
         str | None, _values("RATE", "Learning rates.", "the loss's, and its multiples")
     ] = None,
+    try_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="KEY=V[,V]",
+            help="Values to try of any other setting, for recall.",
+            show_default=False,
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of the finalists.")] = 2,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="For loss: good, a start for people instead of the paper's model."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,16 +95,16 @@ def advise(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Say which sampler, batch size and learning rate to train with on a data set.
+    """Say what to train with on a data set, and whether to train at all.
 
-    Candidates train in turn, in a race whose slow ones leave, until the budget is spent. Candidates
-    that cannot win do not race. The answer names the settings, how much sooner they are than the
-    best baseline, with an interval, what cannot be told from them, and how far to trust it.
+    Candidates train in turn, in a race whose slow ones leave and which neighbours of the leaders
+    enter, until the budget is spent. The answer names the settings, what they reach and when, what
+    is reached without training, what each choice is worth, and how far to trust it.
 
     All is kept in `advice` below the runs. The same command continues an interrupted race, and
     trains an answered one further with a larger --budget.
 
-    Example: ncfbench advise custom --encoder cnn --budget 10m
+    Example: ncfbench advise custom --budget 10m
     """
     seconds = options.parse_duration(budget, "--budget")
     tried = {
@@ -94,15 +113,17 @@ def advise(
         "stratum_sizes": _list(stratum_sizes, int, "--stratum-sizes"),
         "negatives": _list(negatives, int, "--negatives"),
         "learning_rates": _list(learning_rates, float, "--learning-rates"),
+        "others": dict(map(_tried, try_ or ())),
     }
     from ncfbench.advice import pipeline, summary
 
     advice = pipeline.advise(
         dataset,
         preset=preset,
-        encoder=encoder,
+        encoder=_list(encoder, str, "--encoder"),
         budget_seconds=seconds,
         target=target,  # type: ignore[arg-type]
+        metric=metric,
         loss=_list(loss, str, "--loss"),
         seeds=seeds,
         dry_run=dry_run,
@@ -129,8 +150,7 @@ def advise(
     if json_:
         print_json(found)
     else:
-        tables = summary.standings_table(answer), summary.left_table(answer)
-        print_answer(found, [table for table in tables if table.rows])
+        print_answer(found, summary.answer_tables(answer))
         files = [folder / "advice.parquet", *filter(None, [advice.figure])]
         print_views("", f"Written: {', '.join(map(str, files))}")
     if not advice.is_complete:
@@ -164,6 +184,13 @@ def _print_field(found: Mapping[str, Any]) -> None:
 def _folded(text: str) -> str:
     """Return a paragraph in lines of 80 columns; flags stay whole."""
     return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def _tried(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, values = text.partition("=")
+    if not equals or not options.names(values):
+        raise UsageError(f"--try {text!r}: give a setting and its values, such as gamma=5,10.")
+    return name.strip(), tuple(options.names(values))
 
 
 def _list(text: str | None, kind: Callable[[str], Value], flag: str) -> tuple[Value, ...]:

@@ -69,14 +69,21 @@ def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
     )
 
 
-def flags(config: RunConfig) -> str:
+def flags(config: RunConfig, *, of_model: bool = False) -> str:
     """Return the flags of ``ncfbench run`` for :data:`CHOSEN`, the defaults too, and for what else
     the sampler was told.
+
+    Args:
+        of_model: name the encoder first, and all else that is unusual but for how long to train.
     """
     effective = identity_of(config)
     names = [name for name in CHOSEN if effective.get(name) is not None]
     told = dict.fromkeys([*dict(Variant.of(config).own), *config.objective_settings])
-    names += [name for name in told if name in unusual_settings(config)]
+    unusual = unusual_settings(config)
+    names += [name for name in told if name in unusual]
+    if of_model:
+        of_run = {*names, "dataset", "encoder", "seed", "epochs", "probe_every"}
+        names = ["encoder", *names, *(name for name in unusual if name not in of_run)]
     words = config.to_dict()
     return shlex.join(
         word for name in names for word in config.settings[name].arguments(words[name])

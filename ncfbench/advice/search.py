@@ -1,0 +1,119 @@
+"""What races for recall: a first field, and neighbours of its leaders.
+
+The first candidate has the settings of the preset ``good``, as far as the data and the question
+allow. The others of the first field differ from it in one choice each: encoder, loss, sampler, user
+tower, use of features, dimension; an encoder that reads no text comes with every loss. Later ones
+differ from a leader in one setting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterator
+from contextlib import suppress
+
+from ncfbench.advice.candidates import Candidate
+from ncfbench.advice.space import Space
+from ncfbench.catalog import BUILT_IN, find_encoder
+from ncfbench.catalog.presets import preset
+from ncfbench.config import RunConfig
+from ncfbench.errors import UsageError
+
+FIRST = (*BUILT_IN, "features", "dimension")
+"""Settings in which the first field differs from the first candidate."""
+ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
+"""Settings that newcomers differ in first: recall depends on them most."""
+SHORT = {
+    "batch_size": "b",
+    "stratum_size": "s",
+    "negatives": "k",
+    "learning_rate": "lr",
+    "dimension": "d",
+}
+"""Names of settings in the names of candidates."""
+
+
+class Search:
+    """Candidates of a space. All have the same name for the same settings.
+
+    Raises:
+        UsageError: nothing of the space can work.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.start = self._first()
+        self._usual = space.point(self.start)
+
+    def readers(self) -> list[RunConfig]:
+        """Return points whose user towers read all that any candidate's reads."""
+        towers = self.space.tried.get("user_tower", ())
+        histories = self.space.tried.get("history_of", ()) if "history" in towers else ()
+        start, found = self.space.point(self.start), [self.start]
+        for of in histories:
+            with suppress(UsageError):
+                found.append(self.space.config(start | {"user_tower": "history", "history_of": of}))
+        return found
+
+    def first_field(self) -> list[Candidate]:
+        """Return the candidates that begin, the first one before all."""
+        near = [each for each in self.space.neighbours(self.start) if self._is_choice(each)]
+        others = [each for each in near if each.encoder != self.start.encoder]
+        crossed = [
+            each
+            for other in others
+            if "text" not in find_encoder(other.encoder).content
+            for each in self.space.neighbours(other)
+            if each.encoder == other.encoder and each.loss != other.loss
+        ]
+        field = dict.fromkeys([self.start, *near, *crossed])
+        return [self._candidate(config) for config in field]
+
+    def newcomers(self, leader: Candidate, known: Container[str]) -> Iterator[Candidate]:
+        """Yield the neighbours of a candidate whose names are not known yet, the most promising
+        first.
+        """
+        own = self.space.point(leader.config)
+
+        def place(config: RunConfig) -> int:
+            point = self.space.point(config)
+            differing = [name for name in point if point[name] != own.get(name)]
+            return min(
+                (ORDER.index(name) for name in differing if name in ORDER), default=len(ORDER)
+            )
+
+        for config in sorted(self.space.neighbours(leader.config), key=place):
+            candidate = self._candidate(config)
+            candidate.probe_like(leader)
+            if candidate.name not in known:
+                yield candidate
+
+    def _candidate(self, config: RunConfig) -> Candidate:
+        point = self.space.point(config)
+        named = ("encoder", "loss", "sampler")
+        words = [str(point[name]) for name in named if name in point]
+        for name, value in point.items():
+            usual = self._usual.get(name, config.settings[name].default)
+            if name not in named and value != usual:
+                words.append(f"{SHORT.get(name, name)}={value}")
+        return Candidate(" ".join(words), config)
+
+    def _is_choice(self, config: RunConfig) -> bool:
+        point = self.space.point(config)
+        return any(point.get(name) != self._usual.get(name) for name in FIRST)
+
+    def _first(self) -> RunConfig:
+        wanted, tried = preset("good"), self.space.tried
+        usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
+        kinds = [name for name in BUILT_IN if name in tried]
+        axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
+        reasons = []
+        for values in itertools.product(*axes):
+            choices = dict(zip(kinds, values, strict=True))
+            try:
+                names = self.space.names(self.space.config(choices))
+                point = {name: value for name, value in usual.items() if name in names}
+                return self.space.config(point | choices)
+            except UsageError as error:
+                reasons.append(error)
+        raise UsageError(f"Nothing of this can work. The first reason: {reasons[0]}")
