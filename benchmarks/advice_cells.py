@@ -54,6 +54,7 @@ class Cell:
         """The question, for the sweep."""
         return Question(
             {"dataset": self.dataset, "encoder": self.encoder, "epochs": EPOCHS},
+            "loss",
             losses=(self.loss,),
             samplers=self.samplers,
             batch_sizes=self.batch_sizes,

@@ -33,7 +33,8 @@ def ask(
     **more: Any,
 ) -> tuple[Advice, list[str]]:
     question = Question(
-        FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
+        FIXED | {"encoder": encoder},
+        **({"target": "loss"} | ASKED | {"learning_rates": (0.01, 0.03)} | more),
     )
     locations = Locations(data_dir, runs_dir)
     progress = Mock(Progress)

@@ -93,6 +93,10 @@ class Question:
         for name in self.losses:
             find_loss(name)
         object.__setattr__(self, "others", _converted(self.others))
+        fixed = dict(self.fixed)
+        if "encoder" in fixed:
+            object.__setattr__(self, "encoders", (fixed.pop("encoder"),))
+        object.__setattr__(self, "fixed", fixed)
         if self.target == "loss":
             self._require_one_objective()
         for name in TRIED if self.target == "loss" else (*self.given, "seed"):
@@ -100,9 +104,11 @@ class Question:
                 raise UsageError(f"{name} is what advise tries: give it by the flag of that name.")
         usual = tuple(name for name in SAMPLERS if find_sampler(name).in_default_race)
         losses = self.losses or (RunConfig.loss,)
-        chosen = {"loss": losses[0], "encoder": (*self.encoders, RunConfig.encoder)[0]}
+        encoders = self.encoders or (RunConfig.encoder,)
+        chosen = {"loss": losses[0], "encoder": encoders[0]}
         object.__setattr__(self, "base", complete({**chosen, **self.fixed}))
         if self.target == "loss":
+            object.__setattr__(self, "encoders", encoders)
             object.__setattr__(self, "losses", losses)
             object.__setattr__(self, "samplers", self.samplers or usual)
             object.__setattr__(self, "batch_sizes", self.batch_sizes or BATCH_SIZES)

@@ -56,7 +56,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory, tiny: Dataset) -> RaceAnswe
         spent_seconds=60.0,
         is_over=True,
     )
-    return make_answer(Question(FIXED), state, records, tiny, 60.0)
+    return make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
 
 
 def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> None:
@@ -217,7 +217,10 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, resume) = steps
-    assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
+    assert (
+        again
+        == "ncfbench advise tiny --target loss --encoder cnn --loss sg --budget 2m --data-dir here"
+    )
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
@@ -234,7 +237,7 @@ def test_a_command_names_all_that_was_asked() -> None:
         seeds=3,
     )
     assert summary.advise_command(question, 600.0, {}) == (
-        "ncfbench advise tiny --encoder cnn --target recall --loss sg,mse --samplers ns,iid"
+        "ncfbench advise tiny --encoder cnn --loss sg,mse --samplers ns,iid"
         " --learning-rates 0.01,0.1 --seeds 3 --set dimension=8 --budget 10m"
     )
 

@@ -31,7 +31,7 @@ def test_a_baseline_at_chance_gives_a_bound_only(
         lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
     )
     state = State(tiny.fingerprint, [base, best, late], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     assert found.sooner is None
     assert found.sooner_at_least == pytest.approx(8.0)  # 200 iterations of 40 ms over 1 s
     text = summary.headline(found)
@@ -47,13 +47,13 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     ]
     # Judged at 4 s, it may have been better than chance from then on.
     early = {**records, "base": written(tmp_path / "early", base, [9, 6, 6], 40, [0, 0.0])}
-    found = make_answer(Question(FIXED), state, early, tiny, 60.0)
+    found = make_answer(Question(FIXED, "loss"), state, early, tiny, 60.0)
     assert found.sooner_at_least == pytest.approx(4.0)
     assert "better than chance after 4 s" in summary.headline(found)
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
-    none = make_answer(Question(FIXED), state, early, tiny, 60.0)
+    none = make_answer(Question(FIXED, "loss"), state, early, tiny, 60.0)
     assert summary.headline(none).startswith("No choice can be justified: after 2 s of")
-    none = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    none = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     assert none.best is None
     text = summary.headline(none)
     assert text.startswith("No choice can be justified: after 2 s of training each, the recall@50")
@@ -83,7 +83,7 @@ def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) ->
         for each in reversed(entrants)
     }
     state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=4.0)
-    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     expected = {each.name: each.expected for each in found.arms}
     # far took 1000 iterations to a loss of 8, which best passed after 167.
     assert expected == pytest.approx(
@@ -109,7 +109,7 @@ def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Datase
         for each in entrants
     }
     state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=6.0)
-    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     expected = {each.name: each.expected for each in found.arms}
     assert [each.name for each in found.arms] == ["best", "lags", "rests"]
     assert expected["rests"] == math.inf
@@ -134,12 +134,12 @@ def test_what_was_never_evaluated_is_not_at_chance(
         lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
     )
     state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     assert (found.sooner, found.sooner_at_least) == (None, None)
     assert "too few to judge its recall: no ratio" in summary.headline(found)
     records["best"] = written(tmp_path / "other", best, [9, 5, 3], 10, [])
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
-    none = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    none = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
     assert "none of 2 has trained an epoch, after which recall is measured" in (
         summary.headline(none)
     )
@@ -156,6 +156,6 @@ def test_a_longer_budget_reaches_an_epoch(
     for record in records["best"]:
         record.summary["epochs"] = 0.4
     state = State(tiny.fingerprint, [best], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED), state, records, tiny, 180.0)
+    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 180.0)
     (_, command), *_ = summary.next_steps(found, tmp_path, {})
     assert "--budget 15m" in command  # five times three minutes

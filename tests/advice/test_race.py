@@ -118,7 +118,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     ) -> tuple[State, list[str]]:
         tried: dict[str, Any] = {"samplers": ("iid", "ns", "strat-ns"), "batch_sizes": (512, 1024)}
         tried |= {"stratum_sizes": (4,), "negatives": (10,)}
-        question = Question({"dataset": "tiny", "encoder": "cnn"}, **tried)
+        question = Question({"dataset": "tiny", "encoder": "cnn"}, "loss", **tried)
         if state is None:
             Run.now, Run.learns_at, Run.law, Run.records = 0.0, learns_at, staticmethod(law), {}
             candidates, _ = list_candidates(question, n_links=100_000)

@@ -100,11 +100,15 @@ def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]
     ("fixed", "more"),
     [
         ({}, {}),
+        ({}, {"metric": "ndcg@20", "encoders": ("bow", "mlp"), "others": {"gamma": (5.0, 10.0)}}),
         ({"lambda": 3.0, "mask": False, "dimension": 20}, {"learning_rates": (0.0123456789, 1e-5)}),
-        ({"hardest": 64}, {"target": "recall"}),
-        ({"gamma": 0.2}, {"losses": ("hinge",), "samplers": ("neg", "ns"), "seeds": 3}),
+        ({"hardest": 64}, {}),
+        (
+            {"gamma": 0.2},
+            {"target": "loss", "losses": ("hinge",), "samplers": ("neg", "ns"), "seeds": 3},
+        ),
         ({"encoder": "lstm"}, {"negatives": (3, 5), "batch_sizes": (64,), "stratum_sizes": (2,)}),
-        ({"devices": 2, "share": "local"}, {"target": "recall", "losses": ("sg", "mse")}),
+        ({"devices": 2, "share": "local"}, {"losses": ("sg", "mse")}),
     ],
     ids=str,
 )
