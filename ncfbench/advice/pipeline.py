@@ -64,16 +64,17 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_EPOCHS = 2.0
-"""Epochs of the fastest candidate in the first rung."""
+FIRST_EPOCHS = {"loss": 2.0, "recall": 1.0}
+"""Epochs of the fastest candidate in the first rung, by target."""
 LEAST_BLOCK = 5.0
 """Times of a probe that a block between two probes lasts at least."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
 LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
-with. Fewer begin until the first of these is reached, else the second, and so on. A race that ends
-earlier judges arms that mostly rest on the loss of popularity alone.
+with. Fewer begin until the first of these is reached, else the second, and so on. A race for a loss
+that ends earlier judges arms that mostly rest on the loss of popularity alone; one for recall
+begins with more arms, where it has to choose among more kinds, and the first two do not count.
 """
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
@@ -146,7 +147,8 @@ def advise(
         begun = preset_of(preset or "paper")
         # How long to train is what the budget decides.
         common = {name: value for name, value in begun.items() if name not in (*TRIED, "epochs")}
-        encoders = encoders or (common.pop("encoder", RunConfig.encoder),)
+        usual = common.pop("encoder", RunConfig.encoder)
+        encoders = encoders or (usual,)
         losses = losses or ((begun["loss"],) if "loss" in begun else ())
     elif preset is not None:
         raise UsageError("--preset is of --target loss: for recall the race begins with good.")
@@ -220,7 +222,7 @@ def answer_question(
         if dry_run:
             return Advice(folder, state)
         here = dataclasses.replace(locations, runs_dir=folder)
-        near = partial(_near, state, search)
+        near = state.near if search is None else partial(search.near, state)
         race = Race(question, state, dataset, content, here, clock, progress, interrupted, near)
         is_complete = True
         if has_time:
@@ -333,7 +335,7 @@ def _begin(
     for each in able:
         each.expect(calibrated.seconds[each.shape], work[each.shape].negatives)
     pool = by_promise(able)
-    state = _choose_field(first_wave(pool), pool, calibrated, dataset, clock)
+    state = _choose_field(first_wave(pool), pool, calibrated, dataset, clock, "loss")
     state.left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     hopeless = f" {len(slow)} shapes cannot win." if slow else ""
     progress.say(
@@ -352,7 +354,7 @@ def _begin_search(
     interrupted: Callable[[], bool],
 ) -> State:
     field = search.first_field()
-    if len(field) == 1 and not list(search.newcomers(field[0], ())):
+    if len(field) == 1 and not search.neighbours(field[0], ()):
         raise UsageError(
             f"There is one candidate only, {field[0].name}: nothing to race. Let more be tried, or"
             " train it with ncfbench run."
@@ -365,17 +367,9 @@ def _begin_search(
     calibrated = calibrate(dataset, content, shapes, work, clock.left, interrupted)
     for each in field:
         each.iteration_seconds = calibrated.seconds[first.shape]
-    state = _choose_field(field, field, calibrated, dataset, clock)
+    state = _choose_field(field, field, calibrated, dataset, clock, "recall")
     progress.say(f"{clock.spent:.0f} s: {len(state.entrants)} race first; others follow.")
     return state
-
-
-def _near(state: State, search: Search | None, leader: Candidate) -> list[Candidate]:
-    """Return candidates that may enter beside a leader, the most promising first."""
-    if search is None:
-        return [each for each in state.pool if each.is_neighbour(leader)]
-    known = {each.name for each in (*state.entrants, *state.pool)}
-    return [*state.pool, *search.newcomers(leader, known)]
 
 
 def _choose_field(
@@ -384,6 +378,7 @@ def _choose_field(
     calibrated: Calibration,
     dataset: Dataset,
     clock: Clock,
+    target: Target,
 ) -> State:
     """Return the state of a race before its first rung, of some that begin and others that may
     follow.
@@ -394,7 +389,7 @@ def _choose_field(
     n_links = dataset.graph.n_links
     epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
     probed = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
-    first = min(max(FIRST_EPOCHS * epoch, probed), FIRST_SHARE * clock.budget_seconds)
+    first = min(max(FIRST_EPOCHS[target] * epoch, probed), FIRST_SHARE * clock.budget_seconds)
 
     def pace_of(field: Sequence[Candidate]) -> Pace:
         paces = [calibrated.pace(each, n_links, first / FIRST_PROBES) for each in field]
@@ -405,7 +400,7 @@ def _choose_field(
         pace = pace_of(field)
         return len(field) * (pace.opening + growth * pace.training * first + 2 * pace.saving)
 
-    for growth, fewest in LEAST_GROWTHS:
+    for growth, fewest in LEAST_GROWTHS if target == "loss" else LEAST_GROWTHS[2:]:
         for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
             field, pace = wanted[:size], pace_of(wanted[:size])
             plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)

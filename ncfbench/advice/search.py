@@ -9,11 +9,12 @@ differ from a leader in one setting.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from contextlib import suppress
 
 from ncfbench.advice.candidates import Candidate
 from ncfbench.advice.space import Space
+from ncfbench.advice.state import State
 from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.catalog.presets import preset
 from ncfbench.config import RunConfig
@@ -69,8 +70,13 @@ class Search:
         field = dict.fromkeys([self.start, *near, *crossed])
         return [self._candidate(config) for config in field]
 
-    def newcomers(self, leader: Candidate, known: Container[str]) -> Iterator[Candidate]:
-        """Yield the neighbours of a candidate whose names are not known yet, the most promising
+    def near(self, state: State, leader: Candidate) -> list[Candidate]:
+        """Return who may enter beside a leader: what is left of the first field, and neighbours."""
+        known = {each.name for each in (*state.entrants, *state.pool)}
+        return [*state.pool, *self.neighbours(leader, known)]
+
+    def neighbours(self, leader: Candidate, known: Container[str]) -> list[Candidate]:
+        """Return the neighbours of a candidate whose names are not known yet, the most promising
         first.
         """
         own = self.space.point(leader.config)
@@ -78,15 +84,14 @@ class Search:
         def place(config: RunConfig) -> int:
             point = self.space.point(config)
             differing = [name for name in point if point[name] != own.get(name)]
-            return min(
-                (ORDER.index(name) for name in differing if name in ORDER), default=len(ORDER)
-            )
+            places = [ORDER.index(name) for name in differing if name in ORDER]
+            return min(places, default=len(ORDER))
 
-        for config in sorted(self.space.neighbours(leader.config), key=place):
-            candidate = self._candidate(config)
+        found = map(self._candidate, sorted(self.space.neighbours(leader.config), key=place))
+        fresh = [candidate for candidate in found if candidate.name not in known]
+        for candidate in fresh:
             candidate.probe_like(leader)
-            if candidate.name not in known:
-                yield candidate
+        return fresh
 
     def _candidate(self, config: RunConfig) -> Candidate:
         point = self.space.point(config)

@@ -53,6 +53,10 @@ class State:
         """Entrants that have not left."""
         return [each for each in self.entrants if each.status is Status.RACING]
 
+    def near(self, leader: Candidate) -> list[Candidate]:
+        """Return the neighbours of a candidate that have not entered."""
+        return [each for each in self.pool if each.is_neighbour(leader)]
+
     def write(self, folder: Path) -> None:
         """Write the state; DataError where it cannot be written."""
         names = [each.name for each in dataclasses.fields(Candidate)]

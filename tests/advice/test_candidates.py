@@ -45,7 +45,7 @@ def ordered(
     candidates, _ = list_candidates(question, n_links=10_000)
     for each in candidates:
         each.expect(seconds(each.shape), negatives(each.shape))
-    return by_promise(candidates, losses_first=question.target == "recall")
+    return by_promise(candidates)
 
 
 def test_a_question_tries_all_valid_settings() -> None:

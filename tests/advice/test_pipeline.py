@@ -75,7 +75,7 @@ def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
     the second seeds train to the clock of the first ones.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "FIRST_EPOCHS", 100.0 * FIXED["epochs"])
+        patch.setitem(pipeline.FIRST_EPOCHS, "loss", 100.0 * FIXED["epochs"])
         return ask(data_dir, tmp_path_factory.mktemp("raced"), **TWO)[0]
 
 

@@ -125,7 +125,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
             for each in candidates:
                 each.expect(each.config.batch_size * 1e-5, 10)
                 each.schedule_probes(1.0)
-            pool = by_promise(candidates, losses_first=False)
+            pool = by_promise(candidates)
             field = first_wave(pool)[:8]
             rest = [each for each in pool if each not in field]
             state = State(DATASET.fingerprint, field, rest, [], 1.0)
@@ -134,9 +134,8 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
         clock = Clock(300.0, 3.0, state.spent_seconds, began=Run.now)
         content: Any = None
         try:
-            Race(
-                question, state, DATASET, content, here, clock, progress, lambda: Run.now > cut
-            ).run()
+            work: Any = (question, state, DATASET, content, here, clock, progress)
+            Race(*work, lambda: Run.now > cut, state.near).run()
         finally:
             state.spent_seconds = clock.spent
             state.write(tmp_path)

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out() -> None:
 
 def test_an_unknown_preset_is_refused() -> None:
     check(invoke("run", "--preset", "god"), 2, "--preset 'god'", "good", "paper, good")
-    check(invoke("advise", "synthetic", "--preset", "god"), 2, "--preset 'god'")
+    check(invoke("advise", "synthetic", "--target", "loss", "--preset", "god"), 2, "--preset 'god'")
+    check(invoke("advise", "synthetic", "--preset", "good"), 2, "begins with good")
 
 
 def test_a_program_names_a_preset_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,23 +84,22 @@ def test_a_race_begins_with_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         race, "answer_question", lambda question, *_args, **_more: asked.append(question)
     )
-    race.advise("tiny")
-    race.advise("tiny", preset="good")
-    race.advise("tiny", preset="good", encoder="cnn", loss="log", assignments=["dimension=40"])
-    race.advise("tiny", preset="good", target="recall")
+    loss = partial(race.advise, "tiny", target="loss")
+    loss()
+    loss(preset="good")
+    loss(preset="good", encoder="cnn", loss="log", assignments=["dimension=40"])
 
     flags = [f"{name}={value}" for name, value in asked[1].fixed.items() if name in COMMON]
-    race.advise("tiny", encoder="bow", loss="softmax", assignments=flags)
+    loss(encoder="bow", loss="softmax", assignments=flags)
 
-    paper, good, own, recall, written = asked
-    assert paper == Question({"encoder": "cnn", "dataset": "tiny"})
+    paper, good, own, written = asked
+    assert paper == Question({"encoder": "cnn", "dataset": "tiny"}, "loss")
     assert good.base.to_dict().items() >= (PRESETS["good"] | {"epochs": RunConfig.epochs}).items()
     assert not good.fixed.keys() & {*TRIED, "epochs"}
     assert written.name == good.name
     assert good.losses == (PRESETS["good"]["loss"],)
     assert (own.base.encoder, own.losses, own.base.dimension) == ("cnn", ("log",), 40)
     assert own.base.word_dimension == good.base.word_dimension
-    assert recall.losses == recall.usual_losses != good.losses
 
 
 def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:
