@@ -130,6 +130,11 @@ class RaceAnswer(Answer):
     unfitted: Sequence[str] = ()
 
     @property
+    def asks(self) -> str:
+        """The question, as titles have it."""
+        return "What ranks best soonest" if self.question.target == "recall" else super().asks
+
+    @property
     def subject(self) -> str:
         """Data set, and encoder and loss where these are fixed."""
         if self.question.target == "recall":

@@ -187,8 +187,8 @@ def _converted(tried: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...
     known, found = all_settings(), {}
     for name, values in tried.items():
         if name in LISTED:
-            flag = f"--{LISTED[name].replace('_', '-')}"
-            raise UsageError(f"--try {name}: use {flag}.")
+            flag = {"encoder": "encoder", "loss": "loss"}.get(name, LISTED[name])
+            raise UsageError(f"--try {name}: use --{flag.replace('_', '-')}.")
         if name not in known or name in ("seed", "dataset"):
             raise UsageError(f"--try {name!r}{nearest(name, known)} It is no setting to try.")
         found[name] = tuple(map(known[name].convert, values))

@@ -110,6 +110,7 @@ class Search:
     def _first(self) -> RunConfig:
         wanted, tried = preset("good"), self.space.tried
         usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
+        usual |= {name: tried[name][0] for name in ("features",) if name in tried}
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
         reasons = []

@@ -54,6 +54,8 @@ class Space:
             tried["history_of"] = ["ids"]
         if dataset.item_features is None:
             tried.pop("features", None)
+        elif dataset.feature_seconds and "features" not in given:  # which only some may wait for
+            tried["features"] = ["ignore", "add"]
         order = [*BUILT_IN, *(name for name in tried if name not in BUILT_IN)]
         return cls(
             fixed,
@@ -96,6 +98,7 @@ class Space:
             try:
                 base = self.config(choices)
                 rest = [name for name in self.names(base) if name not in choices]
+                rest = [name for name in rest if self.point(base)[name] in self.tried[name]]
                 return self.config(choices | {name: self._drawn(name, generator) for name in rest})
             except UsageError:
                 continue
@@ -114,8 +117,10 @@ class Space:
 
     def _beside(self, name: str, value: Any) -> Sequence[Any]:
         values = self.tried[name]
-        if value not in values or not isinstance(value, (int, float)):
+        if isinstance(value, str | bool):
             return [other for other in values if other != value]
+        if value not in values:  # the margin of hinge among the scales of others
+            return []
         place = values.index(value)
         return [values[at] for at in (place - 1, place + 1) if 0 <= at < len(values)]
 

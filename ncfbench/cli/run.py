@@ -180,12 +180,6 @@ def _print_results(
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
-    if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
-        reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
-        say(
-            f"Recommendations are from epoch {end}, the last; the reported recall is from epoch"
-            f" {reported}."
-        )
     recall = reported_recall(record)
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}

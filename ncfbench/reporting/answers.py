@@ -101,6 +101,11 @@ class Answer:
     floors: Sequence[FloorResult] = ()
     ready: ArmResult | None = None
 
+    @property
+    def asks(self) -> str:
+        """The question, as titles have it."""
+        return "Which sampler trains soonest"
+
     def named(self, kind: str) -> str:
         """Return the name of a table or figure of a kind."""
         config, digits = self.config, self.data_fingerprint[:6]

@@ -209,7 +209,8 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
 @pytest.mark.long
 def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     """SIGKILL soon after a rung was kept; then the same command ends the race."""
-    words = ["advise", "tiny", "--budget", "30m", "--samplers", "iid,ns", *SMALL]
+    words = ["advise", "tiny", "--target", "loss", "--budget", "30m", "--samplers", "iid,ns"]
+    words += SMALL
     words += ["--learning-rates", "0.01", "--seeds", "1"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -282,6 +283,7 @@ def test_a_dry_run_lists_a_race_that_is_over(data_dir: Path, raced: Advice) -> N
 def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     found = ncfbench.advise(
         "tiny",
+        target="loss",
         encoder="mf",
         loss="hinge",
         budget_seconds=BUDGET,
@@ -332,7 +334,13 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
         (["tiny", "--budget", "0m"], 2, "--budget: 0 s are no time. Use for example 10m."),
         (["absent"], 3, "is not prepared"),
         (["tiny", "--batch-sizes", "many"], 2, "--batch-sizes 'many' is not a list of numbers"),
-        (["tiny", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
+        (["tiny", "--target", "loss", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
+        (["tiny", "--metric", "recal@50"], 2, "--metric 'recal@50'; did you mean 'recall@50'"),
+        (["tiny", "--metric", "ndcg@100"], 2, "items are ranked for validation links, so"),
+        (["tiny", "--try", "gamma"], 2, "--try 'gamma': give a setting and its values"),
+        (["tiny", "--try", "gama=5"], 2, "--try 'gama'; did you mean 'gamma'"),
+        (["tiny", "--try", "loss=log"], 2, "--try loss: use --loss"),
+        (["tiny", "--encoder", "mf"], 2, "mf has none"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -347,7 +355,8 @@ def test_the_command_prints_the_answer(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    words = ["advise", "tiny", "--budget", "2000m", "--samplers", "iid,ns", *SMALL]
+    words = ["advise", "tiny", "--target", "loss", "--budget", "2000m", *SMALL]
+    words += ["--samplers", "iid,ns"]
     words += ["--stratum-sizes", "4", "--negatives", "3", "--learning-rates", "0.01,1e30"]
     runs_dir = raced.folder.parent.parent
     words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]

@@ -53,7 +53,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
     main = {arm.name for arm in answer.main}
     times = time_label(run for arm in answer.main for run in arm.runs.values())
     if answer.feature_seconds:
-        times = times.replace("training time", "time of item features and training")
+        times = times.replace("training time", "features and training")
     for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
         for arm in reversed(answer.arms):
             _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)
@@ -67,7 +67,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
     add_legend_below(figure, handles[::-1], labels[::-1])
-    title = f"Which sampler trains soonest: {answer.subject}"
+    title = f"{answer.asks}: {answer.subject}"
     return entitle(figure, title, answer.data_label)
 
 

@@ -215,7 +215,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
     if more := len(answer.arms) - len(main):
         notes.append(f"{more} further arms: --table {answer.named('arms')}")
     return Table.of(
-        f"Which sampler trains soonest: {answer.subject}",
+        f"{answer.asks}: {answer.subject}",
         answer_columns(_target(answer)),
         [*main, *answer.floors],
         notes,

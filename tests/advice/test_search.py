@@ -1,0 +1,163 @@
+"""The space of a search, who races first, and what a choice is worth."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.advice.candidates import Candidate
+from ncfbench.advice.curves import NEAR, SHARE, Runs, soonest, times_to_level
+from ncfbench.advice.rule import Curve
+from ncfbench.advice.search import Search
+from ncfbench.advice.space import Space, random_points
+from ncfbench.advice.state import State
+from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler, serves
+from ncfbench.data import Dataset
+from ncfbench.errors import UsageError
+
+
+def space(dataset: Dataset, fixed: dict[str, Any] | None = None, **given: Any) -> Space:
+    return Space.of(dataset, {"dataset": "tiny"} | (fixed or {}), given)
+
+
+def test_settings_declare_what_is_tried(tiny: Dataset) -> None:
+    """All that is tried is declared by a setting, without what the data cannot serve."""
+    found = space(tiny).tried
+    declared = {name: each.tried for name, each in all_settings().items() if each.tried}
+    assert found.keys() <= declared.keys()
+    assert found["encoder"] == ("bow", "cnn"), "no features, and items that are held out"
+    assert declared.keys() - found.keys() == {"features"}
+    assert found["learning_rate"] == declared["learning_rate"]
+    for name, values in declared.items():
+        numbers = [value for value in values if not isinstance(value, str)]
+        assert numbers == sorted(numbers), f"neighbours of {name} stand side by side"
+
+
+def test_features_let_their_encoder_race(featured: Dataset) -> None:
+    found = space(featured).tried
+    assert found["encoder"] == ("bow", "mlp", "cnn")
+    assert found["features"] == ("add", "ignore")
+    assert set(found["history_of"]) == {"ids", "content", "both"}
+
+
+def test_what_is_fixed_is_not_tried(tiny: Dataset) -> None:
+    found = space(tiny, {"dimension": 7}, loss=("log",))
+    assert "dimension" not in found.tried
+    for config in itertools.islice(random_points(found, 0), 20):
+        assert (config.dimension, config.loss) == (7, "log")
+
+
+@given(seed=st.integers(0, 1000))
+def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny: Dataset, seed: int) -> None:
+    found = space(tiny)
+    config = next(random_points(found, seed))
+    assert serves(find_sampler(config.sampler), find_loss(config.loss))
+    point = found.point(config)
+    assert all(point[name] in found.tried[name] for name in point)
+    assert all(config.reads(config.settings[name]) for name in point)
+    for near in found.neighbours(config):
+        other = found.point(near)
+        common = point.keys() & other.keys()
+        differing = [name for name in common if point[name] != other[name]]
+        assert len(differing) == 1
+        (name,) = differing
+        values = found.tried[name]
+        if not isinstance(point[name], str | bool):
+            assert abs(values.index(point[name]) - values.index(other[name])) == 1
+        # What only one of them reads is at its default in the other.
+        for own in other.keys() - point.keys():
+            assert near.settings[own].default in (None, other[own])
+
+
+def test_words_are_as_long_as_vectors(tiny: Dataset) -> None:
+    config = space(tiny).config({"encoder": "bow", "dimension": 300})
+    assert config.word_dimension == 300
+    config = space(tiny, {"word_dimension": 20}).config({"encoder": "bow", "dimension": 300})
+    assert config.word_dimension == 20
+
+
+def test_random_points_are_distinct_and_repeatable(tiny: Dataset) -> None:
+    first, again = ([*itertools.islice(random_points(space(tiny), 3), 50)] for _ in range(2))
+    assert first == again
+    assert len(set(first)) == 50
+
+
+def test_the_field_begins_with_the_good_preset(featured: Dataset) -> None:
+    """Then each other choice, and the encoder of features with every loss."""
+    search = Search(space(featured))
+    first, *others = search.first_field()
+    assert first.name == "bow softmax strat-ns"
+    assert (first.config.dimension, first.config.word_dropout) == (100, 0.2)
+    names = [each.name for each in others]
+    assert len(set(names)) == len(names)
+    assert {"bow log strat-ns", "bow softmax ns", "bow softmax neg k=10"} <= {*names}
+    assert {"mlp softmax strat-ns", "mlp log strat-ns", "mlp sg strat-ns"} <= {*names}
+    assert {"bow softmax strat-ns d=50", "bow softmax strat-ns d=300"} <= {*names}
+    assert {each.config.encoder for each in others} == {"bow", "mlp", "cnn"}
+    assert all("cnn log" not in name for name in names), "dear ones come with one loss"
+
+
+def test_a_question_may_leave_no_preset(tiny: Dataset) -> None:
+    search = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid")))
+    assert search.start.loss == "hinge"
+    assert search.start.sampler == "ns"
+    with pytest.raises(UsageError, match=r"Nothing of this can work\."):
+        Search(space(tiny, loss=("hinge",), sampler=("iid",)))
+
+
+def test_neighbours_enter_once(tiny: Dataset) -> None:
+    search = Search(space(tiny))
+    field = search.first_field()
+    for each in field:
+        each.iteration_seconds = 0.01
+        each.schedule_probes(1.0)
+    state = State("", field[:2], field[2:], [], 1.0)
+    near = search.near(state, field[0])
+    assert near[: len(field) - 2] == field[2:], "what is left of the first field comes first"
+    names = [each.name for each in near]
+    assert len({*names, *(each.name for each in field[:2])}) == len(names) + 2
+    fresh = near[len(field) - 2 :]
+    assert fresh[0].name.startswith("bow softmax strat-ns lr=")
+    assert {each.config.probe_every for each in fresh} == {field[0].config.probe_every}
+
+
+def runs(values: list[float], seconds: float = 1.0, features: float = 0.0) -> Runs:
+    """A curve of recalls, one in so many seconds."""
+    losses = [-value for value in values]
+    return Runs({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
+
+
+def test_the_soonest_of_the_best_is_recommended() -> None:
+    """By plain arithmetic: near the best one, and first at its share."""
+    high, low = runs([0.0, 0.5, 0.6]), runs([0.0, 0.55, 0.56], 0.1)
+    found = {"high": high, "low": low}
+    assert soonest(found) == ("high", -0.6 * SHARE), "low ends too low, however soon"
+    near = runs([0.0, 0.6 * NEAR], 0.5)
+    assert soonest(found | {"near": near}) == ("near", -0.6 * SHARE)
+    waits = replace(near, feature_seconds=10.0)
+    assert soonest(found | {"near": waits}) == ("high", -0.6 * SHARE)
+    assert soonest({}) is None
+    assert soonest({"none": Runs({})}) is None
+
+
+def test_times_to_a_level_count_features() -> None:
+    one, other = runs([0.0, 1.0], 2.0), runs([0.0, 1.0], 1.0, features=5.0)
+    ratio = times_to_level(one, other, -0.5)
+    assert ratio is not None
+    assert ratio.value == pytest.approx((5 + 0.5) / 1)
+    assert times_to_level(one, runs([0.0, 0.4]), -0.5) is None
+    assert one.times_to(-0.5) == {0: pytest.approx(1.0)}
+    assert np.isclose(ratio.lower * ratio.upper, ratio.value**2)
+
+
+def test_encoders_of_a_space_can_rank(tiny: Dataset, featured: Dataset) -> None:
+    for dataset in (tiny, featured):
+        for name in space(dataset).tried["encoder"]:
+            assert find_encoder(name).scores_cold_items
+    assert isinstance(Search(space(tiny)).first_field()[0], Candidate)
