@@ -313,7 +313,7 @@ def read_arms(state: State, folder: Path, dataset: Dataset) -> list[Arm]:
         record = runs.read(home)
         summary = {**record.summary, "full_iteration_seconds": seconds[entrant.name]}
         record = dataclasses.replace(record, summary=summary)
-        curve, learned = curve_of(record, "loss", dataset), learned_at(record, dataset)
+        curve, learned = curve_of(record, "probe_loss"), learned_at(record, dataset)
         arms.append(Arm(entrant.name, curve, entrant.shape.is_baseline, learned))
     return arms
 

@@ -375,7 +375,7 @@ def _measured(question: Question, runs: Sequence[Run]) -> Runs:
     """Return the curves of an entrant's runs, by seed from 0, and the noise of their times."""
     first = runs[0].config.seed
     curves = {
-        run.config.seed - first: curve_of(run, question)
+        run.config.seed - first: curve_of(run, question.column)
         for run in runs
         if run.is_timed and not run.has_diverged
     }

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
@@ -81,15 +80,17 @@ def chance(dataset: Dataset, split: Split) -> float:
     return float(np.mean(np.minimum(CUTOFF / np.maximum(n_ranked, 1), 1.0)))
 
 
-def curve_of(record: RunRecord, question: Question) -> Curve:
-    """Return probe loss, or the metric on validation links with its sign changed, against
+def curve_of(record: RunRecord, column: str) -> Curve:
+    """Return probe loss, or a metric with its sign changed and its chance before training, against
     iterations times the median seconds of an iteration; one value of infinity where nothing was
     evaluated.
+
+    Args:
+        column: of the curve, see :attr:`ncfbench.advice.question.Question.column`.
     """
-    column = "probe_loss" if question.target == "loss" else f"validation_{question.measure}"
     arm = falling(record, column)
     points = [*zip(arm.iterations, arm.losses, strict=True)]
-    if points and points[0][0] and question.target == "recall":
+    if points and points[0][0] and column != "probe_loss":
         evaluated = (row for row in record.curve if row[column] is not None)
         points.insert(0, (0, -next(evaluated)[f"{column}_chance"]))
     if not arm.full_iteration_seconds:

@@ -141,6 +141,11 @@ class Question:
         return self.metric.replace("@", "_at_")
 
     @property
+    def column(self) -> str:
+        """The column of a curve that decides."""
+        return "probe_loss" if self.target == "loss" else f"validation_{self.measure}"
+
+    @property
     def given(self) -> dict[str, tuple[Any, ...]]:
         """The values to try that the question names itself, by setting."""
         listed = {name: getattr(self, attribute) for name, attribute in LISTED.items()}

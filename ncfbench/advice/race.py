@@ -259,7 +259,7 @@ class Race:
                 candidate.leave(Status.LEFT, "no time to begin")
                 continue
             arms[candidate.name] = Arm(
-                curve_of(record, self.question),
+                curve_of(record, self.question.column),
                 candidate.shape.sampler,
                 self.question.target == "loss" and candidate.shape.is_baseline,
                 learned_at(record, self.dataset),

@@ -95,7 +95,8 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             text = "Recall of validation links, which decided, has a standard error of"
             found.append(Caveat("validation_error", f"{text} {errors[-1]:.3f}."))
         found += _edges(answer, best)
-        if better := better_recall(best, answer.main):
+        better = better_recall(best, answer.main)
+        if better and answer.question.target == "loss":
             text = f"{better}: --target recall decides by recall."
             found.append(Caveat("better_recall", text))
     if answer.undecided:
