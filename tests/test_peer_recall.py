@@ -63,7 +63,7 @@ def test_recall_by_given_vectors_is_that_of_sorted_scores(tiny: Dataset) -> None
 
 def program(number: int, *points: tuple[float, ...], name: str = "ours") -> dict[str, Any]:
     settings = {"validation": "0.3,0.4", "test": "0.2,0.5", "seconds": 9}
-    cell = {"program": name, "settings": settings, "trial": {"b": number}}
+    cell = {"program": name, "settings": settings, "trial": {"b": number}, "compile_seconds": 1.0}
     return cell | {"points": [(0, 0, 0.1, 0.1), *points]}
 
 
