@@ -8,7 +8,8 @@ Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of
 of the words removed by dropout. All ways of one size are measured in turn. The last column sets the
 operations of a plain forward convolution (2 J E F for each position of the padded texts), over the
 seconds that the fast way needs for the same result, beside this machine's rate of large matrix
-products.
+products. For mlp, which reads dense features in place of words, plain is its matrix products alone,
+with ReLU between them, and fast the encoder: its ratio is at most 1.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ncfbench.errors import CheckFailedError
 from ncfbench.models.encoders.bow import block_sums, plain_sums
 from ncfbench.models.encoders.cnn import plain_pool, projected_pool
 from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
+from ncfbench.models.encoders.mlp import FeatureMlp
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.timing import allocator
@@ -39,7 +41,9 @@ from ncfbench.timing import allocator
 WORDS, SIZE = 11_563, 50
 """Words of the vocabulary; length of word vectors, filters and units."""
 WIDE = 300
-"""The same of the bag of words, whose fast way is for long vectors."""
+"""The same of the bag of words, whose fast way is for long vectors, and of mlp's vectors."""
+UNITS = 1024
+"""Of mlp's hidden layer."""
 WIDTH = 3
 BLOCK_SECONDS = 0.3
 Way: TypeAlias = Callable[..., jax.Array]
@@ -60,8 +64,9 @@ SIZES = {
     "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),
     "gru": ((184, 40), (512, 40), (2336, 40), (184, 300)),
     "transformer": ((184, 40), (512, 40), (4272, 40), (184, 300)),
+    "mlp": ((184, 300), (512, 300), (4272, 300)),
 }
-"""Items, and words of the longest text."""
+"""Items, and words of the longest text; for mlp features."""
 PRODUCT = 2048
 """Rows and columns of the matrices whose product is this machine's rate."""
 COLUMNS = [
@@ -136,9 +141,9 @@ def texts_of(items: int, length: int) -> EncoderInput:
         np.arange(length) < lengths[:, None], (rng.permutation(WORDS) + 1)[ranks - 1], 0
     ).astype(np.int32)
     present = (tokens > 0) & (rng.random(tokens.shape) < 0.5)
-    return EncoderInput(
-        *map(jnp.asarray, (np.arange(items, dtype=np.int32), tokens, present, lengths))
-    )
+    features = rng.normal(size=(items, length)).astype(np.float32)
+    arrays = (np.arange(items, dtype=np.int32), tokens, present, lengths, features)
+    return EncoderInput(*map(jnp.asarray, arrays))
 
 
 def parameters(encoder: str) -> list[jax.Array]:
@@ -169,6 +174,20 @@ def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
     return [values], (way("gpu"), way("cpu"))
 
 
+def layers_of(features: int) -> tuple[list[Any], tuple[Way, Way]]:
+    """Return the parameters of mlp, its products alone, and the encoder."""
+    config = complete({"encoder": "mlp", "mlp_units": UNITS, "dimension": WIDE})
+    facts = DataFacts(1, 1, 0, item_features=features)
+    graph, values = nnx.split(FeatureMlp(config, facts, rngs=nnx.Rngs(0)))
+
+    def products(values: Any, texts: EncoderInput) -> jax.Array:
+        layers = values["layers"]
+        first, last = (layer["kernel"][...] for layer in (layers["hidden"][0], layers["dense"]))
+        return jnp.maximum(texts.features @ first, 0) @ last
+
+    return [values], (products, lambda values, texts: nnx.merge(graph, values)(texts))
+
+
 def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
     """Return each way forward, and forward and backward, compiled and called once.
 
@@ -176,8 +195,11 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
         CheckFailedError: the two ways disagree.
     """
     texts = texts_of(items, length)
-    arrays, ways = (parameters(encoder), WAYS[encoder]) if encoder in WAYS else packed_ways(encoder)
-    size = (items, WIDE if encoder == "bow" else SIZE)
+    if encoder in WAYS:
+        arrays, ways = parameters(encoder), WAYS[encoder]
+    else:
+        arrays, ways = layers_of(length) if encoder == "mlp" else packed_ways(encoder)
+    size = (items, WIDE if encoder in ("bow", "mlp") else SIZE)
     weights = jnp.asarray(np.random.default_rng(2).normal(size=size).astype(np.float32))
     calls: dict[str, Callable[[], Any]] = {}
     for name, way in zip(("plain", "fast"), ways, strict=True):

@@ -33,7 +33,7 @@ EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad 
 
 
 class _Commands(TyperGroup):
-    """The commands, with ``prepare`` first, where a user begins.
+    """The commands, first those with which a user begins.
 
     What the system refuses, such as output to a full disk or a closed pipe, ends in one sentence.
     """
@@ -63,7 +63,8 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of help."""
-        return sorted(super().list_commands(ctx), key=lambda name: name != "prepare")
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: {"prepare": 0, "advise": 1}.get(name, 2))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is to run, and keep the words for advice that repeats them."""
@@ -75,8 +76,9 @@ app = typer.Typer(
     cls=_Commands,
     name="ncfbench",
     help=(
-        "Which way of building mini-batches trains a content-based recommender soonest, on your"
-        " data and hardware?\n\nBegin with: ncfbench sweep smoke, then ncfbench report."
+        "What to train a two-tower or content-based recommender with, to reach the quality that"
+        " you need soonest on your data and machine, and whether to train at all.\n\nOn your own"
+        " data: ncfbench prepare custom --links LINKS --items ITEMS, then ncfbench advise custom."
     ),
     epilog=EXIT_CODES,
     no_args_is_help=True,

@@ -216,12 +216,15 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
 
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
-    (_, again), (_, resume) = steps
+    (_, again), (_, resume), (_, export) = steps
     assert again == "ncfbench advise tiny --target loss --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
     )
+    assert answer.best is not None
+    folder = tmp_path / "x" / answer.best.first.name
+    assert export == f"ncfbench export {folder} --vectors vectors --data-dir here"
 
 
 def test_a_command_names_all_that_was_asked() -> None:

@@ -19,8 +19,9 @@ def test_both_ways_are_timed_and_compared(
     for name, value in {"PRODUCT": 8, "WORDS": 30}.items():
         monkeypatch.setattr(bench, name, value)
     file = tmp_path / "result.json"
-    bench.Encoders().main(["--quick", "--cells=gru/*", f"--json={file}"])
-    (cell,) = json.loads(file.read_text())["cells"]
+    bench.Encoders().main(["--quick", "--cells=gru/*,mlp/*", f"--json={file}"])
+    (cell, other_cell) = json.loads(file.read_text())["cells"]
+    assert other_cell["encoder"] == "mlp"
     assert (cell["encoder"], cell["items"], cell["length"]) == ("gru", 8, 6)
     assert set(cell["seconds"]) == {"plain", "plain forward", "fast", "fast forward", "product"}
     assert all(len(each) == 2 and min(each) > 0 for each in cell["seconds"].values())
