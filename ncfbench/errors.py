@@ -94,7 +94,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else "."
 
 
-def either(names: Iterable[str]) -> str:
+def either(names: Iterable[str], word: str = "or") -> str:
     """Return names as they stand in a sentence: ``neg, ns or strat-ns``."""
     *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    return f"{', '.join(others)} {word} {last}" if others else last

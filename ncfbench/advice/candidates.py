@@ -36,8 +36,10 @@ long in half of the arms of benchmarks/results/advice-cpu.json.
 """
 LARGEST_RATE_STEP = 3.1
 """Learning rates whose ratio is larger are no neighbours."""
-FIRST_PROBES = 2
-"""Number of probes in the first rung, beside those at the ends of epochs."""
+FIRST_PROBES = {"loss": 2, "recall": 6}
+"""Number of probes in the first rung, beside those at the ends of epochs, by target. Turns last
+from probe to probe, and candidates for recall take several times as long as was expected.
+"""
 _OF_ONE_RUN = re.compile(r"(--(?:batch-size|stratum-size|learning-rate|sampler))\b")
 """Options of a run; those of a question, which take lists, end with an s."""
 
@@ -133,9 +135,9 @@ class Candidate:
         self.iteration_seconds = iteration_seconds
         self.effort = factor * of_link / math.log2(1 + max(negatives, 1.0))
 
-    def schedule_probes(self, first_clock: float) -> None:
-        """Probe :data:`FIRST_PROBES` times in a first rung, unless the question says how often."""
-        every = max(round(first_clock / FIRST_PROBES / self.iteration_seconds), 1)
+    def schedule_probes(self, seconds: float) -> None:
+        """Probe after so many seconds of training, unless the question says how often."""
+        every = max(round(seconds / self.iteration_seconds), 1)
         if not self.config.probe_every:
             self.config = dataclasses.replace(self.config, probe_every=every)
 

@@ -388,11 +388,11 @@ def _choose_field(
     """
     n_links = dataset.graph.n_links
     epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
-    probed = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
+    probed = LEAST_BLOCK * FIRST_PROBES[target] * calibrated.probe_seconds
     first = min(max(FIRST_EPOCHS[target] * epoch, probed), FIRST_SHARE * clock.budget_seconds)
 
     def pace_of(field: Sequence[Candidate]) -> Pace:
-        paces = [calibrated.pace(each, n_links, first / FIRST_PROBES) for each in field]
+        paces = [calibrated.pace(each, n_links, first / FIRST_PROBES[target]) for each in field]
         training = sum(each.training for each in paces) / len(paces)
         return dataclasses.replace(paces[0], training=training)
 
@@ -406,7 +406,7 @@ def _choose_field(
             plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)
             if plan is not None and plan.horizon >= growth * first:
                 for each in pool:
-                    each.schedule_probes(first)
+                    each.schedule_probes(first / FIRST_PROBES[target])
                 rest = [each for each in pool if each not in field]
                 return State(
                     dataset.fingerprint, field, rest, [], first, pace, horizon=plan.horizon

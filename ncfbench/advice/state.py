@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,14 +89,11 @@ def read_state(folder: Path) -> State | None:
 
 def keep_records(records: Iterable[RunRecord], folder: Path) -> None:
     """Copy the records that an answer rests on: its runs may train on."""
-    kept, temporary = folder / ANSWERED, folder / f".{ANSWERED}"
-    with tables.storage_errors(kept):
-        shutil.rmtree(temporary, ignore_errors=True)
-        for record in records:
-            runs.copy_records(record, temporary / record.name)
-        if temporary.exists():
-            shutil.rmtree(kept, ignore_errors=True)
-            temporary.rename(kept)
+    found = list(records)
+    if found:
+        with tables.atomic_folder(folder / ANSWERED) as kept:
+            for record in found:
+                runs.copy_records(record, kept / record.name)
 
 
 def read_kept_records(state: State, folder: Path) -> dict[str, list[RunRecord]]:

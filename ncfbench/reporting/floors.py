@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ncfbench.errors import either
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL, Quality, standard_error
@@ -247,7 +248,7 @@ def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
     for floor in floors:
         stands = compare(own, floor)
         names[stands.word].append(floor.row["floor"] + stands.note(""))
-    parts = ", ".join(f"{words[word]} {' and '.join(of)}" for word, of in names.items() if of)
+    parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
     recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
     reached = ", ".join(floor.label for floor in floors)
     return f"Without training: {reached}. This run's recall@50, {recall}, is {parts}."

@@ -124,7 +124,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
             candidates, _ = list_candidates(question, n_links=100_000)
             for each in candidates:
                 each.expect(each.config.batch_size * 1e-5, 10)
-                each.schedule_probes(1.0)
+                each.schedule_probes(0.5)
             pool = by_promise(candidates)
             field = first_wave(pool)[:8]
             rest = [each for each in pool if each not in field]
