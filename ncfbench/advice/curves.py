@@ -20,14 +20,11 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import falling, latest_common_level
 from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import ranking
 from ncfbench.timing.intervals import Estimate, with_assumed_spread
 from ncfbench.timing.ranking import most_wins
 
 CUTOFF = 50
-SHARE = 0.95
-"""Share of the best metric whose time decides between entrants that end about alike, and:"""
-NEAR = 0.985
-"""Share of the best metric from which on an entrant ends about like the best one."""
 ERRORS = 3.0
 LEARNED = 0.25
 """A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
@@ -151,23 +148,20 @@ def is_ahead(one: Runs, other: Runs) -> bool:
 
 
 def soonest(entrants: Mapping[str, Runs]) -> tuple[str, float] | None:
-    """Return which entrant is the soonest of those with about the best ranking, and the level that
-    decides; None where there is none.
+    """Return the soonest entrant of those with about the best ranking
+    (:func:`ncfbench.timing.ranking.soonest`), and the level that decides; None where there is none.
 
-    The level is :data:`SHARE` of the best metric that any entrant has reached. Of the entrants
-    within :data:`NEAR` of the best one the soonest there is chosen; the seconds of derived features
-    count. First seeds decide, which have trained the longest.
+    First seeds decide, which have trained the longest. Seconds of derived features count.
     """
     first = {name: next(iter(runs.curves)) for name, runs in entrants.items() if runs.curves}
     tops = {name: -entrants[name].curves[seed].level for name, seed in first.items()}
     if not tops:
         return None
-    level = -SHARE * max(tops.values())
-
-    def key(name: str) -> tuple[float, float]:
-        return entrants[name].times_to(level)[first[name]], -tops[name]
-
-    return min((name for name in tops if tops[name] >= NEAR * max(tops.values())), key=key), level
+    level = -ranking.SHARE * max(tops.values())
+    seconds = {
+        name: entrants[name].times_to(level).get(seed, math.inf) for name, seed in first.items()
+    }
+    return ranking.soonest(tops, seconds), level
 
 
 def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:

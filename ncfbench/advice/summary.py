@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
-from ncfbench.advice.curves import SHARE
 from ncfbench.advice.question import LISTED, Question
 from ncfbench.advice.worth import as_rows, frontier, worth_table
 from ncfbench.errors import DataError
@@ -43,6 +42,7 @@ from ncfbench.reporting.views.sentences import (
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage import tables
+from ncfbench.timing.ranking import SHARE
 
 FORMAT = 1
 """Version of the JSON."""

@@ -14,6 +14,10 @@ from ncfbench.timing.intervals import NORMAL_QUANTILE, SEED_SPREAD, Difference, 
 
 ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
 """Two arms with one seed each cannot be told apart if their times differ by less than this."""
+SHARE = 0.95
+"""Share of the best quality whose time decides between arms that end about alike, and:"""
+NEAR = 0.985
+"""Share of the best quality from which on an arm ends about like the best one."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -97,3 +101,15 @@ def most_wins(
         return sum(lead is not None and lead > 0 for lead in leads)
 
     return max(names, key=lambda name: (wins(name), -level(name)))
+
+
+def soonest(tops: Mapping[Name, float], seconds: Mapping[Name, float]) -> Name:
+    """Return the soonest of the arms whose quality is within :data:`NEAR` of the best; of equal
+    ones the best.
+
+    Args:
+        tops: the best quality of each arm, one arm at least.
+        seconds: of each to :data:`SHARE` of the best quality of all.
+    """
+    near = [name for name in tops if tops[name] >= NEAR * max(tops.values())]
+    return min(near, key=lambda name: (seconds[name], -tops[name]))

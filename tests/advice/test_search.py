@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.advice.candidates import Candidate
-from ncfbench.advice.curves import NEAR, SHARE, Runs, soonest, times_to_level
+from ncfbench.advice.curves import Runs, soonest, times_to_level
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space, random_points
@@ -20,6 +20,7 @@ from ncfbench.advice.state import State
 from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler, serves
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.timing.ranking import NEAR, SHARE
 
 
 def space(dataset: Dataset, fixed: dict[str, Any] | None = None, **given: Any) -> Space:
