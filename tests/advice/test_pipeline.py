@@ -25,11 +25,13 @@ from ncfbench.advice import candidates, pipeline, summary
 from ncfbench.advice.calibration import Calibration
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.state import read_state
+from ncfbench.advice.worth import worth
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
+from ncfbench.timing.ranking import NEAR, SHARE
 from ncfbench.training import pilot
 from ncfbench.training import run as training
 from ncfbench.training.evaluation import EvaluationCost
@@ -232,19 +234,49 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     assert {summary["status"] for summary in after.values()} == {"finished"}
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("untimed", "undrawn")
-def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
-    """With recall as the target, arms of several losses stand in one race and one table."""
-    few = {"samplers": ("ns",), "learning_rates": (0.01,), "seeds": 1}
-    more = few | {"encoder": "bow", "target": "recall", "losses": ("sg", "mse")}
-    found, _ = ask(data_dir, tmp_path, **more)
-    assert found.answer is not None
-    assert {each.entrant.shape.loss for each in found.answer.arms} == {"sg", "mse"}
-    levels = [
-        min(curve.level for curve in each.measured.curves.values()) for each in found.answer.arms
-    ]
-    assert all(-1 <= level <= 0 for level in levels), "recall with its sign changed"
+@pytest.mark.usefixtures("untimed")
+def test_a_search_says_what_each_choice_is_worth(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses and rates race by recall@10, and neighbours enter; the table, JSON and the frontier
+    agree with the runs' own curves. The same question answers again at once.
+    """
+    monkeypatch.setitem(pipeline.FIRST_EPOCHS, "recall", 100.0 * FIXED["epochs"])
+    more: dict[str, Any] = {"target": "recall", "metric": "recall@10", "encoder": "bow", "seeds": 1}
+    more |= {"losses": ("softmax", "log"), "samplers": ("ns",), "learning_rates": (0.01, 0.03)}
+    rest = {"user_tower": "table", "gamma": 10.0, "weight_decay": 0.0}
+    rest |= {"word_dropout": 0.5, "item_dropout": 0.1, "feature_dropout": 0.0}
+    others = {name: (value,) for name, value in rest.items()}
+    found, _ = ask(data_dir, tmp_path, others=others, **more)
+    answer = found.answer
+    assert answer is not None
+    assert answer.best is not None
+    assert answer.baseline is None
+    names = {arm.name for arm in answer.arms}
+    assert names == {f"bow {loss} ns{rate}" for loss in more["losses"] for rate in ("", " lr=0.03")}
+    column = "validation_recall_at_10"
+    tops = {
+        arm.name: max(row[column] for row in arm.first.curve if row[column] is not None)
+        for arm in answer.arms
+    }
+    assert {arm.name: -arm.level for arm in answer.arms} == pytest.approx(tops)
+    assert answer.target == pytest.approx(-SHARE * max(tops.values()))
+    assert tops[answer.best.name] >= NEAR * max(tops.values())
+    (row,) = (row for row in worth(answer) if row.choice == "loss")
+    assert row.arm.config.loss == row.value != answer.best.config.loss
+    shown = summary.as_json(answer, found.folder, {})
+    assert [each["choice"] for each in shown["worth"]] == [each.choice for each in worth(answer)]
+    assert shown["metric"] == "recall@10"
+    recalls = [step["recall_at_50"] for step in shown["frontier"]]
+    assert recalls == sorted(recalls)
+    assert "validation_recall_at_10" in answer.measures
+    (table,) = summary.answer_tables(answer)
+    assert [cell.text for cell in table.rows[0]][:2] == ["recommended", ""]
+    assert summary.headline(answer).startswith(("Use --encoder bow --loss", "Do not train"))
+    again, said = ask(data_dir, tmp_path, others=others, **more)
+    assert again.answer is not None
+    assert again.answer.best == answer.best
+    assert not any("candidates" in line for line in said)
 
 
 def test_the_winner_is_trained_on_by_run(
