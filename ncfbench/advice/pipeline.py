@@ -64,10 +64,10 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_EPOCHS = {"loss": 2.0, "recall": 1.0}
+FIRST_EPOCHS = {"loss": 2.0, "recall": 0.5}
 """Epochs of the fastest candidate in the first rung, by target."""
-LEAST_BLOCK = 5.0
-"""Times of a probe that a block between two probes lasts at least."""
+LEAST_BLOCK = {"loss": 5.0, "recall": 1.0}
+"""Times of a probe that a block between two probes lasts at least, by target."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
 LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
@@ -388,7 +388,7 @@ def _choose_field(
     """
     n_links = dataset.graph.n_links
     epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
-    probed = LEAST_BLOCK * FIRST_PROBES[target] * calibrated.probe_seconds
+    probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * calibrated.probe_seconds
     first = min(max(FIRST_EPOCHS[target] * epoch, probed), FIRST_SHARE * clock.budget_seconds)
 
     def pace_of(field: Sequence[Candidate]) -> Pace:
