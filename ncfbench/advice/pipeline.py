@@ -33,6 +33,7 @@ from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
+from ncfbench.advice.waves import SearchRace
 from ncfbench.catalog import ENCODERS
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig
@@ -222,8 +223,9 @@ def answer_question(
         if dry_run:
             return Advice(folder, state)
         here = dataclasses.replace(locations, runs_dir=folder)
+        kind = Race if search is None else SearchRace
         near = state.near if search is None else partial(search.near, state)
-        race = Race(question, state, dataset, content, here, clock, progress, interrupted, near)
+        race = kind(question, state, dataset, content, here, clock, progress, interrupted, near)
         is_complete = True
         if has_time:
             try:

@@ -1,0 +1,120 @@
+"""A race for the best ranking, which neighbours of the leader enter in waves once it is at rest.
+
+Training on would show nothing new then, and others may rank better. A wave trains to the clock of
+the race in rungs of its own, each of twice the clock of the one before; at the end of each, those
+leave that cannot win, and half of the others. One that comes to lead draws its own neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.race import NEWCOMERS, Race
+from ncfbench.advice.rule import Arm, Curve
+from ncfbench.timing.ranking import NEAR
+
+RESTED = 0.99
+"""Share of its best metric that a leader at rest had after half of its training."""
+SEEDS_SHARE = 0.15
+"""Share of the budget that waves leave for further seeds of the finalists."""
+
+
+class SearchRace(Race):
+    """A race whose question is the best ranking."""
+
+    def run(self) -> None:
+        """See :meth:`ncfbench.advice.race.Race.run`."""
+        self.state.is_over = False
+        with self._turns:
+            target: float | None = self.state.clock or self.state.first_clock
+            while target is not None:
+                self._train(self.state.racing, 0, target)
+                target = self._end_rung(target)
+                # Without another rung there may be nothing left to train, or no time.
+                while (target is None or self._is_at_rest()) and self._wave():
+                    plan = self._plan(self.state.clock, 1)
+                    target = plan.clocks[0] if plan is not None and plan.clocks else None
+                if self._is_at_rest():
+                    break
+            self._train_seeds()
+        self.state.is_over = True
+
+    def _admit(self, *_: object) -> None:
+        """Let nobody enter before the leader is at rest."""
+
+    def _is_at_rest(self) -> bool:
+        leader = self._leader()
+        return leader is not None and rests(leader[1].curve)
+
+    def _leader(self) -> tuple[Candidate, Arm] | None:
+        """Return the candidate of the best metric so far; None while all are at chance."""
+        arms = self._arms()
+        able = [each for each in self.state.racing if arms[each.name].learned_at is not None]
+        best = min(able, key=lambda each: arms[each.name].curve.level, default=None)
+        return None if best is None else (best, arms[best.name])
+
+    def _wave(self) -> bool:
+        """Train a wave of neighbours; return False where there is no time for one, or nobody."""
+        state, found = self.state, self._leader()
+        wave = [] if found is None else self._newcomers()
+        if found is None or not wave:
+            return False
+        _, ahead = found
+        for each in wave:
+            state.entrants.append(each)
+            if each in state.pool:
+                state.pool.remove(each)
+        target, entered = state.first_clock, len(wave)
+        while wave:
+            self._train(wave, 0, target)
+            self._evaluate()
+            self._save()
+            wave = self._promising(wave, ahead.curve, target)
+            self._write()
+            if target >= state.clock or self._left <= 0:
+                break
+            target = min(2 * target, state.clock)
+        stay = ", ".join(each.name for each in wave) or "none"
+        tried = f"{entered} beside {found[0].name} were tried"
+        self.progress.say(f"{self.clock.spent:.0f} s: {tried}; of these stay: {stay}.")
+        return True
+
+    @property
+    def _left(self) -> float:
+        """Seconds left for waves."""
+        share = SEEDS_SHARE if self.question.seeds > 1 else 0.0
+        return self.clock.left - share * self.clock.budget_seconds
+
+    def _newcomers(self) -> list[Candidate]:
+        """Return as many as there is time for of those beside the leader, then beside others."""
+        pace, state = self.clock.pace, self.state
+        rungs = 1 + math.ceil(math.log2(max(state.clock / state.first_clock, 1.0)))
+        each = pace.opening + pace.training * state.first_clock * (1 + rungs / 2)
+        if self._left < pace.opening + pace.training * state.clock:
+            return []
+        arms = self._arms()
+        order = sorted(state.racing, key=lambda each: arms[each.name].curve.level)
+        found = {near.name: near for leader in order for near in self.near(leader)}
+        return list(found.values())[: min(NEWCOMERS, max(int(self._left / each), 1))]
+
+    def _promising(self, wave: list[Candidate], ahead: Curve, target: float) -> list[Candidate]:
+        """Return those of a wave that train on; the others leave."""
+        arms = self._arms()
+        racing = [each for each in wave if each.status is Status.RACING]
+        racing.sort(key=lambda each: arms[each.name].curve.level)
+        keep = math.ceil(len(racing) / 2) if target < self.state.clock else len(racing)
+        for place, each in enumerate(racing):
+            curve, reason = arms[each.name].curve, f"place {place + 1} of {len(racing)} in a wave"
+            if curve.best(self.state.clock) > NEAR * ahead.level:
+                reason = "cannot come near its leader"
+            elif place < keep:
+                continue
+            each.leave(Status.LEFT, f"after {curve.clock:.3g} s: {reason}")
+            self._turns.close((each.name, 0))
+        return [each for each in racing if each.status is Status.RACING]
+
+
+def rests(curve: Curve) -> bool:
+    """Return whether a curve of rankings was about as low after half of its clock."""
+    return curve.at(curve.clock / 2) <= RESTED * curve.level < 0
