@@ -74,8 +74,8 @@ FIRST_SHARE = 1 / 40
 LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
 with. Fewer begin until the first of these is reached, else the second, and so on. A race for a loss
-that ends earlier judges arms that mostly rest on the loss of popularity alone; one for recall
-begins with more arms, where it has to choose among more kinds, and the first two do not count.
+that ends earlier judges arms that mostly rest on the loss of popularity alone. In one for recall
+there is more to choose from, and the growths above 4 do not count.
 """
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
@@ -402,7 +402,7 @@ def _choose_field(
         pace = pace_of(field)
         return len(field) * (pace.opening + growth * pace.training * first + 2 * pace.saving)
 
-    for growth, fewest in LEAST_GROWTHS if target == "loss" else LEAST_GROWTHS[2:]:
+    for growth, fewest in LEAST_GROWTHS if target == "loss" else LEAST_GROWTHS[4:]:
         for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
             field, pace = wanted[:size], pace_of(wanted[:size])
             plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)

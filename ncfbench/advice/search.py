@@ -1,8 +1,8 @@
 """What races for recall: a first field, and neighbours of its leaders.
 
 The first candidate has the settings of the preset ``good``, as far as the data and the question
-allow. The others of the first field differ from it in one choice each: encoder, loss, sampler, user
-tower, use of features, dimension; an encoder that reads no text comes with every loss. Later ones
+allow. The others of the first field differ from it in one choice each: use of features, encoder, loss,
+sampler, dimension, user tower; an encoder that reads no text comes with every loss. Later ones
 differ from a leader in one setting.
 """
 
@@ -20,8 +20,8 @@ from ncfbench.catalog.presets import preset
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 
-FIRST = (*BUILT_IN, "features", "dimension")
-"""Settings in which the first field differs from the first candidate."""
+FIRST = ("features", "encoder", "loss", "sampler", "dimension", "user_tower", "interaction")
+"""Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""
 SHORT = {
@@ -58,16 +58,17 @@ class Search:
 
     def first_field(self) -> list[Candidate]:
         """Return the candidates that begin, the first one before all."""
-        near = [each for each in self.space.neighbours(self.start) if self._is_choice(each)]
-        others = [each for each in near if each.encoder != self.start.encoder]
+        near = sorted(filter(self._place, self.space.neighbours(self.start)), key=self._place)
         crossed = [
             each
-            for other in others
+            for other in near
             if "text" not in find_encoder(other.encoder).content
             for each in self.space.neighbours(other)
             if each.encoder == other.encoder and each.loss != other.loss
         ]
-        field = dict.fromkeys([self.start, *near, *crossed])
+        # Encoders that read no text come with every loss: they are cheap.
+        last = max((near.index(each) for each in near if self._place(each)[0] == 1), default=0)
+        field = dict.fromkeys([self.start, *near[: last + 1], *crossed, *near[last + 1 :]])
         return [self._candidate(config) for config in field]
 
     def near(self, state: State, leader: Candidate) -> list[Candidate]:
@@ -103,14 +104,20 @@ class Search:
                 words.append(f"{SHORT.get(name, name)}={value}")
         return Candidate(" ".join(words), config)
 
-    def _is_choice(self, config: RunConfig) -> bool:
-        point = self.space.point(config)
-        return any(point.get(name) != self._usual.get(name) for name in FIRST)
+    def _place(self, config: RunConfig) -> tuple[int, int] | tuple[()]:
+        """Return the place of a neighbour of the first candidate in the first field: first those
+        whose value stands beside its own; nothing for one that has no place there.
+        """
+        point, tried = self.space.point(config), self.space.tried
+        for place, name in enumerate(FIRST):
+            if name in point and point[name] != self._usual[name]:
+                at = (tried[name].index(value) for value in (point[name], self._usual[name]))
+                return abs(next(at) - next(at)), place
+        return ()
 
     def _first(self) -> RunConfig:
         wanted, tried = preset("good"), self.space.tried
         usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
-        usual |= {name: tried[name][0] for name in ("features",) if name in tried}
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
         reasons = []

@@ -54,8 +54,6 @@ class Space:
             tried["history_of"] = ["ids"]
         if dataset.item_features is None:
             tried.pop("features", None)
-        elif dataset.feature_seconds and "features" not in given:  # which only some may wait for
-            tried["features"] = ["ignore", "add"]
         order = [*BUILT_IN, *(name for name in tried if name not in BUILT_IN)]
         return cls(
             fixed,
