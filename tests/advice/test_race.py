@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,12 @@ from ncfbench.advice import race as racing
 from ncfbench.advice.candidates import Status, by_promise, first_wave, list_candidates
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import Clock, Race
+from ncfbench.advice.search import Search
+from ncfbench.advice.space import Space
 from ncfbench.advice.state import State, read_state
+from ncfbench.advice.waves import SearchRace
 from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
@@ -47,6 +52,7 @@ class Run:
     """Stands for a session: it moves a clock, and keeps its records in memory."""
 
     now, learns_at, law = 0.0, 1.0, usual
+    recall: Law | None = None
     records: dict[Path, Any]
 
     def __init__(self, plan: Any, *_: Any, folder: Path | None, **__: Any) -> None:
@@ -72,11 +78,14 @@ class Run:
             self.write("diverged")
             raise DivergedError("The loss is not finite.")
         errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
+        errors[f"{RECALL}_chance"] = 0.05
         self.rows.append({"iteration": self.iteration, "probe_loss": loss, RECALL: None, **errors})
 
     def evaluate(self) -> None:
         Run.now += 0.2
-        self.rows[-1][RECALL] = 0.5 if self.recorder.train_seconds >= Run.learns_at else 0.05
+        seconds, learned = self.recorder.train_seconds, Run.learns_at
+        recall = Run.recall and Run.recall(self.kept.config, seconds)
+        self.rows[-1][RECALL] = recall or (0.5 if seconds >= learned else 0.05)
 
     def save(self) -> None:
         Run.now += 0.1
@@ -115,11 +124,23 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
         learns_at: float = 1.0,
         cut: float = math.inf,
         state: State | None = None,
+        search: Search | None = None,
     ) -> tuple[State, list[str]]:
         tried: dict[str, Any] = {"samplers": ("iid", "ns", "strat-ns"), "batch_sizes": (512, 1024)}
         tried |= {"stratum_sizes": (4,), "negatives": (10,)}
         question = Question({"dataset": "tiny", "encoder": "cnn"}, "loss", **tried)
-        if state is None:
+        if search is not None:
+            question = Question({"dataset": "tiny"})
+        if search is not None and state is None:
+            Run.now, Run.law, Run.recall = 0.0, staticmethod(usual), staticmethod(law)
+            Run.records = {}
+            field = search.first_field()
+            for each in field:
+                each.iteration_seconds = 5e-3
+                each.schedule_probes(0.5)
+            state = State(DATASET.fingerprint, field[:4], field[4:], [], 1.0)
+        elif state is None:
+            Run.recall = None
             Run.now, Run.learns_at, Run.law, Run.records = 0.0, learns_at, staticmethod(law), {}
             candidates, _ = list_candidates(question, n_links=100_000)
             for each in candidates:
@@ -135,7 +156,11 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
         content: Any = None
         try:
             work: Any = (question, state, DATASET, content, here, clock, progress)
-            Race(*work, lambda: Run.now > cut, state.near).run()
+            if search is None:
+                Race(*work, lambda: Run.now > cut, state.near).run()
+            else:
+                near = partial(search.near, state)
+                SearchRace(*work, lambda: Run.now > cut, near).run()
         finally:
             state.spent_seconds = clock.spent
             state.write(tmp_path)
@@ -196,3 +221,58 @@ def test_an_interrupted_race_continues(
     assert all(len(Run.records[folder].curve) >= length for folder, length in trained.items())
     assert len(Run.records) == sum(len(each.seeds) for each in state.entrants)
     assert BEST in {each.name for each in state.racing}
+
+
+def hidden(config: RunConfig, seconds: float) -> float:
+    """Two steps from the first candidate recall is highest; all come to rest within seconds."""
+    top = 0.5 + 0.1 * (config.dimension == 300) + 0.1 * (config.learning_rate == 0.003)
+    top -= 0.2 * (config.loss != "softmax") + 0.05 * (config.sampler != "strat-ns")
+    return 0.05 + (top - 0.05) * (1 - math.exp(-2 * seconds))
+
+
+@pytest.fixture
+def search(tiny: Dataset) -> Search:
+    given = {"encoder": ("bow",), "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
+    return Search(Space.of(tiny, {"dataset": "tiny"}, given))
+
+
+def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], search: Search) -> None:
+    """Candidates that begin with neither of two good settings end with both: one enters beside the
+    leader once that is at rest, and the other beside the one that then leads.
+    """
+    state, said = hold(hidden, search=search)
+    assert state.is_over
+    best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
+    assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
+    assert best.config.loss == "softmax"
+    waves = [line for line in said if "were tried" in line]
+    assert len(waves) >= 2
+    names = [each.name for each in state.entrants]
+    assert len(set(names)) == len(names)
+    left = [each for each in state.entrants if each.status is Status.LEFT]
+    assert any("in a wave" in each.reason for each in left)
+    assert any("cannot come near" in each.reason for each in left)
+    assert 0.7 * 300 < state.spent_seconds <= 300
+    assert any(each.seeds == [0, 1] for each in state.racing)
+
+
+@pytest.mark.parametrize("cut", [40.0, 150.0])
+def test_an_interrupted_search_continues(
+    hold: Callable[..., Any], search: Search, tmp_path: Path, cut: float
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hold(hidden, cut=cut, search=search)
+    state = read_state(tmp_path)
+    assert state is not None
+    state, _ = hold(hidden, state=state, search=search)
+    assert state.is_over
+    assert state.spent_seconds <= 300
+    best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
+    assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
+
+
+def test_a_search_without_a_lesson_ends(hold: Callable[..., Any], search: Search) -> None:
+    """At chance nobody leads, so nobody enters beside anybody."""
+    state, said = hold(lambda config, seconds: 0.05, search=search)
+    assert state.is_over
+    assert not any("were tried" in line for line in said)
