@@ -117,4 +117,4 @@ class SearchRace(Race):
 
 def rests(curve: Curve) -> bool:
     """Return whether a curve of rankings was about as low after half of its clock."""
-    return curve.at(curve.clock / 2) <= RESTED * curve.level < 0
+    return curve.clock > 0 and curve.at(curve.clock / 2) <= RESTED * curve.level < 0

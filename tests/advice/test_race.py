@@ -17,10 +17,11 @@ from ncfbench.advice import race as racing
 from ncfbench.advice.candidates import Status, by_promise, first_wave, list_candidates
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import Clock, Race
+from ncfbench.advice.rule import Curve
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import State, read_state
-from ncfbench.advice.waves import SearchRace
+from ncfbench.advice.waves import SearchRace, rests
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError
@@ -251,7 +252,6 @@ def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], search:
     assert len(set(names)) == len(names)
     left = [each for each in state.entrants if each.status is Status.LEFT]
     assert any("in a wave" in each.reason for each in left)
-    assert any("cannot come near" in each.reason for each in left)
     assert 0.7 * 300 < state.spent_seconds <= 300
     assert any(each.seeds == [0, 1] for each in state.racing)
 
@@ -276,3 +276,23 @@ def test_a_search_without_a_lesson_ends(hold: Callable[..., Any], search: Search
     state, said = hold(lambda config, seconds: 0.05, search=search)
     assert state.is_over
     assert not any("were tried" in line for line in said)
+
+
+def test_one_that_cannot_come_near_leaves_a_wave(hold: Callable[..., Any], search: Search) -> None:
+    """Whoever is far behind at the end of a wave, however few are in it."""
+
+    def only_usual(config: RunConfig, seconds: float) -> float:
+        is_usual = config.dimension == 100 and config.learning_rate == 0.01
+        return 0.05 + (0.5 if is_usual else 0.1) * (1 - math.exp(-2 * seconds))
+
+    state, _ = hold(only_usual, search=search)
+    reasons = {each.reason.partition(": ")[2] for each in state.entrants}
+    assert "cannot come near its leader" in reasons
+
+
+def test_a_curve_rests_when_half_of_its_clock_gave_all() -> None:
+    rising, resting = [0.0, -0.2, -0.3, -0.35, -0.4], [0.0, -0.3, -0.398, -0.4, -0.4]
+    assert not rests(Curve(range(5), rising))
+    assert rests(Curve(range(5), resting))
+    assert not rests(Curve([0], [-0.05]))
+    assert not rests(Curve(range(3), [0.0, 0.0, 0.0])), "nothing was reached"
