@@ -228,7 +228,7 @@ def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
     assert answer.subject == "citeulike, CNN, SG, b=512, k=10, dimension=20, seed 0"
     assert answer.best is None
     assert views.headline(answer) == "IID is the only arm so far: there is nothing to compare."
-    command = "ncfbench advise citeulike --encoder cnn --loss sg --set dimension=20"
+    command = "ncfbench advise citeulike --target loss --encoder cnn --loss sg --set dimension=20"
     assert views.trust(answer, {})[-1] == command
     printed = invoke("report", tmp_path).stdout
     assert printed.startswith("Which sampler trains soonest: citeulike")

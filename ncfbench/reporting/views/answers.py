@@ -329,9 +329,9 @@ def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[st
     )
     if config.objective_settings and not has_recall:
         return []
-    words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
-    words += ["--loss", config.loss]
-    if config.objective_settings:  # losses of other objectives do not compare
-        words += ["--target", "recall"]
+    words = ["ncfbench", "advise", config.dataset]
+    if not config.objective_settings:  # losses of other objectives do not compare
+        words += ["--target", "loss"]
+    words += ["--encoder", config.encoder, "--loss", config.loss]
     words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
     return [purpose, shlex.join([*words, *(word for pair in locations.items() for word in pair)])]
