@@ -263,11 +263,11 @@ def plan(
     configs = {candidate.shape: candidate.config for candidate in reversed(candidates)}
     work = {shape: count_work(graph, config) for shape, config in configs.items()}
     calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
-    first = FIRST_PROBES * horizon / PROBES
+    first = FIRST_PROBES["loss"] * horizon / PROBES
     for candidate in candidates:
         shape = candidate.shape
         candidate.expect(calibrated.seconds[shape], work[shape].negatives)
-        candidate.schedule_probes(first)
+        candidate.schedule_probes(horizon / PROBES)
     return State(dataset.fingerprint, candidates, [], refused, first, horizon=horizon)
 
 

@@ -183,7 +183,8 @@ def layers_of(features: int) -> tuple[list[Any], tuple[Way, Way]]:
     def products(values: Any, texts: EncoderInput) -> jax.Array:
         layers = values["layers"]
         first, last = (layer["kernel"][...] for layer in (layers["hidden"][0], layers["dense"]))
-        return jnp.maximum(texts.features @ first, 0) @ last
+        vectors: jax.Array = jnp.maximum(texts.features @ first, 0) @ last
+        return vectors
 
     return [values], (products, lambda values, texts: nnx.merge(graph, values)(texts))
 

@@ -67,7 +67,7 @@ class Search:
             if each.encoder == other.encoder and each.loss != other.loss
         ]
         # Encoders that read no text come with every loss: they are cheap.
-        last = max((near.index(each) for each in near if self._place(each)[0] == 1), default=0)
+        last = max((near.index(each) for each in near if self._place(each)[:1] == (1,)), default=0)
         field = dict.fromkeys([self.start, *near[: last + 1], *crossed, *near[last + 1 :]])
         return [self._candidate(config) for config in field]
 
