@@ -95,7 +95,7 @@ bench-advice: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_advice.py --resume $(BENCH_FLAGS)
 
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes. Begins with a
-# forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS names the folder of MovieLens with plots, MINILM that of
+# forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
 # the checkpoint for bert (docs/encoders.md says how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)

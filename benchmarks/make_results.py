@@ -165,8 +165,10 @@ class Maker:
 
     def _located(self, command: str, evidence: Evidence) -> list[str]:
         """Return a command's words with the folders of data and runs."""
-        runs_dir = self.runs_dir / evidence.name
-        return [*split(command), f"--data-dir={self.data_dir}", f"--runs-dir={runs_dir}"]
+        words = [*split(command), f"--data-dir={self.data_dir}"]
+        if words[0] == "floor":  # which is kept beside the data
+            return words
+        return [*words, f"--runs-dir={self.runs_dir / evidence.name}"]
 
     def _forecast(self, plan: Sequence[Evidence]) -> None:
         """Print what each sweep still needs. A cell of several sweeps counts once."""

@@ -19,16 +19,17 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
     """Flags are parsed, presets exist, and both data sets have all claims' commands, and
     the rivals.
     """
-    for name in ("MOVIELENS_PLOTS", "MINILM"):
+    for name in ("MOVIELENS_PLOTS", "MINILM", "ANIME", "YELP"):
         monkeypatch.setenv(name, "folder")
     group = typer.main.get_command(app)
     plan = script.read_plan(script.PLAN)
     both = ["citeulike", "movielens"]
     dear = [f"citeulike-{encoder}" for encoder in ("gru", "transformer", "bert")]
     rivals = [f"{name}-rivals{end}" for end in ("", "-gru") for name in both]
-    assert [each.name for each in plan] == [both[0], "citeulike-encoders", both[1], *dear, *rivals]
+    names = [both[0], "citeulike-encoders", both[1], *dear, *rivals, "good-start"]
+    assert [each.name for each in plan] == names
     for evidence in plan:
-        names = set()
+        sweeps = set()
         for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
             word, *words = script.split(command)
             context = typer.Context(group)
@@ -37,12 +38,12 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
                 _, found, words = found.resolve_command(context, words)
             found.make_context(word, list(words), parent=context)
             if word == "sweep":
-                names.add(words[0])
+                sweeps.add(words[0])
         if evidence.name not in both:
-            assert names <= {"rivals", "paper-speedup", "all-users"}
+            assert sweeps <= {"rivals", "paper-speedup", "all-users"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
-        assert claims | {"all-users", "paper-coupling"} <= names <= preset_paths().keys()
+        assert claims | {"all-users", "paper-coupling"} <= sweeps <= preset_paths().keys()
         assert any(command.startswith("audit ") for command in evidence.commands)
 
 
@@ -52,6 +53,7 @@ prepare = ["synthetic --name tiny"]
 commands = [
   "sweep smoke {small} --set sampler=iid,ns",
   "sweep smoke {small} --set sampler=ns,strat-ns",
+  "floor tiny --floors profile",
   "audit --dataset tiny --encoder bow --samplers ns --loss sg --noise unigram --batches 0",
 ]
 png = ["targets-tiny-bow"]

@@ -22,7 +22,7 @@ def test_there_are_results() -> None:
     rivals = "-rivals", "-rivals-gru"
     ends = ("", *users, "-bert", "-coupling", *rivals, "-transformer")
     others = "", *rivals
-    names = [f"citeulike-title-tags{end}" for end in ends]
+    names = [f"citeulike-title-tags{end}" for end in ends] + ["good-start"]
     names += [f"movielens-plots{end}" for end in others]
     assert [folder.name for folder in FOLDERS] == names
 
