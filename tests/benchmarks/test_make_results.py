@@ -53,7 +53,6 @@ prepare = ["synthetic --name tiny"]
 commands = [
   "sweep smoke {small} --set sampler=iid,ns",
   "sweep smoke {small} --set sampler=ns,strat-ns",
-  "floor tiny --floors profile",
   "audit --dataset tiny --encoder bow --samplers ns --loss sg --noise unigram --batches 0",
 ]
 png = ["targets-tiny-bow"]
