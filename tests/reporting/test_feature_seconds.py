@@ -112,5 +112,5 @@ def test_the_figure_begins_after_them(tmp_path: Path) -> None:
     drawing = curves.draw_answer(answer_of(tmp_path))
     assert drawing is not None
     axis = drawing.figure.axes[1]
-    assert axis.get_xlabel().startswith("time of item features and training, s")
+    assert axis.get_xlabel().startswith("features and training, s")
     assert min(line.get_xdata()[0] for line in axis.lines) == pytest.approx(5.5)

@@ -16,6 +16,7 @@ from tables_of import as_csv, prepare
 
 from ncfbench.advice.curves import chance
 from ncfbench.advice.pipeline import require_recall
+from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import HOLD_OUTS
@@ -148,7 +149,7 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="mf has no vector"):
         require_validation(cells, {"x": tiny})
     with pytest.raises(UsageError, match="mf has none"):
-        require_recall("mf", tiny)
+        require_recall(Question({"encoder": "mf"}), tiny)
 
 
 def test_recommended_items_are_not_those_of_training(linked_dir: Path, tmp_path: Path) -> None:
