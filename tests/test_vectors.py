@@ -84,7 +84,9 @@ def train(home: Path, recommend: int | None, **more: Any) -> RunRecord:
     return training.run(complete(SMALL | more), places, recommend=recommend)
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(
+    scope="module", params=["bow", "history", pytest.param("cosine", marks=pytest.mark.long)]
+)
 def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """In blocks of 32 vectors, the last of which is not full."""
     home, (hold_out, settings) = tmp_path_factory.mktemp(request.param), MODELS[request.param]

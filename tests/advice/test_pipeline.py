@@ -238,12 +238,12 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
 def test_a_search_says_what_each_choice_is_worth(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Losses and rates race by recall@10, and neighbours enter; the table, JSON and the frontier
-    agree with the runs' own curves. The same question answers again at once.
+    """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
+    The same question answers again at once.
     """
     monkeypatch.setitem(pipeline.FIRST_EPOCHS, "recall", 100.0 * FIXED["epochs"])
     more: dict[str, Any] = {"target": "recall", "metric": "recall@10", "encoder": "bow", "seeds": 1}
-    more |= {"losses": ("softmax", "log"), "samplers": ("ns",), "learning_rates": (0.01, 0.03)}
+    more |= {"losses": ("softmax", "log"), "samplers": ("ns",), "learning_rates": (0.01,)}
     rest = {"user_tower": "table", "gamma": 10.0, "weight_decay": 0.0}
     rest |= {"word_dropout": 0.5, "item_dropout": 0.1, "feature_dropout": 0.0}
     others = {name: (value,) for name, value in rest.items()}
@@ -253,7 +253,7 @@ def test_a_search_says_what_each_choice_is_worth(
     assert answer.best is not None
     assert answer.baseline is None
     names = {arm.name for arm in answer.arms}
-    assert names == {f"bow {loss} ns{rate}" for loss in more["losses"] for rate in ("", " lr=0.03")}
+    assert names == {f"bow {loss} ns" for loss in more["losses"]}
     column = "validation_recall_at_10"
     tops = {
         arm.name: max(row[column] for row in arm.first.curve if row[column] is not None)
