@@ -73,7 +73,7 @@ def test_commands_of_the_first_pages_run(
 ) -> None:
     """In the order of the page, on synthetic data under the names that it uses."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncfbench.advice.pipeline.calibrate", not_timed)
+    monkeypatch.setattr("ncfbench.advice.field.calibrate", not_timed)
     (tmp_path / "ratings.csv").write_text(
         "userId,movieId,rating\n"
         + "".join(

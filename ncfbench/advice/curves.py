@@ -166,13 +166,13 @@ def soonest(entrants: Mapping[str, Runs]) -> tuple[str, float] | None:
 
 def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
     """Return how many times sooner one entrant reaches a level than the other, those of derived
-    features included; None where no seed of both did after the start.
+    features included; None where no seed of both did, or one was there before training.
     """
     own, theirs = one.times_to(level), other.times_to(level)
+    pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    # Both may have been there before training.
     logs = [
-        math.log(theirs[seed] / own[seed])
-        for seed in sorted(own.keys() & theirs.keys())
-        if own[seed] and theirs[seed]
+        math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)
     ]
     return _interval(logs, one.time_noise, other.time_noise) if logs else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,23 +12,12 @@ from typing import Any
 
 import jax
 
-from ncfbench.advice import summary
+from ncfbench.advice import answer_rows
 from ncfbench.advice.answer import RaceAnswer, make_answer
-from ncfbench.advice.calibration import Calibration, calibrate
-from ncfbench.advice.candidates import (
-    FIRST_PROBES,
-    Candidate,
-    LeftOut,
-    by_promise,
-    count_work,
-    first_wave,
-    leave_out,
-    list_candidates,
-)
 from ncfbench.advice.curves import CUTOFF, chance
+from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import METRIC, TRIED, Question, Target
 from ncfbench.advice.race import Clock, Race
-from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
@@ -61,22 +49,8 @@ FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
 """In the order in which they are fitted: those that rank known items best first."""
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
-CALIBRATION_SHARE = 0.1
-"""Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_EPOCHS = {"loss": 2.0, "recall": 0.5}
-"""Epochs of the fastest candidate in the first rung, by target."""
-LEAST_BLOCK = {"loss": 5.0, "recall": 1.0}
-"""Times of a probe that a block between two probes lasts at least, by target."""
-FIRST_SHARE = 1 / 40
-"""Share of the budget that the first rung's clock is at most."""
-LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
-"""Wanted growth of the clock from the first rung to the last, and the least candidates to begin
-with. Fewer begin until the first of these is reached, else the second, and so on. A race for a loss
-that ends earlier judges arms that mostly rest on the loss of popularity alone. In one for recall
-there is more to choose from, and the growths above 4 do not count.
-"""
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
     f"At most {CUTOFF} items are ranked for validation links, whose recall@{CUTOFF} is 1 by"
@@ -215,8 +189,8 @@ def answer_question(
         configs = [question.base] if search is None else search.readers()
         content = jax.block_until_ready(DeviceContent.of(dataset, configs))
         if state is None:
-            begin = partial(_begin, question) if search is None else partial(_begin_search, search)
-            state = begin(dataset, content, clock, progress, interrupted)
+            first = FirstField(dataset, content, clock, progress, interrupted)
+            state = first.of_loss(question) if search is None else first.of_ranking(search)
             clock.guess = state.pace
             if not dry_run:
                 state.write(folder)
@@ -300,121 +274,12 @@ def _fit_floors(
 def _write(
     answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
 ) -> Path | None:
-    tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
+    tables.write_rows(folder / "advice.parquet", answer_rows.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-    tables.write_json(folder / summary.ANSWER, summary.as_json(answer, folder, there))
+    tables.write_json(folder / answer_rows.ANSWER, answer_rows.as_json(answer, folder, there))
     try:
         drawing = draw_answer(answer)
     except UsageError as error:
         say(f"No figure: {error}")
         return None
     return save(drawing, [folder / "advice.png"])[0] if drawing else None
-
-
-def _begin(
-    question: Question,
-    dataset: Dataset,
-    content: DeviceContent,
-    clock: Clock,
-    progress: Progress,
-    interrupted: Callable[[], bool],
-) -> State:
-    graph = dataset.graph
-    candidates, refused = list_candidates(question, graph.n_links)
-    configs = {each.shape: each.config for each in reversed(candidates)}
-    if len(candidates) == 1:
-        raise UsageError(
-            f"There is one candidate only, {candidates[0].shape.label}: nothing to race. Name more"
-            " samplers, batch sizes or learning rates, or train it with ncfbench run."
-        )
-    progress.say(f"{len(candidates)} candidates of {len(configs)} shapes; timing some of them.")
-    progress.move(int(clock.spent), "timing shapes")
-    work = {shape: count_work(graph, config) for shape, config in configs.items()}
-    limit = CALIBRATION_SHARE * clock.budget_seconds
-    calibrated = calibrate(dataset, content, configs, work, limit, interrupted)
-    slow = leave_out(work, calibrated.seconds)
-    able = [each for each in candidates if each.shape not in slow]
-    for each in able:
-        each.expect(calibrated.seconds[each.shape], work[each.shape].negatives)
-    pool = by_promise(able)
-    state = _choose_field(first_wave(pool), pool, calibrated, dataset, clock, "loss")
-    state.left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
-    hopeless = f" {len(slow)} shapes cannot win." if slow else ""
-    progress.say(
-        f"{clock.spent:.0f} s: {len(state.entrants)} race first, {len(state.pool)} may"
-        f" follow.{hopeless}"
-    )
-    return state
-
-
-def _begin_search(
-    search: Search,
-    dataset: Dataset,
-    content: DeviceContent,
-    clock: Clock,
-    progress: Progress,
-    interrupted: Callable[[], bool],
-) -> State:
-    field = search.first_field()
-    if len(field) == 1 and not search.neighbours(field[0], ()):
-        raise UsageError(
-            f"There is one candidate only, {field[0].name}: nothing to race. Let more be tried, or"
-            " train it with ncfbench run."
-        )
-    progress.say(f"Search: begins with {len(field)} candidates; timing the first.")
-    progress.move(int(clock.spent), "timing")
-    first = field[0]
-    work = {first.shape: count_work(dataset.graph, first.config)}
-    shapes = {first.shape: first.config}
-    calibrated = calibrate(dataset, content, shapes, work, clock.left, interrupted)
-    for each in field:
-        each.iteration_seconds = calibrated.seconds[first.shape]
-    state = _choose_field(field, field, calibrated, dataset, clock, "recall")
-    progress.say(f"{clock.spent:.0f} s: {len(state.entrants)} race first; others follow.")
-    return state
-
-
-def _choose_field(
-    wanted: list[Candidate],
-    pool: Sequence[Candidate],
-    calibrated: Calibration,
-    dataset: Dataset,
-    clock: Clock,
-    target: Target,
-) -> State:
-    """Return the state of a race before its first rung, of some that begin and others that may
-    follow.
-
-    Raises:
-        UsageError: the budget is too small for two candidates and one rung.
-    """
-    n_links = dataset.graph.n_links
-    epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
-    probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * calibrated.probe_seconds
-    first = min(max(FIRST_EPOCHS[target] * epoch, probed), FIRST_SHARE * clock.budget_seconds)
-
-    def pace_of(field: Sequence[Candidate]) -> Pace:
-        paces = [calibrated.pace(each, n_links, first / FIRST_PROBES[target]) for each in field]
-        training = sum(each.training for each in paces) / len(paces)
-        return dataclasses.replace(paces[0], training=training)
-
-    def needs(field: Sequence[Candidate], growth: float) -> float:
-        pace = pace_of(field)
-        return len(field) * (pace.opening + growth * pace.training * first + 2 * pace.saving)
-
-    for growth, fewest in LEAST_GROWTHS if target == "loss" else LEAST_GROWTHS[4:]:
-        for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
-            field, pace = wanted[:size], pace_of(wanted[:size])
-            plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)
-            if plan is not None and plan.horizon >= growth * first:
-                for each in pool:
-                    each.schedule_probes(first / FIRST_PROBES[target])
-                rest = [each for each in pool if each not in field]
-                return State(
-                    dataset.fingerprint, field, rest, [], first, pace, horizon=plan.horizon
-                )
-    least = clock.spent + clock.reserve_seconds + needs(wanted[:2], LEAST_GROWTHS[-1][0])
-    raise UsageError(
-        f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two candidates, which"
-        f" need about {math.ceil(1.2 * least / 10) * 10} s."
-    )

@@ -187,13 +187,17 @@ class Question:
         return "-".join(parts).replace(":", ".").replace("@", "")
 
 
+def flag_of(name: str) -> str:
+    """Return the option that lists the values to try of a setting of :data:`LISTED`."""
+    return f"--{name if name in ('encoder', 'loss') else LISTED[name]}".replace("_", "-")
+
+
 def _converted(tried: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     """Return the values to try of some settings, of the types that these have."""
     known, found = all_settings(), {}
     for name, values in tried.items():
         if name in LISTED:
-            flag = {"encoder": "encoder", "loss": "loss"}.get(name, LISTED[name])
-            raise UsageError(f"--try {name}: use --{flag.replace('_', '-')}.")
+            raise UsageError(f"--try {name}: use {flag_of(name)}.")
         if name not in known or name in ("seed", "dataset"):
             raise UsageError(f"--try {name!r}{nearest(name, known)} It is no setting to try.")
         found[name] = tuple(map(known[name].convert, values))

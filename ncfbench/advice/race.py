@@ -139,7 +139,7 @@ class Race:
             target: float | None = self.state.clock or self.state.first_clock
             while target is not None:
                 self._train(self.state.racing, 0, target)
-                target = self._end_rung(target)
+                target = self._after_rung(self._end_rung(target))
             self._train_seeds()
         self.state.is_over = True
 
@@ -147,6 +147,10 @@ class Race:
         """Yield the runs of all entrants that have records."""
         for candidate in self.state.entrants:
             yield from filter(None, (self._read(candidate, seed) for seed in candidate.seeds))
+
+    def _after_rung(self, target: float | None) -> float | None:
+        """Return the clock of the next rung, which is planned for a target; None for no more."""
+        return target
 
     def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
         saving = len(candidates) * self.clock.pace.saving

@@ -1,29 +1,23 @@
-"""An answer in words, as a table, as rows and as JSON."""
+"""An answer in words and as tables."""
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
-from ncfbench.advice.question import LISTED, Question
-from ncfbench.advice.worth import as_rows, frontier, worth_table
-from ncfbench.errors import DataError
+from ncfbench.advice.question import LISTED, Question, flag_of
+from ncfbench.advice.worth import worth_table
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.floors import FloorResult, standing
 from ncfbench.reporting.formats import counted, three_digits
-from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, run_command
-from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
+from ncfbench.reporting.quality import ERROR, epochs_of
 from ncfbench.reporting.table import Col, Table
-from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import (
     FLOORS_NOTE,
     STATUS_WORDS,
@@ -41,15 +35,8 @@ from ncfbench.reporting.views.sentences import (
 )
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.storage import tables
 from ncfbench.timing.ranking import SHARE
 
-FORMAT = 1
-"""Version of the JSON."""
-ANSWER = "answer.json"
-"""File of a race's folder with :func:`as_json` of its last answer."""
-FLAGS = {"encoders": "encoder", "losses": "loss"}
-"""Flags of fields of a question that have other names."""
 JUDGED_EPOCHS = 2
 """Epochs of the furthest entrant with the next budget; recall is measured after each."""
 
@@ -199,68 +186,6 @@ def left_table(answer: RaceAnswer) -> Table:
     return Table.of("Left the race", cols, left, notes)
 
 
-def rows(answer: RaceAnswer) -> list[dict[str, Any]]:
-    """Return a row of :data:`ncfbench.storage.schemas.ADVICE` for each entrant."""
-    return [_row(answer, arm) for arm in answer.arms]
-
-
-def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
-    """Return the answer as a JSON object; see docs/advice.md.
-
-    Args:
-        folder, locations: as for :func:`next_steps`.
-    """
-    question, state, best = answer.question, answer.state, answer.best
-    found = caveats(answer)
-    return {
-        "format": FORMAT,
-        "dataset": question.base.dataset,
-        "data_fingerprint": state.fingerprint,
-        "encoders": list(question.encoders),
-        "losses": list(question.losses),
-        "target": question.target,
-        "metric": question.metric,
-        "budget_seconds": answer.budget_seconds,
-        "spent_seconds": state.spent_seconds,
-        "feature_seconds": answer.feature_seconds,
-        "is_over": state.is_over,
-        "sample_users": answer.sample_users,
-        "recommended": best and best.name,
-        "flags": best and flags(best.config, of_model=question.target == "recall"),
-        "baseline": answer.baseline and answer.baseline.name,
-        "times_sooner": answer.sooner and asdict(answer.sooner),
-        "times_sooner_at_least": answer.sooner_at_least,
-        "level": answer.target,
-        "tied": [arm.name for arm in answer.ties],
-        "floors": floor_rows(answer),
-        "headline": headline(answer),
-        "trust": [caveat.sentence for caveat in found],
-        "caveats": [caveat._asdict() for caveat in found],
-        "next": [
-            {"purpose": purpose, "command": command}
-            for purpose, command in next_steps(answer, folder, locations)
-        ],
-        "worth": as_rows(answer) if question.target == "recall" else [],
-        "frontier": [{"seconds": at, RECALL: recall} for at, recall in frontier(answer)],
-        "entrants": rows(answer),
-        "left_out": [each._asdict() for each in state.left_out],
-        "folder": str(folder),
-    }
-
-
-def read_answer(folder: Path) -> dict[str, Any]:
-    """Return the last answer of the race in a folder.
-
-    Raises:
-        DataError: it is damaged.
-    """
-    path = folder / ANSWER
-    found = tables.read_json(path)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DataError(f"{path} is damaged or of another version: repeat the race's command.")
-    return found
-
-
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
     base, usual = question.base, Question({}, question.target)
@@ -269,9 +194,9 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
         words += ["--target", question.target]
     if question.metric != usual.metric:
         words += ["--metric", question.metric]
-    for name in LISTED.values():
-        if (values := getattr(question, name)) != getattr(usual, name):
-            words += [f"--{FLAGS.get(name, name).replace('_', '-')}", ",".join(map(str, values))]
+    for name, attribute in LISTED.items():
+        if (values := getattr(question, attribute)) != getattr(usual, attribute):
+            words += [flag_of(name), ",".join(map(str, values))]
     for name, values in question.others.items():
         words += ["--try", f"{name}={','.join(map(str, values))}"]
     if question.seeds != usual.seeds:
@@ -299,13 +224,17 @@ def _no_choice(answer: RaceAnswer) -> str:
 
 
 def _not_worth_training(answer: RaceAnswer) -> str:
-    """Return that training is not worth its time, where a floor is above all candidates."""
+    """Return that no candidate passes the highest floor; nothing where one does, or without any."""
     arms = [arm for arm in answer.arms if arm.has_run and not arm.has_diverged]
-    if not answer.floors or any(
-        standing(arm, answer.floors[0]).seconds is not None for arm in arms
-    ):
-        return ""
-    return f"Do not train, on this budget: {answer.floors[0].name} has more without. Else:"
+    for floor in answer.floors[:1]:
+        words = {standing(arm, floor).word for arm in arms}
+        if "passes" in words:
+            return ""
+        said = f"Do not train, on this budget: {floor.name} has more without."
+        if "level" in words:
+            said = f"No candidate is clearly above {floor.name}, which needs no training."
+        return f"{said} If you train:"
+    return ""
 
 
 def _reach(answer: RaceAnswer, best: RacedArm) -> str:
@@ -381,44 +310,6 @@ def _edges(answer: RaceAnswer, best: RacedArm) -> list[Caveat]:
             )
             found.append(Caveat(f"{end}_{name}", text))
     return found
-
-
-def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
-    shape, config, has_run = arm.entrant.shape, arm.config, arm.has_run
-    summary = arm.first.summary if arm.runs else {}
-    recalls = arm.at_end.values if has_run and arm.at_end else {}
-    is_expected = answer.best and has_run and math.isfinite(arm.expected)
-    return {
-        "dataset": config.dataset,
-        "encoder": config.encoder,
-        "entrant": arm.name,
-        "target": answer.question.target,
-        **{
-            name: getattr(shape, name)
-            for name in ("loss", "sampler", "batch_size", "stratum_size", "negatives")
-        },
-        "learning_rate": config.learning_rate,
-        "probe_every": config.probe_every,
-        "is_baseline": arm.is_baseline,
-        "status": arm.status,
-        "reason": arm.entrant.reason or None,
-        "seeds": len(arm.measured.curves),
-        "clock_seconds": arm.curve.clock if has_run else None,
-        "learned_seconds": arm.learned_at,
-        "iterations": summary.get("iterations"),
-        "epochs": summary.get("epochs"),
-        "level": arm.level if has_run else None,
-        "predicted_iteration_seconds": arm.entrant.iteration_seconds,
-        "full_iteration_seconds": arm.iteration_seconds if has_run else None,
-        "item_slots": arm.items if has_run else None,
-        **interval_columns("times_slower", arm.behind),
-        "times_slower_expected": arm.expected if is_expected else None,
-        "test_recall_at_50": recalls.get(RECALL),
-        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
-        "runs": [run.name for run in arm.runs.values()],
-        "config": json.dumps(config.to_dict(), sort_keys=True),
-        "data_fingerprint": answer.state.fingerprint,
-    }
 
 
 def _speed(answer: RaceAnswer, arm: RacedArm | FloorResult) -> str:

@@ -23,22 +23,12 @@ SEEDS_SHARE = 0.15
 class SearchRace(Race):
     """A race whose question is the best ranking."""
 
-    def run(self) -> None:
-        """See :meth:`ncfbench.advice.race.Race.run`."""
-        self.state.is_over = False
-        with self._turns:
-            target: float | None = self.state.clock or self.state.first_clock
-            while target is not None:
-                self._train(self.state.racing, 0, target)
-                target = self._end_rung(target)
-                # Without another rung there may be nothing left to train, or no time.
-                while (target is None or self._is_at_rest()) and self._wave():
-                    plan = self._plan(self.state.clock, 1)
-                    target = plan.clocks[0] if plan is not None and plan.clocks else None
-                if self._is_at_rest():
-                    break
-            self._train_seeds()
-        self.state.is_over = True
+    def _after_rung(self, target: float | None) -> float | None:
+        # Without another rung there may be nothing left to train, or no time.
+        while (target is None or self._is_at_rest()) and self._wave():
+            plan = self._plan(self.state.clock, 1)
+            target = plan.clocks[0] if plan is not None and plan.clocks else None
+        return None if self._is_at_rest() else target
 
     def _admit(self, *_: object) -> None:
         """Let nobody enter before the leader is at rest."""

@@ -115,7 +115,7 @@ def advise(
         "learning_rates": _list(learning_rates, float, "--learning-rates"),
         "others": dict(map(_tried, try_ or ())),
     }
-    from ncfbench.advice import pipeline, summary
+    from ncfbench.advice import answer_rows, pipeline, summary
 
     advice = pipeline.advise(
         dataset,
@@ -136,8 +136,11 @@ def advise(
     answer, folder = advice.answer, advice.folder
     if answer is None:
         state = advice.state
+        predicted = target == "loss"  # a search has timed its first candidate only
         field = {
-            "entrants": {each.name: each.iteration_seconds for each in state.entrants},
+            "entrants": {
+                each.name: each.iteration_seconds if predicted else None for each in state.entrants
+            },
             "left_out": [each._asdict() for each in state.left_out],
             "first_clock_seconds": state.first_clock,
             "horizon_seconds": state.horizon,
@@ -146,7 +149,7 @@ def advise(
         return
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    found = summary.as_json(answer, folder, given) | {"figure": advice.figure}
+    found = answer_rows.as_json(answer, folder, given) | {"figure": advice.figure}
     if json_:
         print_json(found)
     else:
@@ -174,7 +177,9 @@ def _print_field(found: Mapping[str, Any]) -> None:
         f"First rung: {found['first_clock_seconds']:.3g} s of training each; the last ends at about"
         f" {found['horizon_seconds']:.3g} s."
     )
-    cols = [Col("", 0), Col("ms an iteration", 1, ".3g", scale=1e3)]
+    cols = [Col("", 0)]
+    if None not in found["entrants"].values():
+        cols.append(Col("ms an iteration", 1, ".3g", scale=1e3))
     print_views(Table.of("Would race", cols, found["entrants"].items(), [note]))
     if found["left_out"]:
         cols = [Col("", "what"), Col("reason", "reason", wraps=True)]

@@ -357,7 +357,7 @@ def _race(folder: Path, format_: str) -> dict[str, Any] | None:
     """Print the last answer of a race in a folder, as text; return it, or None without a race."""
     if not (folder / "answer.json").exists():
         return None
-    from ncfbench.advice.summary import read_answer
+    from ncfbench.advice.answer_rows import read_answer
     from ncfbench.cli.advise import print_answer
 
     found = read_answer(folder)

@@ -19,6 +19,7 @@ Every setting is a key of a TOML file (`--config FILE.toml`), a `--set key=value
 marked, an option of `ncfbench run`: `batch_size` is `--batch-size`. Other commands have the options
 that matter to them. [files.md](files.md) says which source wins.
 
+"Tried" are the values that `ncfbench advise` tries by default, as far as the data allow.
 "Used by" names the samplers, losses or encoders whose runs a setting changes; without one it
 changes every run. A setting that a run does not use is no part of its identity: `--resume`, sweeps
 and reports treat two runs that differ only in it as one. The settings of
@@ -36,14 +37,15 @@ def _panel(panel: str) -> Iterator[str]:
     if not settings:
         return
     yield f"## {panel}\n"
-    yield "| setting | default | valid | used by | meaning |"
-    yield "|---|---|---|---|---|"
+    yield "| setting | default | valid | tried | used by | meaning |"
+    yield "|---|---|---|---|---|---|"
     for setting in settings:
         mark = "" if setting.has_flag else " (no option)"
         cells = (
             f"`{setting.name}`{mark}",
             str(setting.default).lower() if setting.type == "bool" else default_text(setting),
             _valid(setting),
+            ", ".join(str(value).lower() for value in setting.tried),
             ", ".join(users_of(setting)),
             setting.help,
         )

@@ -10,7 +10,7 @@ import pytest
 from folders import floor_row
 from race_records import FIXED, entrant, written
 
-from ncfbench.advice import summary
+from ncfbench.advice import answer_rows, summary
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import LeftOut
 from ncfbench.advice.question import Question
@@ -77,6 +77,24 @@ def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> 
     } == {"ns b=512 lr=0.03": "left", "ns b=512 lr=9": "diverged"}
 
 
+@pytest.mark.parametrize(
+    ("floor", "begins"),
+    [
+        (0.567, "Do not train, on this budget: ridge regression has more without. If you train: "),
+        (0.41, "No candidate is clearly above ridge regression, which needs no training. If you"),
+        (0.2, "Use --encoder cnn --loss"),
+    ],
+)
+def test_what_no_candidate_passes_comes_first(
+    answer: RaceAnswer, floor: float, begins: str
+) -> None:
+    """In an answer about ranking: the largest recall of all is 0.41."""
+    question = Question({"dataset": "tiny"})
+    floors = floors_of([floor_row("profile", 0.1, 3.5), floor_row("ridge", floor, 19.0)])
+    beside = dataclasses.replace(answer, question=question, target=-0.38, floors=floors)
+    assert summary.headline(beside).startswith(begins)
+
+
 def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     """In the table, the paragraph and JSON; with no best arm, too."""
     floors = floors_of([floor_row("profile", 0.35, 3.5), floor_row("ridge", 0.567, 19.0)])
@@ -89,7 +107,7 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     shown = [[cell.text for cell in row] for row in summary.standings_table(beside).rows]
     last = ["TF-IDF profiles", "-", "-", "-", "3.5", "no training", "0.350 ± 0.005"]
     assert shown[-1] == last
-    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
+    document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(4)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
@@ -125,7 +143,7 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     )
     shown = summary.standings_table(waited).rows
     assert shown[0][4].text == "4"
-    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
+    document = json.loads(json_text(answer_rows.as_json(waited, Path("runs"), {})))
     assert document["feature_seconds"] == 3.0
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(7)
 
@@ -192,7 +210,7 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
 
 def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Path) -> None:
     path = tmp_path / "advice.parquet"
-    tables.write_rows(path, summary.rows(answer), schemas.ADVICE)
+    tables.write_rows(path, answer_rows.rows(answer), schemas.ADVICE)
     rows = tables.read_rows(path, schemas.ADVICE)
     assert [row["status"] for row in rows] == [
         "recommended",
@@ -201,13 +219,13 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
         "slower",
         "diverged",
     ]
-    assert set(schemas.ADVICE.names) == set(summary.rows(answer)[0])
+    assert set(schemas.ADVICE.names) == set(answer_rows.rows(answer)[0])
     assert rows[0]["times_slower"] is None
     assert rows[3]["times_slower"] == pytest.approx(16, rel=0.01)
     assert rows[2]["times_slower_expected"] == 1  # it left, and all efforts are alike
     for each in (rows[1], rows[3]):
         assert each["times_slower_expected"] == each["times_slower"]
-    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
+    found = json.loads(json_text(answer_rows.as_json(answer, tmp_path, {})))
     assert found["recommended"] == "strat-ns b=512 s=4 lr=0.02"
     assert found["tied"] == ["ns b=512 lr=0.01"]
     assert found["left_out"] == [{"what": "neg b=512 k=10", "reason": "50 us for a link"}]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from race_records import FIXED, entrant, written
 
-from ncfbench.advice import summary
+from ncfbench.advice import answer_rows, summary
 from ncfbench.advice.answer import make_answer
 from ncfbench.advice.question import Question
 from ncfbench.advice.state import State
@@ -64,7 +64,7 @@ def test_a_baseline_at_chance_gives_a_bound_only(
         "best": "3",
         "late": "7",
     }
-    assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
+    assert json.loads(json_text(answer_rows.as_json(none, tmp_path, {})))["recommended"] is None
 
 
 def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) -> None:
@@ -116,7 +116,7 @@ def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Datase
     curve = found.arms[1].curve
     assert expected["lags"] == pytest.approx(curve.expected_time_to(2) / curve.clock)
     assert 1 < expected["lags"] < math.inf
-    assert summary.rows(found)[2]["times_slower_expected"] is None
+    assert answer_rows.rows(found)[2]["times_slower_expected"] is None
     assert summary.left_table(found).rows[0][1].text == f"{expected['lags']:.2f}"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from races import ask
 
-from ncfbench.advice import candidates, pipeline, summary
+from ncfbench.advice import answer_rows, candidates, field, pipeline, summary
 from ncfbench.advice.calibration import Calibration
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
@@ -27,7 +27,7 @@ def test_a_race_on_held_out_links(
     times = Calibration({}, 0.001, 0.001, 0.1)
     monkeypatch.setattr(candidates, "LEARNING", 1e9)
     monkeypatch.setattr(
-        pipeline,
+        field,
         "calibrate",
         lambda data, content, configs, *rest: replace(times, seconds=dict.fromkeys(configs, 1e-3)),
     )
@@ -46,7 +46,7 @@ def test_a_race_on_held_out_links(
     left = [data.n_items - training.count(user) for user in set(data.links("test")[0].tolist())]
     assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))
     (table, *_), text = [summary.standings_table(answer)], summary.headline(answer)
-    notes = [*table.notes, *summary.as_json(answer, tmp_path, {})["trust"]]
+    notes = [*table.notes, *answer_rows.as_json(answer, tmp_path, {})["trust"]]
     assert any(note.startswith("recall@50: of test links, to new and to known") for note in notes)
     assert not re.search("(test|validation|held-out) items", " ".join([text, *notes]))
     if answer.best is not None:

@@ -21,17 +21,14 @@ from pyarrow.parquet import read_table
 from races import BUDGET, FIXED, ask
 
 import ncfbench
-from ncfbench.advice import candidates, pipeline, summary
-from ncfbench.advice.calibration import Calibration
+from ncfbench.advice import answer_rows, candidates, field, pipeline, summary
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.state import read_state
-from ncfbench.advice.worth import worth
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
-from ncfbench.timing.ranking import NEAR, SHARE
 from ncfbench.training import pilot
 from ncfbench.training import run as training
 from ncfbench.training.evaluation import EvaluationCost
@@ -47,16 +44,6 @@ def _short_calibration() -> Iterator[None]:
         patch.setattr(pilot, "BLOCK_SECONDS", 0.01)
         patch.setattr(candidates, "LEARNING", 1e9)
         yield
-
-
-@pytest.fixture
-def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A calibration that compiles nothing: a list of who would race needs no times."""
-
-    def calibrate(_dataset: Any, _content: Any, configs: Any, *_rest: Any) -> Calibration:
-        return Calibration(dict.fromkeys(configs, 0.001), 0.001, 0.001, 0.1)
-
-    monkeypatch.setattr(pipeline, "calibrate", calibrate)
 
 
 @pytest.fixture
@@ -77,7 +64,7 @@ def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
     the second seeds train to the clock of the first ones.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(pipeline.FIRST_EPOCHS, "loss", 100.0 * FIXED["epochs"])
+        patch.setitem(field.FIRST_EPOCHS, "loss", 100.0 * FIXED["epochs"])
         return ask(data_dir, tmp_path_factory.mktemp("raced"), **TWO)[0]
 
 
@@ -92,7 +79,7 @@ def test_every_kind_of_interaction_is_timed(
         return pilot.Pilot(0.1, 0.001, 0, 0, EvaluationCost(0.1, 0.001, 0.001))
 
     monkeypatch.setattr("ncfbench.advice.calibration.run_pilot", run_pilot)
-    monkeypatch.setattr(pipeline, "CALIBRATION_SHARE", 0.0)
+    monkeypatch.setattr(field, "CALIBRATION_SHARE", 0.0)
     advice, _ = ask(data_dir, tmp_path, dry_run=True, samplers=("iid", "ns", "strat-all"))
     assert sorted(timed) == ["iid", "ns", "strat-all"]
     assert {each.shape.sampler for each in advice.state.entrants} == {*timed}
@@ -146,7 +133,7 @@ def test_floors_without_time_or_room_are_named(
     assert "No ridge: it would take about" in reason
     assert (
         f"Floors that were left out: {reason}"
-        in summary.as_json(found.answer, tmp_path, {})["trust"]
+        in answer_rows.as_json(found.answer, tmp_path, {})["trust"]
     )
     monkeypatch.setattr(pipeline, "floor", Mock(side_effect=DataError("Cannot write there.")))
     found, _ = ask(tmp_path / "data", tmp_path, dry_run=True, **few)
@@ -234,55 +221,9 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     assert {summary["status"] for summary in after.values()} == {"finished"}
 
 
-@pytest.mark.usefixtures("untimed")
-def test_a_search_says_what_each_choice_is_worth(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
-    The same question answers again at once.
-    """
-    monkeypatch.setitem(pipeline.FIRST_EPOCHS, "recall", 100.0 * FIXED["epochs"])
-    more: dict[str, Any] = {"target": "recall", "metric": "recall@10", "encoder": "bow", "seeds": 1}
-    more |= {"losses": ("softmax", "log"), "samplers": ("ns",), "learning_rates": (0.01,)}
-    rest = {"user_tower": "table", "gamma": 10.0, "weight_decay": 0.0}
-    rest |= {"word_dropout": 0.5, "item_dropout": 0.1, "feature_dropout": 0.0}
-    others = {name: (value,) for name, value in rest.items()}
-    found, _ = ask(data_dir, tmp_path, others=others, **more)
-    answer = found.answer
-    assert answer is not None
-    assert answer.best is not None
-    assert answer.baseline is None
-    names = {arm.name for arm in answer.arms}
-    assert names == {f"bow {loss} ns" for loss in more["losses"]}
-    column = "validation_recall_at_10"
-    tops = {
-        arm.name: max(row[column] for row in arm.first.curve if row[column] is not None)
-        for arm in answer.arms
-    }
-    assert {arm.name: -arm.level for arm in answer.arms} == pytest.approx(tops)
-    assert answer.target == pytest.approx(-SHARE * max(tops.values()))
-    assert tops[answer.best.name] >= NEAR * max(tops.values())
-    (row,) = (row for row in worth(answer) if row.choice == "loss")
-    assert row.arm.config.loss == row.value != answer.best.config.loss
-    shown = summary.as_json(answer, found.folder, {})
-    assert [each["choice"] for each in shown["worth"]] == [each.choice for each in worth(answer)]
-    assert shown["metric"] == "recall@10"
-    recalls = [step["recall_at_50"] for step in shown["frontier"]]
-    assert recalls == sorted(recalls)
-    assert "validation_recall_at_10" in answer.measures
-    (table,) = summary.answer_tables(answer)
-    assert [cell.text for cell in table.rows[0]][:2] == ["recommended", ""]
-    assert summary.headline(answer).startswith(("Use --encoder bow --loss", "Do not train"))
-    again, said = ask(data_dir, tmp_path, others=others, **more)
-    assert again.answer is not None
-    assert again.answer.best == answer.best
-    assert not any("candidates" in line for line in said)
-
-
 def test_the_winner_is_trained_on_by_run(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ncfbench.advice import summary
 
     assert raced.answer is not None
     steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))

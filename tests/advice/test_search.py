@@ -153,6 +153,11 @@ def test_times_to_a_level_count_features() -> None:
     assert ratio is not None
     assert ratio.value == pytest.approx((5 + 0.5) / 1)
     assert times_to_level(one, runs([0.0, 0.4]), -0.5) is None
+    known = runs([0.6, 0.9])  # by chance alone
+    together = times_to_level(known, known, -0.5)
+    assert together is not None
+    assert together.value == 1
+    assert times_to_level(known, one, -0.5) is None
     assert one.times_to(-0.5) == {0: pytest.approx(1.0)}
     assert np.isclose(ratio.lower * ratio.upper, ratio.value**2)
 

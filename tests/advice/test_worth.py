@@ -1,0 +1,58 @@
+"""What each choice of a recommendation for ranking is worth, by a whole race."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from races import FIXED, ask
+
+from ncfbench.advice import answer_rows, field, summary
+from ncfbench.advice.worth import worth
+from ncfbench.timing.ranking import NEAR, SHARE
+
+
+@pytest.mark.usefixtures("untimed")
+def test_a_search_says_what_each_choice_is_worth(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
+    The same question answers again at once.
+    """
+    monkeypatch.setitem(field.FIRST_EPOCHS, "recall", 100.0 * FIXED["epochs"])
+    more: dict[str, Any] = {"target": "recall", "metric": "recall@10", "encoder": "bow", "seeds": 1}
+    more |= {"losses": ("softmax", "log"), "samplers": ("ns",), "learning_rates": (0.01,)}
+    rest = {"user_tower": "table", "gamma": 10.0, "weight_decay": 0.0}
+    rest |= {"word_dropout": 0.5, "item_dropout": 0.1, "feature_dropout": 0.0}
+    others = {name: (value,) for name, value in rest.items()}
+    found, _ = ask(data_dir, tmp_path, others=others, **more)
+    answer = found.answer
+    assert answer is not None
+    assert answer.best is not None
+    assert answer.baseline is None
+    names = {arm.name for arm in answer.arms}
+    assert names == {f"bow {loss} ns" for loss in more["losses"]}
+    column = "validation_recall_at_10"
+    tops = {
+        arm.name: max(row[column] for row in arm.first.curve if row[column] is not None)
+        for arm in answer.arms
+    }
+    assert {arm.name: -arm.level for arm in answer.arms} == pytest.approx(tops)
+    assert answer.target == pytest.approx(-SHARE * max(tops.values()))
+    assert tops[answer.best.name] >= NEAR * max(tops.values())
+    (row,) = (row for row in worth(answer) if row.choice == "loss")
+    assert row.arm.config.loss == row.value != answer.best.config.loss
+    shown = answer_rows.as_json(answer, found.folder, {})
+    assert [each["choice"] for each in shown["worth"]] == [each.choice for each in worth(answer)]
+    assert shown["metric"] == "recall@10"
+    recalls = [step["recall_at_50"] for step in shown["frontier"]]
+    assert recalls == sorted(recalls)
+    assert "validation_recall_at_10" in answer.measures
+    (table,) = summary.answer_tables(answer)
+    assert [cell.text for cell in table.rows[0]][:2] == ["recommended", ""]
+    assert "Use --encoder bow --loss" in summary.headline(answer)
+    again, said = ask(data_dir, tmp_path, others=others, **more)
+    assert again.answer is not None
+    assert again.answer.best == answer.best
+    assert not any("candidates" in line for line in said)
