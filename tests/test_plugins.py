@@ -79,7 +79,7 @@ class Bag(nnx.Module):
 
     info = EncoderInfo(
         uses=("word_dropout",),
-        settings=(Setting("bag_width", 8, "Length of a word's vector", at_least=1),),
+        settings=(Setting("bag_width", 8, "Length of a word's vector", at_least=1, tried=(4, 8)),),
     )
 
     def __init__(self, config, data, *, rngs):
@@ -272,9 +272,9 @@ def test_a_catalog_entry_is_all_that_a_name_needs(
         complete({"encoder": "mf", "bag_width": 0})
     page = settings_page()
     for line in (
-        "| `bag_width` | 8 | whole number, at least 1 | bag | Length of a word's vector |",
-        "| `emphasis` | 1 | number, above 0 | own | Weight of a negative link |",
-        "| `slack` | 0.2 | number, at least 0 | squared | Margin |",
+        "| `bag_width` | 8 | whole number, at least 1 | 4, 8 | bag | Length of a word's vector |",
+        "| `emphasis` | 1 | number, above 0 |  | own | Weight of a negative link |",
+        "| `slack` | 0.2 | number, at least 0 |  | squared | Margin |",
     ):
         assert line in page
     found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
