@@ -1,0 +1,328 @@
+"""`ncfbench advise` beside a reference search and a rival: does ten minutes' advice find what 100
+trials find, and does it name what gets there soonest?
+
+    python benchmarks/bench_search.py --data-dir DIR   # six cells of 10 minutes on a quiet machine
+    python benchmarks/bench_search.py --cells anime --resume
+    python benchmarks/bench_search.py --show
+
+Each cell is a data set whose reference search is kept (search_reference.py). Advice gets the
+default question and its budget, in a process of its own, and everything in it counts.
+
+- Recall: test recall@50 of the recommended arm at its best validation, over that of the reference's
+  best trial by validation. Wanted: 0.98 in all cells but one, and 0.95 in all.
+- Time: training seconds, with those of the features, in which the recommended arm reaches 0.95 of
+  its own best validation recall, over those of the soonest trial. Wanted: at most 1.3.
+- Floors: whether the answer is below the best floor without saying so.
+- The rival is asynchronous successive halving (Li et al., 2020) by epochs in the same wall time, on
+  the recorded curves of the reference's random trials, in 200 orders, with the trials' own
+  overheads. It has the reduction factor and the first rung that serve it best in this very cell,
+  what it pauses costs it nothing, and it fits no floor. Wanted: ahead of it in all cells but one:
+  in recall, or with recalls within 1 % in the time to 0.95 of its recall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from harness import FOLDER, RESULTS, Benchmark, Found, environment_notes
+from measuring import command
+from search_reference import RECALL, SEARCHES, Trial, read
+
+from ncfbench.errors import CheckFailedError
+from ncfbench.reporting.table import Col, Table
+from ncfbench.runs import folder as runs
+from ncfbench.timing.ranking import SHARE
+
+ALIKE = 0.01
+"""Share of recall by which two differ that time decides between."""
+ORDERS = 200
+FACTORS, FIRST_EPOCHS = (2, 3, 4), (0.25, 0.5, 1.0, 2.0)
+"""Reduction factors and epochs of the first rung that the rival is given."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A data set, and the wall time of a race."""
+
+    dataset: str
+    budget_seconds: float = 600.0
+
+
+CELLS = {name: Cell(name) for name in ("cite", "plots", "anime", "yelp", "debian", "ml-time")}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Quality over seconds of training.
+
+    Attributes:
+        before: seconds of the features, which come first.
+        overhead: wall seconds of a trial for each second of its training; 1 where it is not known.
+        start: seconds of opening it.
+        epoch_seconds: of training.
+    """
+
+    seconds: Sequence[float]
+    validation: Sequence[float]
+    test: Sequence[float]
+    before: float = 0.0
+    start: float = 0.0
+    overhead: float = 1.0
+    epoch_seconds: float = math.inf
+
+    @cached_property
+    def top(self) -> int:
+        """Place of the best validation."""
+        return int(np.argmax(self.validation))
+
+    def time_to(self, level: float) -> float:
+        """Return the seconds to a validation recall, linear between evaluations; infinity where it
+        is never reached.
+        """
+        clock, recall = 0.0, 0.0
+        for at, value in zip(self.seconds, self.validation, strict=True):
+            if value >= level:
+                share = (level - recall) / (value - recall) if value > recall else 1.0
+                return self.before + clock + share * (at - clock)
+            clock, recall = at, value
+        return math.inf
+
+    def until(self, seconds: float) -> int:
+        """Return the number of evaluations up to a clock."""
+        return int(np.searchsorted(self.seconds, seconds, side="right"))
+
+    def cut(self, seconds: float) -> Curve:
+        """Return the curve up to a clock, which holds one evaluation at least."""
+        stop = max(self.until(seconds), 1)
+        parts = (self.seconds[:stop], self.validation[:stop], self.test[:stop])
+        return Curve(*parts, before=self.before)
+
+
+class Search(Benchmark):
+    """A cell for each data set whose reference search is kept."""
+
+    name, file, rounds = "search", RESULTS / "search-cpu.json", 1
+    own_files = (FOLDER / "bench_search.py",)
+    options: ClassVar = {
+        "searches": (SEARCHES, "the folder of the reference searches"),
+        "runs_dir": (Path("runs") / "bench-search", "a folder of the races"),
+    }
+    places = ("searches", "runs_dir")
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, Cell]:
+        there = {name for name in CELLS if (options.searches / f"{name}.json.gz").exists()}
+        return {name: cell for name, cell in CELLS.items() if name in there}
+
+    def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
+        """Ask for advice, and compare what it recommends with the reference and the rival."""
+        reference = read(options.searches / f"{name}.json.gz")
+        answer = ask(cell, options)
+        return compare(reference, answer, cell.budget_seconds)
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        """Return the targets that are missed."""
+        share, enough = 0.98, len(cells) - 1
+        lines = []
+        near = [found for found in cells if found["recall_share"] >= share]
+        if len(near) < enough:
+            lines.append(f"recall: {len(near)} of {len(cells)} cells have {share} of it.")
+        for found in cells:
+            name = found["cell"]
+            if found["recall_share"] < 0.95:
+                lines.append(f"{name}: {found['recall_share']:.3f} of the reference's recall.")
+            if not found["time_ratio"] <= 1.3:
+                lines.append(f"{name}: {found['time_ratio']:.2f} times the soonest trial's time.")
+            if not found["says_floor"]:
+                lines.append(f"{name}: below a floor, and does not say so.")
+        ahead = [found for found in cells if found["ahead"]]
+        if len(ahead) < enough:
+            lines.append(f"rival: ahead in {len(ahead)} of {len(cells)} cells.")
+        return lines
+
+    def tables(
+        self, cells: Sequence[Found], environments: Mapping[str, Any]
+    ) -> Iterator[Table | str]:
+        columns = [
+            Col("data", "cell"),
+            Col("reference", "reference_recall", ".3f"),
+            Col("advice", "recall", ".3f"),
+            Col("share", "recall_share", ".3f"),
+            Col("s to 0.95", "seconds", ".3g"),
+            Col("soonest", "soonest_seconds", ".3g"),
+            Col("times", "time_ratio", ".2f"),
+            Col("rival", "rival_recall", ".3f"),
+            Col("its s", "rival_seconds", ".3g"),
+            Col("ahead", lambda found: "yes" if found["ahead"] else "no"),
+        ]
+        title = "Advice of ten minutes beside a search of 100 trials, and successive halving"
+        yield Table.of(title, columns, cells, notes=[*environment_notes(cells, environments)])
+
+
+def ask(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the answer of a new race, and the curve of what it recommends as ``arm``."""
+    folder = options.runs_dir / cell.dataset
+    shutil.rmtree(folder, ignore_errors=True)
+    words = [sys.executable, "-m", "ncfbench", "advise", cell.dataset, "--json"]
+    words += [f"--budget={cell.budget_seconds:.0f}s", f"--data-dir={options.data_dir}"]
+    done = command([*words, f"--runs-dir={folder}"])
+    if done.exit_code:
+        raise CheckFailedError(f"ncfbench advise ended with {done.exit_code}.")
+    answer: dict[str, Any] = json.loads(done.output)
+    (best,) = (each for each in answer["entrants"] if each["status"] == "recommended")
+    record = runs.read(Path(answer["folder"]) / best["runs"][0])
+    rows = [row for row in record.curve if row[f"validation_{RECALL}"] is not None]
+    seconds = record.summary["full_iteration_seconds"]
+    return answer | {
+        "arm": {
+            "seconds": [row["iteration"] * seconds for row in rows],
+            "validation": [row[f"validation_{RECALL}"] for row in rows],
+            "test": [row[f"test_{RECALL}"] for row in rows],
+            "before": record.feature_seconds,
+        }
+    }
+
+
+def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: float) -> Found:
+    """Return the figures of a cell, from its reference, the answer with its arm, and the budget."""
+    trials = [each for each in reference["trials"] if each["validation"]]
+    curves = [curve_of(each, reference) for each in trials]
+    own = Curve(**answer["arm"])
+    best = max(curves, key=lambda curve: curve.validation[curve.top])
+    level = SHARE * own.validation[own.top]
+    soonest = min([own, *curves], key=lambda curve: curve.time_to(level))
+    rival = rival_of(
+        [c for c, each in zip(curves, trials, strict=True) if each["is_random"]], budget
+    )
+    recall = own.test[own.top]
+    floors = [each["recall_at_50"] for each in answer["floors"]]
+    below = bool(floors) and recall < max(floors)
+    seconds = own.time_to(level)
+    ahead = recall > (1 + ALIKE) * rival["recall"] or (
+        recall > (1 - ALIKE) * rival["recall"] and seconds < rival["seconds"]
+    )
+    return {
+        "trials": len(trials),
+        "reference_recall": best.test[best.top],
+        "reference_validation": best.validation[best.top],
+        "recall": recall,
+        "validation": own.validation[own.top],
+        "recall_share": recall / best.test[best.top],
+        "seconds": seconds,
+        "soonest_seconds": soonest.time_to(level),
+        "time_ratio": seconds / soonest.time_to(level),
+        "floor": max(floors, default=None),
+        "says_floor": not below
+        or "no training" in answer["headline"].lower()
+        or "do not train" in answer["headline"].lower(),
+        "headline": answer["headline"],
+        "spent_seconds": answer["spent_seconds"],
+        **{f"rival_{name}": value for name, value in rival.items()},
+        "ahead": ahead,
+    }
+
+
+def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
+    """Return the curve of a recorded trial, by its iterations and the seconds of one."""
+    config, pace = trial["config"], trial["iteration_seconds"]
+    seconds = [iteration * pace for iteration in trial["iterations"]]
+    reads = config.get("features", "none") != "none" or config.get("encoder") == "mlp"
+    trained = max(trial["seconds"][-1], 1e-9)
+    return Curve(
+        seconds,
+        trial["validation"],
+        trial["test"],
+        before=reference["feature_seconds"] * reads,
+        start=trial["start_seconds"],
+        overhead=max(trial["wall_seconds"] - 2 * trial["start_seconds"], trained) / trained,
+        epoch_seconds=pace * reference["n_links"] / config.get("batch_size", 512),
+    )
+
+
+# --- the rival
+
+
+def rival_of(curves: Sequence[Curve], budget: float) -> dict[str, Any]:
+    """Return the mean recall of what successive halving finds, and the median seconds to 0.95 of
+    it, with the settings that give it most recall.
+    """
+    found = []
+    for factor, epochs in product(FACTORS, FIRST_EPOCHS):
+        generator = np.random.default_rng(0)
+        ends = [
+            halve(
+                [curves[place] for place in generator.permutation(len(curves))],
+                budget,
+                factor,
+                epochs,
+            )
+            for _ in range(ORDERS)
+        ]
+        recall = statistics.fmean(end.test[end.top] for end in ends)
+        seconds = statistics.median(end.time_to(SHARE * end.validation[end.top]) for end in ends)
+        found.append({"recall": recall, "seconds": seconds, "factor": factor, "epochs": epochs})
+    return max(found, key=lambda each: each["recall"])
+
+
+def halve(curves: Sequence[Curve], budget: float, factor: int, epochs: float) -> Curve:
+    """Return the best curve, as far as it was trained, of asynchronous successive halving with one
+    worker (Li et al., 2020, algorithm 2).
+
+    Whenever the worker is free, it promotes the best of the highest rung that has one among its
+    best ``1 / factor`` that was not promoted; else it begins the next trial. A curve that ended
+    keeps its recall, and its training goes on at its pace.
+
+    Args:
+        epochs: of the first rung; each further one has ``factor`` times as many.
+    """
+    clock, begun = 0.0, 0
+    rungs: list[dict[int, float]] = []
+    trained: dict[int, float] = {}
+    while clock < budget:
+        place, rung = promoted(rungs, factor) or (begun, 0)
+        if rung == 0:
+            if begun == len(curves):
+                break
+            begun += 1
+        curve = curves[place]
+        target = curve.epoch_seconds * epochs * factor**rung
+        clock += curve.start * (rung == 0) + curve.overhead * (target - trained.get(place, 0.0))
+        if clock > budget:
+            # It trains until the time is up.
+            target -= (clock - budget) / curve.overhead
+        if target <= trained.get(place, 0.0):
+            break
+        trained[place] = target
+        if rung == len(rungs):
+            rungs.append({})
+        seen = curve.validation[: curve.until(target)]
+        rungs[rung][place] = max(seen, default=0.0)
+    ends = [curves[place].cut(seconds) for place, seconds in trained.items()]
+    return max(ends, key=lambda curve: curve.validation[curve.top])
+
+
+def promoted(rungs: Sequence[Mapping[int, float]], factor: int) -> tuple[int, int] | None:
+    """Return the trial to promote, and the rung to train it to; None where there is none."""
+    for number in reversed(range(len(rungs))):
+        values = rungs[number]
+        above = rungs[number + 1] if number + 1 < len(rungs) else {}
+        best = sorted(values, key=lambda place: values[place], reverse=True)
+        for place in best[: len(values) // factor]:
+            if place not in above:
+                return place, number + 1
+    return None
+
+
+if __name__ == "__main__":
+    Search().main()

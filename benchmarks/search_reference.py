@@ -1,0 +1,210 @@
+"""Search the space of `ncfbench advise` on a data set, and keep the curve of every trial.
+
+    python benchmarks/search_reference.py cite --trials 100
+
+Every other trial is a random point of the space. The rest, after ten random ones, differ in one
+setting from one of the five best by validation recall so far. A trial trains until its recall has
+not risen during the latter half of its training, or for --seconds of training, or, after a fifth of
+these, until it is seen to have less than half of the best recall of all. Recall is measured
+ever more rarely, off the clock. The file is written after each trial, and the same command goes on.
+Times need a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gzip
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ncfbench.advice.space import Space, random_points
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.signals import deferred_signals
+from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
+from ncfbench.timing import environment
+from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.contention import OtherPrograms
+from ncfbench.training.pilot import run_pilot
+from ncfbench.training.session import Session
+from ncfbench.training.turns import Turns
+
+SEARCHES = Path(__file__).resolve().parent / "results" / "searches"
+LEADERS = 5
+"""A neighbour is one of a leader, of this many."""
+BLOCK = 1 / 30
+"""Share of the longest training between two moments at which a trial can be evaluated."""
+GROWTH = 1.25
+"""Of the training clock between two evaluations, at least."""
+HOPELESS = (1 / 5, 1 / 2)
+"""Share of the longest training, and of the best recall of all trials."""
+LEAST_ROWS = 4
+LEAST_SECONDS = 2.0
+"""Of a trial that may rest."""
+RECALL = "recall_at_50"
+ENDLESS = {"epochs": 10_000}
+"""A trial ends by its recall or its time."""
+Trial = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("dataset")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=45.0, help="longest training of a trial")
+    parser.add_argument("--until", type=float, default=np.inf, help="stop after this many seconds")
+    parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--folder", type=Path, default=SEARCHES)
+    given = parser.parse_args()
+    began, path = time.monotonic(), given.folder / f"{given.dataset}.json.gz"
+    keep_compiled(print)
+    locations = Locations.of(given.data_dir)
+    dataset = open_dataset(given.dataset, data_dir=locations.data_dir)
+    space = Space.of(dataset, {"dataset": given.dataset} | ENDLESS, {})
+    trials = read(path)["trials"] if path.exists() else []
+    with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
+        while len(trials) < given.trials and time.monotonic() - began < given.until:
+            config, is_random = propose(space, trials)
+            trainer = TrialTrainer(dataset, locations, given.seconds, interrupted)
+            found = trainer.train(config, max(map(best, trials), default=0.0))
+            trials.append({"config": space.point(config), "is_random": is_random} | found)
+            write(path, dataset, trials)
+            shown = " ".join(map(str, trials[-1]["config"].values()))
+            print(
+                f"{len(trials):3} best {max(map(best, trials)):.4f} this {best(found):.4f} in"
+                f" {(found['seconds'] or [0])[-1]:.0f} s  {shown} {found['status']}",
+                flush=True,
+            )
+            if len(trials) % 10 == 0:
+                jax.clear_caches()
+
+
+def propose(space: Space, trials: Sequence[Trial]) -> tuple[RunConfig, bool]:
+    """Return the settings of the next trial, which depend on the earlier trials alone, and whether
+    they are a random point.
+    """
+    number = len(trials)
+    tried = {space.config(trial["config"]) for trial in trials}
+    fresh = (each for each in random_points(space, 0) if each not in tried)
+    if number < 2 * LEADERS or number % 2 == 0:
+        return next(fresh), True
+    generator = np.random.default_rng([1, number])
+    leaders = sorted(trials, key=best, reverse=True)[:LEADERS]
+    leader = leaders[int(generator.integers(len(leaders)))]
+    near = [each for each in space.neighbours(space.config(leader["config"])) if each not in tried]
+    return (near[int(generator.integers(len(near)))], False) if near else (next(fresh), True)
+
+
+def best(trial: Trial) -> float:
+    """Return the highest validation recall of a trial."""
+    return max(trial["validation"], default=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialTrainer:
+    """Trains a trial for so many seconds at most."""
+
+    dataset: Dataset
+    locations: Locations
+    longest: float
+    interrupted: Callable[[], bool]
+
+    def train(self, config: RunConfig, best_of_all: float) -> Trial:
+        """Train a trial; return its curve, by iterations and seconds of training."""
+        began = time.monotonic()
+        content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
+        pilot = run_pilot(config, self.dataset, content)
+        every = max(round(BLOCK * self.longest / pilot.iteration_seconds), 1)
+        config = dataclasses.replace(config, probe_every=every)
+        scratch, errors = Path(tempfile.mkdtemp()), list[BaseException]()
+        others, names = OtherPrograms(), ("iterations", "seconds", "validation", "test")
+        found: Trial = {name: [] for name in names} | {"status": "longest"}
+        locations = Locations(self.locations.data_dir, scratch)
+        failed = lambda _, error: errors.append(error)  # noqa: E731
+        turns: Turns[str]
+        with Turns(self.dataset, content, locations, self.interrupted, failed) as turns:
+            turns.open("", config, progress=Progress())
+            folder = turns.runs[""].recorder.folder if turns.runs else None
+            self._fill(found, turns, best_of_all)
+        if folder is not None and (folder / "summary.parquet").exists():
+            found["iteration_seconds"] = runs.read(folder).summary["full_iteration_seconds"]
+        shutil.rmtree(scratch, ignore_errors=True)
+        if errors:
+            found["status"] = f"failed: {errors[0]}"[:200]
+        return found | {
+            "wall_seconds": round(time.monotonic() - began, 2),
+            "start_seconds": round(pilot.start_seconds, 2),
+            "other_programs_cores": round(others.cores(), 2),
+        }
+
+    def _fill(self, found: Trial, turns: Turns[str], best_of_all: float) -> None:
+        evaluated = 0.0
+        while (run := turns.runs.get("")) is not None:
+            turns.take("", Session.advance)
+            clock = run.recorder.train_seconds
+            is_over = clock >= self.longest
+            if "" in turns.runs and (is_over or clock >= GROWTH * evaluated):
+                turns.take("", Session.evaluate)
+            row = run.recorder.last_row
+            if row is not None and row[f"validation_{RECALL}"] is not None:
+                evaluated = clock
+                found["iterations"].append(row["iteration"])
+                found["seconds"].append(round(clock, 3))
+                for name in ("validation", "test"):
+                    found[name].append(round(row[f"{name}_{RECALL}"], 5))
+            share, least = HOPELESS
+            if clock > share * self.longest and best(found) < least * best_of_all:
+                found["status"] = "hopeless"
+            elif rests(found):
+                found["status"] = "rests"
+            if is_over or found["status"] != "longest":
+                turns.close("")
+
+
+def rests(found: Trial) -> bool:
+    """Return whether recall has not risen in the latter half of the training so far."""
+    recalls, seconds = found["validation"], found["seconds"]
+    if len(recalls) < LEAST_ROWS or seconds[-1] < LEAST_SECONDS:
+        return False
+    return bool(seconds[int(np.argmax(recalls))] < seconds[-1] / 2)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a kept search."""
+    with gzip.open(path, "rt") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def write(path: Path, dataset: Dataset, trials: Sequence[Trial]) -> None:
+    """Write a search whole, in place of the file before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {
+        "dataset": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "n_links": dataset.graph.n_links,
+        "feature_seconds": dataset.feature_seconds,
+        "environment": environment.describe(),
+        "trials": trials,
+    }
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(gzip.compress(json.dumps(values).encode(), mtime=0))
+    temporary.rename(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The validation of searches: its figures by plain arithmetic, and a reference that is resumed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import bench_search as bench
+import pytest
+import search_reference
+from bench_search import Curve
+from harness import PREPARE
+from invoked import invoke
+
+from ncfbench.advice.space import Space
+from ncfbench.data.store import load
+
+TINY = "bench-tiny"
+
+
+def rising(top: float, *, start: float = 2.0, overhead: float = 1.0) -> Curve:
+    """Recall that rises to a top within eight epochs of ten seconds each."""
+    seconds = [10.0 * epoch for epoch in range(1, 9)]
+    values = [top * (1 - 2.0**-epoch) for epoch in range(1, 9)]
+    tests = [value / 2 for value in values]
+    return Curve(seconds, values, tests, 0.0, start, overhead, 10.0)
+
+
+def test_times_to_a_level_are_linear_between_evaluations() -> None:
+    curve = Curve([10.0, 20.0], [0.2, 0.4], [0.1, 0.2], before=5.0)
+    assert curve.time_to(0.1) == 5.0 + 5.0
+    assert curve.time_to(0.3) == 5.0 + 15.0
+    assert curve.time_to(0.5) == math.inf
+    assert curve.cut(12.0).seconds == [10.0]
+    assert curve.cut(1.0).validation == [0.2]
+
+
+def test_halving_promotes_the_best_of_a_rung_and_pays_for_all() -> None:
+    """Trials 0, 1, 2 to one epoch; then the best of the three to three epochs: 3 * 12 + 20 s."""
+    curves = [rising(0.2), rising(0.6), rising(0.4)]
+    assert bench.halve(curves, 3 * 12 + 20, factor=3, epochs=1).seconds == [10.0, 20.0, 30.0]
+    assert bench.halve(curves, 3 * 12 + 20, factor=3, epochs=1).validation[-1] == 0.6 * 7 / 8
+    # Ten seconds less: a part of the promotion.
+    assert bench.halve(curves, 3 * 12 + 10, factor=3, epochs=1).seconds == [10.0, 20.0]
+    # Nothing but the first trial has begun.
+    assert bench.halve(curves, 13, factor=3, epochs=1).validation[-1] == pytest.approx(0.1)
+
+
+def test_halving_pays_overheads() -> None:
+    slow = [rising(0.6, overhead=2.0)]
+    assert bench.halve(slow, 2 + 2 * 10 + 0.5, factor=3, epochs=1).seconds == [10.0]
+
+
+def test_a_rung_promotes_from_the_top() -> None:
+    rungs = [{0: 0.1, 1: 0.3, 2: 0.2, 3: 0.15, 4: 0.05, 5: 0.01}, {1: 0.4}]
+    assert bench.promoted(rungs, 3) == (2, 1)
+    assert bench.promoted([rungs[0], {1: 0.4, 2: 0.35, 0: 0.1}], 3) == (1, 2)
+    assert bench.promoted([{0: 0.1, 1: 0.3}], 3) is None
+
+
+def test_a_cell_compares_recall_time_and_rival() -> None:
+    def trial(top: float, random: bool = True) -> dict[str, Any]:
+        curve = rising(top)
+        return {
+            "config": {"encoder": "bow", "features": "none", "batch_size": 100},
+            "is_random": random,
+            "iterations": [10 * epoch for epoch in range(1, 9)],
+            "seconds": curve.seconds,
+            "validation": curve.validation,
+            "test": curve.test,
+            "iteration_seconds": 1.0,
+            "start_seconds": 2.0,
+            "wall_seconds": 84.0,
+        }
+
+    reference = {"trials": [trial(0.4), trial(0.2), trial(0.5, random=False)]}
+    reference |= {"feature_seconds": 3.0, "n_links": 1000}
+    own = rising(0.5)
+    answer: dict[str, Any] = {
+        "arm": {"seconds": own.seconds, "validation": own.validation, "test": own.test},
+        "floors": [{"recall_at_50": 0.4}],
+        "headline": "Use bow.",
+        "spent_seconds": 600,
+    }
+    found = bench.compare(reference, answer, 600.0)
+    assert found["recall_share"] == pytest.approx(1.0)
+    assert found["time_ratio"] == pytest.approx(1.0)
+    # The best random trial has 0.4, which the rival finds whole.
+    assert found["rival_recall"] == pytest.approx(0.4 / 2 * (1 - 2.0**-8))
+    assert found["ahead"]
+    assert not found["says_floor"]
+    answer["headline"] = "Do not train: profiles have more."
+    assert bench.compare(reference, answer, 600.0)["says_floor"]
+    late = [2 * at for at in own.seconds]
+    answer["arm"]["seconds"] = late
+    assert bench.compare(reference, answer, 600.0)["time_ratio"] == pytest.approx(2.0)
+    missed = bench.Search().missed([found | {"cell": "a"}])
+    assert missed == ["a: below a floor, and does not say so."]
+
+
+def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
+    words = PREPARE[TINY].split()
+    invoke("prepare", *words, "--name", TINY, "--data-dir", str(tmp_path))
+    dataset = load(tmp_path, TINY)
+    space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
+    trials: list[search_reference.Trial] = []
+    for number in range(14):
+        config, is_random = search_reference.propose(space, trials)
+        assert is_random == (number < 10 or number % 2 == 0)
+        assert search_reference.propose(space, trials) == (config, is_random)
+        trials.append({"config": space.point(config), "validation": [number / 100]})
+    points = [tuple(trial["config"].items()) for trial in trials]
+    assert len(set(points)) == 14
+    # The eleventh differs in one setting from one of the five best.
+    leaders = [space.config(trial["config"]) for trial in trials[6:11]]
+    near = itertools.chain(*(space.neighbours(leader) for leader in leaders))
+    assert space.config(trials[11]["config"]) in list(near)
+
+
+@pytest.mark.long
+def test_a_reference_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = PREPARE[TINY].split()
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    invoke("prepare", *words, "--name", TINY, "--data-dir", str(data))
+    places = ["--data-dir", str(data), "--folder", str(kept), "--seconds", "1"]
+    for trials in (1, 2):
+        given = ["search_reference.py", TINY, "--trials", str(trials), *places]
+        monkeypatch.setattr("sys.argv", given)
+        search_reference.main()
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    found = search_reference.read(kept / f"{TINY}.json.gz")
+    assert len(found["trials"]) == 2
+    for trial in found["trials"]:
+        assert trial["is_random"]
+        assert trial["status"] in ("longest", "rests")
+        lengths = {len(trial[name]) for name in ("iterations", "seconds", "validation", "test")}
+        assert len(lengths) == 1
+        assert trial["seconds"] == sorted(trial["seconds"])
+        assert trial["iteration_seconds"] > 0
+        curve = bench.curve_of(trial, found)
+        assert curve.time_to(0.0) == pytest.approx(curve.before)
