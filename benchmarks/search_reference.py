@@ -2,8 +2,9 @@
 
     python benchmarks/search_reference.py cite --trials 100
 
-Every other trial is a random point of the space. The rest, after ten random ones, differ in one
-setting from one of the five best by validation recall so far. A trial trains until its recall has
+After ten random points of the space, the trials are by turns a random point, one that differs in
+one setting from one of the five best by validation recall so far (the rule of `advise`), and one
+that Optuna's tree-structured Parzen estimator proposes (pip install optuna). A trial trains until its recall has
 not risen during the latter half of its training, or for --seconds of training, or, after a fifth of
 these, until it is seen to have less than half of the best recall of all. Recall is measured
 ever more rarely, off the clock. The file is written after each trial, and the same command goes on.
@@ -19,7 +20,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from ncfbench.advice.space import Space, random_points
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed.signals import deferred_signals
+from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -42,6 +44,9 @@ from ncfbench.training.session import Session
 from ncfbench.training.turns import Turns
 
 SEARCHES = Path(__file__).resolve().parent / "results" / "searches"
+PROPOSERS = ("random", "neighbours", "optuna")
+THOUGHTS = 50
+"""Most proposals of Optuna for one trial: some cannot work, others were tried."""
 LEADERS = 5
 """A neighbour is one of a leader, of this many."""
 BLOCK = 1 / 30
@@ -78,14 +83,14 @@ def main() -> None:
     trials = read(path)["trials"] if path.exists() else []
     with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
         while len(trials) < given.trials and time.monotonic() - began < given.until:
-            config, is_random = propose(space, trials)
+            config, by = propose(space, trials)
             trainer = TrialTrainer(dataset, locations, given.seconds, interrupted)
             found = trainer.train(config, max(map(best, trials), default=0.0))
-            trials.append({"config": space.point(config), "is_random": is_random} | found)
+            trials.append({"config": space.point(config), "by": by} | found)
             write(path, dataset, trials)
             shown = " ".join(map(str, trials[-1]["config"].values()))
             print(
-                f"{len(trials):3} best {max(map(best, trials)):.4f} this {best(found):.4f} in"
+                f"{len(trials):3} best {max(map(best, trials)):.4f} {by} {best(found):.4f} in"
                 f" {(found['seconds'] or [0])[-1]:.0f} s  {shown} {found['status']}",
                 flush=True,
             )
@@ -93,20 +98,51 @@ def main() -> None:
                 jax.clear_caches()
 
 
-def propose(space: Space, trials: Sequence[Trial]) -> tuple[RunConfig, bool]:
-    """Return the settings of the next trial, which depend on the earlier trials alone, and whether
-    they are a random point.
+def propose(space: Space, trials: Sequence[Trial]) -> tuple[RunConfig, str]:
+    """Return the settings of the next trial, which depend on the earlier trials alone, and who
+    proposes them: ``random``, ``neighbours`` or ``optuna``.
     """
     number = len(trials)
     tried = {space.config(trial["config"]) for trial in trials}
-    fresh = (each for each in random_points(space, 0) if each not in tried)
-    if number < 2 * LEADERS or number % 2 == 0:
-        return next(fresh), True
-    generator = np.random.default_rng([1, number])
-    leaders = sorted(trials, key=best, reverse=True)[:LEADERS]
-    leader = leaders[int(generator.integers(len(leaders)))]
-    near = [each for each in space.neighbours(space.config(leader["config"])) if each not in tried]
-    return (near[int(generator.integers(len(near)))], False) if near else (next(fresh), True)
+    by = PROPOSERS[number % len(PROPOSERS)] if number >= 2 * LEADERS else "random"
+    if by == "neighbours":
+        generator = np.random.default_rng([1, number])
+        leaders = sorted(trials, key=best, reverse=True)[:LEADERS]
+        leader = space.config(leaders[int(generator.integers(len(leaders)))]["config"])
+        near = [each for each in space.neighbours(leader) if each not in tried]
+        if near:
+            return near[int(generator.integers(len(near)))], by
+    if by == "optuna":
+        for config in from_optuna(space, trials):
+            if config not in tried:
+                return config, by
+    return next(each for each in random_points(space, 0) if each not in tried), "random"
+
+
+def from_optuna(space: Space, trials: Sequence[Trial]) -> Iterator[RunConfig]:
+    """Yield what Optuna proposes after the earlier trials, its own second thoughts later."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=len(trials), multivariate=True, group=True)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    kinds = {
+        name: optuna.distributions.CategoricalDistribution(values)
+        for name, values in space.tried.items()
+    }
+    for trial in trials:
+        # Some values belong to one loss alone, and nobody draws them.
+        point = {name: value for name, value in trial["config"].items() if name in kinds}
+        point = {name: value for name, value in point.items() if value in space.tried[name]}
+        own = {name: kinds[name] for name in point}
+        study.add_trial(
+            optuna.trial.create_trial(params=point, distributions=own, value=best(trial))
+        )
+    for _ in range(THOUGHTS):
+        asked = study.ask()
+        with suppress(UsageError):
+            yield space.drawn(lambda name: asked.suggest_categorical(name, space.tried[name]))  # noqa: B023
+        study.tell(asked, state=optuna.trial.TrialState.FAIL)
 
 
 def best(trial: Trial) -> float:

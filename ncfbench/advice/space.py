@@ -7,7 +7,7 @@ is the settings of a run. Settings that its choices do not read are not tried.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -86,20 +86,27 @@ class Space:
         return {name: values[name] for name in self.names(config)}
 
     def draw(self, generator: np.random.Generator) -> RunConfig:
-        """Return a random point: each choice, then each of the settings that these read, drawn
-        uniformly from what is tried.
-        """
+        """Return a random point: what is tried of each setting is drawn uniformly."""
+
+        def draw(name: str) -> Any:
+            return self.tried[name][int(generator.integers(len(self.tried[name])))]
+
         while True:
-            choices = {
-                name: self._drawn(name, generator) for name in BUILT_IN if name in self.tried
-            }
-            try:
-                base = self.config(choices)
-                rest = [name for name in self.names(base) if name not in choices]
-                rest = [name for name in rest if self.point(base)[name] in self.tried[name]]
-                return self.config(choices | {name: self._drawn(name, generator) for name in rest})
-            except UsageError:
-                continue
+            with suppress(UsageError):
+                return self.drawn(draw)
+
+    def drawn(self, draw: Callable[[str], Any]) -> RunConfig:
+        """Return the point whose values a function draws by name: of each choice, then of each of
+        the settings that these read.
+
+        Raises:
+            UsageError: they cannot work together.
+        """
+        choices = {name: draw(name) for name in BUILT_IN if name in self.tried}
+        base = self.config(choices)
+        usual = self.point(base)
+        names = [name for name in usual if name not in choices and usual[name] in self.tried[name]]
+        return self.config(choices | {name: draw(name) for name in names})
 
     def neighbours(self, config: RunConfig) -> Iterator[RunConfig]:
         """Yield the points that differ in one setting: a choice, or a number by one step."""
@@ -121,10 +128,6 @@ class Space:
             return []
         place = values.index(value)
         return [values[at] for at in (place - 1, place + 1) if 0 <= at < len(values)]
-
-    def _drawn(self, name: str, generator: np.random.Generator) -> Any:
-        values = self.tried[name]
-        return values[int(generator.integers(len(values)))]
 
 
 def is_served(encoder: str, dataset: Dataset) -> bool:

@@ -14,10 +14,16 @@ from bench_search import Curve
 from harness import PREPARE
 from invoked import invoke
 
-from ncfbench.advice.space import Space
+from ncfbench.advice.space import Space, random_points
+from ncfbench.data import Dataset
 from ncfbench.data.store import load
 
 TINY = "bench-tiny"
+
+
+def tiny(data_dir: Path) -> Dataset:
+    invoke("prepare", *PREPARE[TINY].split(), "--name", TINY, "--data-dir", str(data_dir))
+    return load(data_dir, TINY)
 
 
 def rising(top: float, *, start: float = 2.0, overhead: float = 1.0) -> Curve:
@@ -61,11 +67,11 @@ def test_a_rung_promotes_from_the_top() -> None:
 
 
 def test_a_cell_compares_recall_time_and_rival() -> None:
-    def trial(top: float, random: bool = True) -> dict[str, Any]:
+    def trial(top: float, by: str = "random") -> dict[str, Any]:
         curve = rising(top)
         return {
             "config": {"encoder": "bow", "features": "none", "batch_size": 100},
-            "is_random": random,
+            "by": by,
             "iterations": [10 * epoch for epoch in range(1, 9)],
             "seconds": curve.seconds,
             "validation": curve.validation,
@@ -75,7 +81,7 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
             "wall_seconds": 84.0,
         }
 
-    reference = {"trials": [trial(0.4), trial(0.2), trial(0.5, random=False)]}
+    reference = {"trials": [trial(0.4), trial(0.2), trial(0.5, by="neighbours")]}
     reference |= {"feature_seconds": 3.0, "n_links": 1000}
     own = rising(0.5)
     answer: dict[str, Any] = {
@@ -101,31 +107,40 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
 
 
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
-    words = PREPARE[TINY].split()
-    invoke("prepare", *words, "--name", TINY, "--data-dir", str(tmp_path))
-    dataset = load(tmp_path, TINY)
+    dataset = tiny(tmp_path)
     space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
     trials: list[search_reference.Trial] = []
-    for number in range(14):
-        config, is_random = search_reference.propose(space, trials)
-        assert is_random == (number < 10 or number % 2 == 0)
-        assert search_reference.propose(space, trials) == (config, is_random)
+    for number in range(11):
+        config, by = search_reference.propose(space, trials)
+        assert by == ("random" if number < 10 or number % 3 == 0 else "neighbours")
+        assert search_reference.propose(space, trials) == (config, by)
         trials.append({"config": space.point(config), "validation": [number / 100]})
     points = [tuple(trial["config"].items()) for trial in trials]
-    assert len(set(points)) == 14
-    # The eleventh differs in one setting from one of the five best.
-    leaders = [space.config(trial["config"]) for trial in trials[6:11]]
+    assert len(set(points)) == 11
+    # The last one differs in one setting from one of the five best.
+    leaders = [space.config(trial["config"]) for trial in trials[5:10]]
     near = itertools.chain(*(space.neighbours(leader) for leader in leaders))
-    assert space.config(trials[11]["config"]) in list(near)
+    assert space.config(trials[10]["config"]) in list(near)
+
+
+def test_optuna_proposes_points_of_the_space(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    dataset = tiny(tmp_path)
+    space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
+    points = itertools.islice(random_points(space, 1), 11)
+    trials = [{"config": space.point(each), "validation": [0.1]} for each in points]
+    config, by = search_reference.propose(space, trials)
+    assert by == "optuna"
+    assert search_reference.propose(space, trials) == (config, by)
+    assert all(value in space.tried[name] for name, value in space.point(config).items())
 
 
 @pytest.mark.long
 def test_a_reference_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = PREPARE[TINY].split()
     data, kept = tmp_path / "data", tmp_path / "kept"
-    invoke("prepare", *words, "--name", TINY, "--data-dir", str(data))
+    tiny(data)
     places = ["--data-dir", str(data), "--folder", str(kept), "--seconds", "1"]
     for trials in (1, 2):
         given = ["search_reference.py", TINY, "--trials", str(trials), *places]
@@ -135,7 +150,7 @@ def test_a_reference_is_resumed(
     found = search_reference.read(kept / f"{TINY}.json.gz")
     assert len(found["trials"]) == 2
     for trial in found["trials"]:
-        assert trial["is_random"]
+        assert trial["by"] == "random"
         assert trial["status"] in ("longest", "rests")
         lengths = {len(trial[name]) for name in ("iterations", "seconds", "validation", "test")}
         assert len(lengths) == 1
