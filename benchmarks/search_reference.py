@@ -4,11 +4,12 @@
 
 After ten random points of the space, the trials are by turns a random point, one that differs in
 one setting from one of the five best by validation recall so far (the rule of `advise`), and one
-that Optuna's tree-structured Parzen estimator proposes (pip install optuna). A trial trains until its recall has
-not risen during the latter half of its training, or for --seconds of training, or, after a fifth of
-these, until it is seen to have less than half of the best recall of all. Recall is measured
-ever more rarely, off the clock. The file is written after each trial, and the same command goes on.
-Times need a quiet machine.
+that Optuna's tree-structured Parzen estimator proposes (pip install optuna).
+
+A trial trains until its recall has not risen during the latter half of its training, or for
+--seconds of training, or, after a fifth of these, until it is seen to have less than half of the
+best recall of all. Recall is measured ever more rarely, off the clock. The file is written after
+each trial, and the same command goes on. Times need a quiet machine.
 """
 
 from __future__ import annotations
