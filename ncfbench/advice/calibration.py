@@ -32,14 +32,25 @@ class Calibration:
     evaluation_seconds: float
     opening_seconds: float
 
-    def pace(self, candidate: Candidate, n_links: int, block_seconds: float) -> Pace:
-        """Return the pace of a run that is probed after each block of training, and each epoch."""
+    def pace(
+        self,
+        candidate: Candidate,
+        n_links: int,
+        block_seconds: float,
+        evaluated_every: float | None = None,
+    ) -> Pace:
+        """Return the pace of a run that is probed after each block of training, and each epoch.
+
+        Args:
+            evaluated_every: seconds of training between two evaluations; by default an epoch.
+        """
         config, seconds = candidate.config, candidate.iteration_seconds
         epoch = n_links / config.batch_size * seconds
         probes = 1 + epoch / block_seconds
         again = Schedule.of(config, n_links).step_batches * seconds
-        others = probes * self.probe_seconds + self.evaluation_seconds + again
-        return Pace(self.opening_seconds, 1 + others / epoch)
+        others = (probes * self.probe_seconds + again) / epoch
+        others += self.evaluation_seconds / (evaluated_every or epoch)
+        return Pace(self.opening_seconds, 1 + others)
 
 
 def calibrate(

@@ -141,7 +141,9 @@ class FirstField:
         )
 
         def pace_of(field: Sequence[Candidate]) -> Pace:
-            paces = [calibrated.pace(each, n_links, first / FIRST_PROBES[target]) for each in field]
+            every = first if target == "recall" else None
+            block = first / FIRST_PROBES[target]
+            paces = [calibrated.pace(each, n_links, block, every) for each in field]
             training = sum(each.training for each in paces) / len(paces)
             return dataclasses.replace(paces[0], training=training)
 

@@ -34,6 +34,8 @@ EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
 LEAST_GROWTH = 8.0
 """Neighbours enter while the race can still train to this many times its clock."""
+EVALUATED = 1.4
+"""Growth of a run's clock between two evaluations in a rung, where ranking decides."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
 
@@ -123,6 +125,8 @@ class Race:
         self._folders: dict[Key, Path] = {}
         self._compiling: dict[Key, float] = {}
         """Seconds that opening took, of runs that have not trained since."""
+        self._evaluated: dict[Key, float] = {}
+        """Clocks at the latest evaluations."""
         self._learned: set[str] = set()
         """Names of candidates that are known to be better than chance."""
 
@@ -171,10 +175,16 @@ class Race:
         shown = ArmProgress(
             self.progress,
             candidate.name,
-            by_recall=self.question.target == "recall",
+            by_recall=self._ranks,
             spent=lambda: self.clock.spent,
         )
-        self._turns.open(key, candidate.with_seed(key[1]), self._folders.get(key), shown)
+        self._turns.open(
+            key,
+            candidate.with_seed(key[1]),
+            self._folders.get(key),
+            shown,
+            evaluates_epochs=not self._ranks,
+        )
         if key in self._turns.runs:
             made = self._turns.runs[key].recorder.folder
             assert made is not None, "only the first of several processes has none"
@@ -189,8 +199,17 @@ class Race:
         if key in self._compiling:  # the first block compiles
             self.clock.measured["opening"].append(self._compiling.pop(key) + wall - trained)
         else:
+            if self._ranks and run.recorder.train_seconds >= EVALUATED * self._evaluated.get(
+                key, 0
+            ):
+                self._evaluate(key)
+                wall = time.perf_counter() - began
             self.clock.measured["turn"].append(wall)
             self.clock.measured["training"].append(trained)
+
+    @property
+    def _ranks(self) -> bool:
+        return self.question.target == "recall"
 
     def _failed(self, key: Key, error: BaseException) -> None:
         (candidate,) = (each for each in self.state.entrants if each.name == key[0])
@@ -201,7 +220,7 @@ class Race:
     def _end_rung(self, clock: float) -> float | None:
         """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
         state = self.state
-        self._evaluate()
+        self._judge()
         self._save()
         state.clock = clock
         arms = self._arms()
@@ -265,7 +284,7 @@ class Race:
             arms[candidate.name] = Arm(
                 curve_of(record, self.question.column),
                 candidate.shape.sampler,
-                self.question.target == "loss" and candidate.shape.is_baseline,
+                not self._ranks and candidate.shape.is_baseline,
                 learned_at(record, self.dataset),
                 candidate.shape.loss,
                 candidate.config.encoder,
@@ -312,19 +331,22 @@ class Race:
                 candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
             self._train(finalists, seed, state.clock)
-            self._evaluate()
+            self._judge()
             self._save()
             self._write()
 
-    def _evaluate(self) -> None:
-        """Evaluate runs that may be at chance, and all where ranking decides: an epoch, after
-        which they are evaluated, can take longer than the race.
-        """
-        ranks = self.question.target == "recall"
+    def _judge(self) -> None:
+        """Evaluate runs that may be at chance, and all where ranking decides."""
         for key in list(self._turns.runs):
-            if ranks or key[0] not in self._learned:
+            if self._ranks or key[0] not in self._learned:
                 with self.clock.timed("evaluation"):
-                    self._turns.take(key, Session.evaluate)
+                    self._evaluate(key)
+
+    def _evaluate(self, key: Key) -> None:
+        if key in self._turns.runs:
+            self._turns.take(key, Session.evaluate)
+        if key in self._turns.runs:
+            self._evaluated[key] = self._turns.runs[key].recorder.train_seconds
 
     def _save(self) -> None:
         if count := sum(not run.is_saved for run in self._turns.runs.values()):

@@ -58,7 +58,7 @@ class SearchRace(Race):
         target, entered = state.first_clock, len(wave)
         while wave:
             self._train(wave, 0, target)
-            self._evaluate()
+            self._judge()
             self._save()
             wave = self._promising(wave, ahead.curve, target)
             self._write()

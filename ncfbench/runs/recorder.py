@@ -70,6 +70,12 @@ class Recorder:
         return self._curve[-1] if self._curve else None
 
     @property
+    def is_evaluated(self) -> bool:
+        """Whether the latest row of the curve has been evaluated."""
+        row = self.last_row or {}
+        return any(row.get(f"{split}_recall_at_50") is not None for split in schemas.EVALUATED)
+
+    @property
     def best_iteration(self) -> int | None:
         """The iteration of the best validation so far; None where there is none."""
         best = find_candidate(self._curve, self.config.patience)

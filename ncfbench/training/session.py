@@ -52,6 +52,7 @@ class Session:
         content: the texts on the device, where several runs share them.
         turns: an id of the sessions that take turns with this one
             (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
+        evaluates_epochs: evaluate at the end of each epoch; else :meth:`evaluate` alone does.
 
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
@@ -68,6 +69,7 @@ class Session:
         folder: Path | None = None,
         content: DeviceContent | None = None,
         turns: str | None = None,
+        evaluates_epochs: bool = True,
     ) -> None:
         self.plan = plan
         self.is_done = False
@@ -82,6 +84,7 @@ class Session:
         self._best: Best | None = None
         self._turns: list[str | None] = []
         """Those of the earlier sessions of the run."""
+        self._evaluates_epochs = evaluates_epochs
         self._catch_up_epochs = 0
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
@@ -187,9 +190,9 @@ class Session:
                 self.close()
 
     def evaluate(self) -> None:
-        """Evaluate at the last probe too, though no epoch ends there; the curve's row gets it."""
+        """Evaluate at the last probe, unless that was done; the curve's row gets it."""
         with self._ledger.turn():
-            if self.iteration and not self._schedule.ends_epoch(self.iteration):
+            if self.iteration and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
                 self._keep_best()
@@ -286,7 +289,10 @@ class Session:
         row["iteration"], row["epoch"] = iteration, self._schedule.epoch_of(iteration)
         row["probe_loss"] = probe_loss
         row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
-        evaluated = self._evaluated(parameters) if ends_epoch else {}
+        # The last epoch's is what is reported.
+        is_last = iteration == self._schedule.last
+        is_due = ends_epoch and (self._evaluates_epochs or iteration == 0 or is_last)
+        evaluated = self._evaluated(parameters) if is_due else {}
         if text is not None:
             self._progress.say(text)
         self._losses = []

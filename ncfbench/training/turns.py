@@ -81,8 +81,13 @@ class Turns(Generic[Key]):
         config: RunConfig,
         folder: Path | None = None,
         progress: Progress | None = None,
+        *,
+        evaluates_epochs: bool = True,
     ) -> None:
         """Open a run, a new one or that of a folder; its ledger is charged with its turns only.
+
+        Args:
+            evaluates_epochs: see :class:`~ncfbench.training.session.Session`.
 
         Raises:
             KeyboardInterrupt: interrupted.
@@ -100,6 +105,7 @@ class Turns(Generic[Key]):
                     folder=folder,
                     content=self.content,
                     turns=self._id,
+                    evaluates_epochs=evaluates_epochs,
                 )
 
         self._attempt(key, work)
