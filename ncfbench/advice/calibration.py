@@ -42,14 +42,16 @@ class Calibration:
         """Return the pace of a run that is probed after each block of training, and each epoch.
 
         Args:
-            evaluated_every: seconds of training between two evaluations; by default an epoch.
+            evaluated_every: seconds of training between two evaluations of a run that does not stop
+                at its epochs.
         """
         config, seconds = candidate.config, candidate.iteration_seconds
         epoch = n_links / config.batch_size * seconds
         probes = 1 + epoch / block_seconds
         again = Schedule.of(config, n_links).step_batches * seconds
-        others = (probes * self.probe_seconds + again) / epoch
-        others += self.evaluation_seconds / (evaluated_every or epoch)
+        others = (probes * self.probe_seconds + self.evaluation_seconds + again) / epoch
+        if evaluated_every:
+            others = self.probe_seconds / block_seconds + self.evaluation_seconds / evaluated_every
         return Pace(self.opening_seconds, 1 + others)
 
 

@@ -36,9 +36,9 @@ long in half of the arms of benchmarks/results/advice-cpu.json.
 """
 LARGEST_RATE_STEP = 3.1
 """Learning rates whose ratio is larger are no neighbours."""
-FIRST_PROBES = {"loss": 2, "recall": 6}
-"""Number of probes in the first rung, beside those at the ends of epochs, by target. Turns last
-from probe to probe, and candidates for recall take several times as long as was expected.
+FIRST_PROBES = {"loss": 2, "recall": 3}
+"""Number of probes in the first rung, by target; in a race for a loss beside those at the ends of
+epochs. Turns last from probe to probe.
 """
 _OF_ONE_RUN = re.compile(r"(--(?:batch-size|stratum-size|learning-rate|sampler))\b")
 """Options of a run; those of a question, which take lists, end with an s."""

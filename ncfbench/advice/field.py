@@ -35,7 +35,7 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 FIRST_EPOCHS = {"loss": 2.0, "recall": 0.5}
 """Epochs of the fastest candidate in the first rung, by target."""
-LEAST_BLOCK = {"loss": 5.0, "recall": 1.0}
+LEAST_BLOCK = {"loss": 5.0, "recall": 3.0}
 """Times of a probe that a block between two probes lasts at least, by target."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""

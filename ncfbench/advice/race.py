@@ -183,7 +183,7 @@ class Race:
             candidate.with_seed(key[1]),
             self._folders.get(key),
             shown,
-            evaluates_epochs=not self._ranks,
+            stops_at_epochs=not self._ranks,
         )
         if key in self._turns.runs:
             made = self._turns.runs[key].recorder.folder

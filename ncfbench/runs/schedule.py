@@ -22,6 +22,7 @@ class Schedule:
     Args:
         probe_every: iterations between probes; 0 for ``probes`` in an epoch.
         probes: of equal distance, the last at the epoch's end.
+        stops_at_epochs: False for a run that stops at its probes alone.
         step_batches: batches that the *step* account repeats at an epoch's end.
     """
 
@@ -31,6 +32,7 @@ class Schedule:
     probe_every: int
     probes: int = PROBES
     step_batches: int = STEP_BATCHES
+    stops_at_epochs: bool = True
 
     @classmethod
     def of(cls, config: RunConfig, n_links: int) -> Schedule:
@@ -77,6 +79,8 @@ class Schedule:
             each, probe = 1, iteration - iteration % self.probe_every + self.probe_every
         else:
             each, probe = self.probes, self.last
+        if not self.stops_at_epochs and self.probe_every:
+            return min(probe, self.last)
         # Part q ends with the iteration that completes q parts of a pass.
         part = each * iteration * self.batch_size // self.n_links
         ends = (-(-q * self.n_links // (each * self.batch_size)) for q in range(part, part + 3))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class Session:
         content: the texts on the device, where several runs share them.
         turns: an id of the sessions that take turns with this one
             (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
-        evaluates_epochs: evaluate at the end of each epoch; else :meth:`evaluate` alone does.
+        stops_at_epochs: probe, evaluate and time steps at the end of each epoch. Else the run is
+            probed as often as its settings say, and :meth:`evaluate` alone evaluates.
 
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
@@ -69,7 +71,7 @@ class Session:
         folder: Path | None = None,
         content: DeviceContent | None = None,
         turns: str | None = None,
-        evaluates_epochs: bool = True,
+        stops_at_epochs: bool = True,
     ) -> None:
         self.plan = plan
         self.is_done = False
@@ -77,14 +79,14 @@ class Session:
         self.is_saved = False
         """True if a checkpoint holds everything that was trained."""
         self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
-        self._config, self._schedule, self._trace = plan.config, plan.schedule, plan.trace
+        self._config, self._trace = plan.config, plan.trace
+        self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
         self._group = ProcessGroup.current()
         self._losses: list[float] = []
         """Losses of the batches since the last row of the curve."""
         self._best: Best | None = None
         self._turns: list[str | None] = []
         """Those of the earlier sessions of the run."""
-        self._evaluates_epochs = evaluates_epochs
         self._catch_up_epochs = 0
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
@@ -238,7 +240,7 @@ class Session:
         self.recorder.take(
             self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
         )
-        if ends_epoch:
+        if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
         self._losses += losses
         bad = np.flatnonzero(~np.isfinite(losses))
@@ -247,7 +249,7 @@ class Session:
         if not is_cut:
             with self._ledger.line("probe"):
                 self._loop.settle()
-            if ends_epoch:
+            if ends_epoch and self._schedule.stops_at_epochs:
                 self._loop.step_block(self._schedule.step_batches)
                 self.recorder.take(self._loop.take_samples())
             self._record()
@@ -289,10 +291,8 @@ class Session:
         row["iteration"], row["epoch"] = iteration, self._schedule.epoch_of(iteration)
         row["probe_loss"] = probe_loss
         row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
-        # The last epoch's is what is reported.
-        is_last = iteration == self._schedule.last
-        is_due = ends_epoch and (self._evaluates_epochs or iteration == 0 or is_last)
-        evaluated = self._evaluated(parameters) if is_due else {}
+        is_due = self._schedule.stops_at_epochs or iteration == self._schedule.last
+        evaluated = self._evaluated(parameters) if ends_epoch and is_due else {}
         if text is not None:
             self._progress.say(text)
         self._losses = []

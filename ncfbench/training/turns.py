@@ -82,12 +82,12 @@ class Turns(Generic[Key]):
         folder: Path | None = None,
         progress: Progress | None = None,
         *,
-        evaluates_epochs: bool = True,
+        stops_at_epochs: bool = True,
     ) -> None:
         """Open a run, a new one or that of a folder; its ledger is charged with its turns only.
 
         Args:
-            evaluates_epochs: see :class:`~ncfbench.training.session.Session`.
+            stops_at_epochs: see :class:`~ncfbench.training.session.Session`.
 
         Raises:
             KeyboardInterrupt: interrupted.
@@ -105,7 +105,7 @@ class Turns(Generic[Key]):
                     folder=folder,
                     content=self.content,
                     turns=self._id,
-                    evaluates_epochs=evaluates_epochs,
+                    stops_at_epochs=stops_at_epochs,
                 )
 
         self._attempt(key, work)
