@@ -203,7 +203,7 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: flo
     level = SHARE * own.validation[own.top]
     soonest = min([own, *curves], key=lambda curve: curve.time_to(level))
     rival = rival_of(
-        [c for c, each in zip(curves, trials, strict=True) if each["is_random"]], budget
+        [c for c, each in zip(curves, trials, strict=True) if each["by"] == "random"], budget
     )
     recall = own.test[own.top]
     floors = [each["recall_at_50"] for each in answer["floors"]]

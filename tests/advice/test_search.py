@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.candidates import Candidate
@@ -54,6 +54,7 @@ def test_what_is_fixed_is_not_tried(tiny: Dataset) -> None:
         assert (config.dimension, config.loss) == (7, "log")
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny: Dataset, seed: int) -> None:
     found = space(tiny)
