@@ -281,7 +281,8 @@ def halve(curves: Sequence[Curve], budget: float, factor: int, epochs: float) ->
 
     Whenever the worker is free, it promotes the best of the highest rung that has one among its
     best ``1 / factor`` that was not promoted; else it begins the next trial. A curve that ended
-    keeps its recall, and its training goes on at its pace.
+    keeps its recall, and its training goes on at its pace. Where all have begun and nothing is
+    promoted, the best one trains on.
 
     Args:
         epochs: of the first rung; each further one has ``factor`` times as many.
@@ -291,10 +292,12 @@ def halve(curves: Sequence[Curve], budget: float, factor: int, epochs: float) ->
     trained: dict[int, float] = {}
     while clock < budget:
         place, rung = promoted(rungs, factor) or (begun, 0)
-        if rung == 0:
-            if begun == len(curves):
-                break
-            begun += 1
+        if rung == 0 and begun == len(curves):  # nobody is left: the best one trains on
+            ends = {at: curves[at].cut(seconds) for at, seconds in trained.items()}
+            leader = max(ends, key=lambda at: max(ends[at].validation))
+            trained[leader] += (budget - clock) / curves[leader].overhead
+            break
+        begun += rung == 0
         curve = curves[place]
         target = curve.epoch_seconds * epochs * factor**rung
         clock += curve.start * (rung == 0) + curve.overhead * (target - trained.get(place, 0.0))
