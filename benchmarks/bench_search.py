@@ -293,8 +293,7 @@ def halve(curves: Sequence[Curve], budget: float, factor: int, epochs: float) ->
     while clock < budget:
         place, rung = promoted(rungs, factor) or (begun, 0)
         if rung == 0 and begun == len(curves):  # nobody is left: the best one trains on
-            ends = {at: curves[at].cut(seconds) for at, seconds in trained.items()}
-            leader = max(ends, key=lambda at: max(ends[at].validation))
+            leader = max(trained, key=lambda at: max(curves[at].cut(trained[at]).validation))
             trained[leader] += (budget - clock) / curves[leader].overhead
             break
         begun += rung == 0
