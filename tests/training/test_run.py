@@ -223,3 +223,32 @@ def test_a_turn_can_be_evaluated_within_an_epoch(
             turns.save()
         losses.append([row["probe_loss"] for row in runs.read(record.folder).curve])
     assert losses[0] == losses[1]
+
+
+def test_a_run_stops_at_its_probes_alone(tiny: Dataset, tmp_path: Path, data_dir: Path) -> None:
+    """Losses are those of a run that stops at epochs too; nobody evaluates but who is asked to, and
+    once. The end is evaluated all the same.
+    """
+    config = complete(SMALL | {"sampler": "ns", "probe_every": 20, "epochs": 2})
+    content, curves = DeviceContent.of(tiny), []
+    for stops in (True, False):
+        locations = Locations(data_dir, tmp_path / str(stops))
+        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+            turns.open("", config, stops_at_epochs=stops)
+            folder = turns.runs[""].recorder.folder
+            turns.take("", Session.advance)
+            for _ in range(2):
+                turns.take("", Session.evaluate)
+            while turns.runs:
+                turns.take("", Session.advance)
+        assert folder is not None
+        curves.append(runs.read(folder))
+    often, rarely = ({row["iteration"]: row for row in each.curve} for each in curves)
+    last = max(often)
+    assert list(rarely) == [*range(0, last, 20), last]
+    assert all(rarely[at]["probe_loss"] == often[at]["probe_loss"] for at in rarely)
+    evaluated = [at for at in rarely if rarely[at]["test_recall_at_50"] is not None]
+    assert evaluated == [20, last]
+    kinds = [row["kind"] for row in curves[1].timing]
+    assert kinds.count("evaluation") == 2
+    assert "step" not in kinds
