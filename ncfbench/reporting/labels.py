@@ -54,9 +54,15 @@ def seeds_label(seeds: Iterable[int]) -> str:
 
 @cache
 def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
-    """Return the settings that differ from the defaults for the run's encoder, loss and sampler."""
-    usual = default_values(config)
-    return {name: value for name, value in config.to_dict().items() if value != usual[name]}
+    """Return the settings that the run reads and that differ from the defaults for its encoder,
+    loss and sampler.
+    """
+    usual, settings = default_values(config), config.settings
+    return {
+        name: value
+        for name, value in config.to_dict().items()
+        if value != usual[name] and config.reads(settings[name])
+    }
 
 
 def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:

@@ -19,6 +19,7 @@ from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.quality import Evaluation
 
@@ -167,6 +168,12 @@ def test_another_computation_is_another_comparison() -> None:
         assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(speedup)
         assert rows["strat-ns"]["settings"] == title
         assert ("--convolution plain" in rows["ns"]["command"]) == bool(title)
+
+
+def test_labels_and_commands_leave_out_what_a_run_does_not_read() -> None:
+    found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
+    assert unusual_label(found.config) == "dimension=100"
+    assert "--word-dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
 
 
 def test_the_newest_finished_run_counts() -> None:
