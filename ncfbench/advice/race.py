@@ -316,24 +316,35 @@ class Race:
                 state.pool.remove(candidate)
 
     def _train_seeds(self) -> None:
-        state, arms = self.state, self._arms()
-        if all(arm.learned_at is None for arm in arms.values()):
+        if all(arm.learned_at is None for arm in self._arms().values()):
             return
-        dropped = decide(arms, state.clock, 1).dropped
-        finalists = [each for each in state.racing if each.name not in dropped]
+        finalists = self._finalists()
         for seed in range(1, self.question.seeds):
-            pace = self.clock.pace
             finalists = [each for each in finalists if each.status is Status.RACING]
-            needed = len(finalists) * (pace.opening + pace.training * LEAST_SEED * state.clock)
-            if self.clock.left < needed:
+            finalists = finalists[: self._with_time(len(finalists))]
+            if not finalists:
                 break
             for candidate in finalists:
                 candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
-            self._train(finalists, seed, state.clock)
+            self._train(finalists, seed, self.state.clock)
             self._judge()
             self._save()
             self._write()
+
+    def _finalists(self) -> list[Candidate]:
+        """Return who gets further seeds."""
+        dropped = decide(self._arms(), self.state.clock, 1).dropped
+        return [each for each in self.state.racing if each.name not in dropped]
+
+    def _with_time(self, finalists: int) -> int:
+        """Return how many of some finalists get a further seed: all, or none."""
+        return finalists if self.clock.left >= finalists * self._seed_seconds else 0
+
+    @property
+    def _seed_seconds(self) -> float:
+        pace = self.clock.pace
+        return pace.opening + pace.training * LEAST_SEED * self.state.clock
 
     def _judge(self) -> None:
         """Evaluate runs that may be at chance, and all where ranking decides."""

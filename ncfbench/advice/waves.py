@@ -12,10 +12,12 @@ import math
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.race import NEWCOMERS, Race
 from ncfbench.advice.rule import Arm, Curve
-from ncfbench.timing.ranking import NEAR
+from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 RESTED = 0.99
 """Share of its best metric that a leader at rest had after half of its training."""
+SEEDED = 2
+"""Best candidates that get further seeds: what is recommended, and the next one."""
 SEEDS_SHARE = 0.15
 """Share of the budget that waves leave for further seeds of the finalists."""
 
@@ -75,6 +77,21 @@ class SearchRace(Race):
         """Seconds left for waves."""
         share = SEEDS_SHARE if self.question.seeds > 1 else 0.0
         return self.clock.left - share * self.clock.budget_seconds
+
+    def _finalists(self) -> list[Candidate]:
+        curves = {name: arm.curve for name, arm in self._arms().items()}
+        tops = {name: -curve.level for name, curve in curves.items()}
+        level = -SHARE * max(tops.values())
+        times = {name: curve.time_to(level) for name, curve in curves.items()}
+        seconds = {name: math.inf if at is None else at for name, at in times.items()}
+        order: list[str] = []
+        while tops and len(order) < SEEDED:
+            order.append(soonest(tops, seconds))
+            del tops[order[-1]]
+        return [each for name in order for each in self.state.racing if each.name == name]
+
+    def _with_time(self, finalists: int) -> int:
+        return min(int(max(self.clock.left, 0.0) / self._seed_seconds), finalists)
 
     def _newcomers(self) -> list[Candidate]:
         """Return as many as there is time for of those beside the leader, then beside others."""

@@ -253,7 +253,9 @@ def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], search:
     left = [each for each in state.entrants if each.status is Status.LEFT]
     assert any("in a wave" in each.reason for each in left)
     assert 0.7 * 300 < state.spent_seconds <= 300
-    assert any(each.seeds == [0, 1] for each in state.racing)
+    # The winner and the next one get a second seed.
+    assert best.seeds == [0, 1]
+    assert sum(each.seeds == [0, 1] for each in state.entrants) == 2
 
 
 @pytest.mark.parametrize("cut", [40.0, 150.0])
