@@ -130,7 +130,12 @@ ENCODERS: dict[str, EncoderInfo] = {
                 "Weigh a word by its inverse document frequency among training items",
             ),
             Setting("unit_bag", False, "Scale the mean of the words to unit length before dense"),
-            Setting("bare_bag", False, "The mean of the words is the item's vector, without dense"),
+            Setting(
+                "bare_bag",
+                False,
+                "The mean of the words is the item's vector, without dense",
+                tried=(False, True),
+            ),
         ),
     ),
     "gru": EncoderInfo(
