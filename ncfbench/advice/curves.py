@@ -1,70 +1,27 @@
-"""Curves of a race, read from the records of its runs, and how much sooner one entrant is.
+"""Curves of a race: chance, and how much sooner one entrant comes down to a loss.
 
 Within a seed two entrants share parameters and data. The ratio of their times is taken at the
 latest level that both have reached (:func:`ncfbench.reporting.frames.latest_common_level`). Nothing
-is extrapolated, and what happened at easier levels does not count. The interval assumes a spread of
-seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the machine's times
-is added.
+is extrapolated, and what happened at easier levels does not count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
-from ncfbench.advice.rule import Curve
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
-from ncfbench.reporting.frames import falling, latest_common_level
+from ncfbench.reporting.frames import latest_common_level
+from ncfbench.reporting.ranked import Ratio, above_chance_at
+from ncfbench.reporting.ranked import Runs as Runs
+from ncfbench.reporting.ranked import curve_of as curve_of
 from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import ranking
-from ncfbench.timing.intervals import Estimate, with_assumed_spread
+from ncfbench.runs.quality import COMPARED
+from ncfbench.timing.curves import Curve
 from ncfbench.timing.ranking import most_wins
-
-CUTOFF = 50
-ERRORS = 3.0
-LEARNED = 0.25
-"""A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
-and by this share of chance, or of what is missing to 1 where that is less.
-"""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """The runs of an entrant.
-
-    Attributes:
-        curves: by seed.
-        time_noise: standard error of the logarithm of the seconds of an iteration.
-        feature_seconds: that the derived item features took which they read.
-    """
-
-    curves: Mapping[int, Curve]
-    time_noise: float = 0.0
-    feature_seconds: float = 0.0
-
-    def times_to(self, level: float) -> dict[int, float]:
-        """Return the seconds to a level, those of the features included, of each seed that reached
-        it.
-        """
-        times = {seed: curve.time_to(level) for seed, curve in self.curves.items()}
-        return {seed: self.feature_seconds + at for seed, at in times.items() if at is not None}
-
-
-@dataclass(frozen=True)
-class Ratio(Estimate):
-    """How many times sooner one entrant is than another; above 1 it is sooner."""
-
-    lower: float
-    upper: float
-
-    @property
-    def is_tie(self) -> bool:
-        """True if the interval holds 1: the two cannot be told apart."""
-        return self.lower <= 1 <= self.upper
 
 
 def chance(dataset: Dataset, split: Split) -> float:
@@ -74,45 +31,15 @@ def chance(dataset: Dataset, split: Split) -> float:
     n_ranked = np.full(1, len(dataset.candidates(split)))
     if dataset.ranks_known_items:
         n_ranked = n_ranked - dataset.graph.user_degrees[np.unique(dataset.links(split)[0])]
-    return float(np.mean(np.minimum(CUTOFF / np.maximum(n_ranked, 1), 1.0)))
-
-
-def curve_of(record: RunRecord, column: str) -> Curve:
-    """Return probe loss, or a metric with its sign changed and its chance before training, against
-    iterations times the median seconds of an iteration; one value of infinity where nothing was
-    evaluated.
-
-    Args:
-        column: of the curve, see :attr:`ncfbench.advice.question.Question.column`.
-    """
-    arm = falling(record, column)
-    points = [*zip(arm.iterations, arm.losses, strict=True)]
-    if points and points[0][0] and column != "probe_loss":
-        evaluated = (row for row in record.curve if row[column] is not None)
-        points.insert(0, (0, -next(evaluated)[f"{column}_chance"]))
-    if not arm.full_iteration_seconds:
-        points = points[:1]
-    iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
+    return float(np.mean(np.minimum(COMPARED / np.maximum(n_ranked, 1), 1.0)))
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
-    """Return the training clock at which a run was first seen to be better than chance; None where
-    it never was, 0 where recall cannot tell: there is none, or all items are among the first 50.
+    """Return :func:`ncfbench.reporting.ranked.above_chance_at`, on validation links if there are
+    any.
     """
     split: Split = "validation" if dataset.holds_out("validation") else "test"
-    by_chance = chance(dataset, split)
-    column = f"{split}_recall_at_{CUTOFF}"
-    if by_chance >= 1 or record.summary["recall_reason"] is not None:
-        return 0.0
-    least = LEARNED * min(by_chance, 1 - by_chance)
-    seconds = record.summary["full_iteration_seconds"] or 0.0
-    for row in record.curve:
-        if row[column] is not None:
-            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
-            if row[column] - by_chance > max(least, ERRORS * math.hypot(*errors)):
-                return float(row["iteration"] * seconds)
-    return None
+    return above_chance_at(record, split, chance(dataset, split))
 
 
 def times_sooner(one: Runs, other: Runs) -> Ratio | None:
@@ -126,7 +53,7 @@ def times_sooner(one: Runs, other: Runs) -> Ratio | None:
         time, their_time = own.time_to(level), theirs.time_to(level)
         if time and their_time:
             logs.append(math.log(their_time / time))
-    return _interval(logs, one.time_noise, other.time_noise) if logs else None
+    return Ratio.of(logs, one.time_noise, other.time_noise) if logs else None
 
 
 def is_ahead(one: Runs, other: Runs) -> bool:
@@ -144,37 +71,7 @@ def is_ahead(one: Runs, other: Runs) -> bool:
         passed = own.time_to(theirs.level)
         if own.level < theirs.level and passed:
             logs.append(math.log(theirs.clock / passed))
-    return bool(logs) and _interval(logs, one.time_noise, other.time_noise).lower > 1
-
-
-def soonest(entrants: Mapping[str, Runs]) -> tuple[str, float] | None:
-    """Return the soonest entrant of those with about the best ranking
-    (:func:`ncfbench.timing.ranking.soonest`), and the level that decides; None where there is none.
-
-    First seeds decide, which have trained the longest. Seconds of derived features count.
-    """
-    first = {name: next(iter(runs.curves)) for name, runs in entrants.items() if runs.curves}
-    tops = {name: -entrants[name].curves[seed].level for name, seed in first.items()}
-    if not tops:
-        return None
-    level = -ranking.SHARE * max(tops.values())
-    seconds = {
-        name: entrants[name].times_to(level).get(seed, math.inf) for name, seed in first.items()
-    }
-    return ranking.soonest(tops, seconds), level
-
-
-def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
-    """Return how many times sooner one entrant reaches a level than the other, those of derived
-    features included; None where no seed of both did, or one was there before training.
-    """
-    own, theirs = one.times_to(level), other.times_to(level)
-    pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
-    # Both may have been there before training.
-    logs = [
-        math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)
-    ]
-    return _interval(logs, one.time_noise, other.time_noise) if logs else None
+    return bool(logs) and Ratio.of(logs, one.time_noise, other.time_noise).lower > 1
 
 
 def best_of(entrants: Mapping[str, Runs]) -> str | None:
@@ -196,7 +93,3 @@ def best_of(entrants: Mapping[str, Runs]) -> str | None:
 def _pairs(one: Runs, other: Runs) -> list[tuple[Curve, Curve]]:
     common = sorted(one.curves.keys() & other.curves.keys())
     return [(one.curves[seed], other.curves[seed]) for seed in common]
-
-
-def _interval(logs: Sequence[float], *noises: float) -> Ratio:
-    return Ratio(**vars(with_assumed_spread(logs, noises)))

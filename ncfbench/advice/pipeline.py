@@ -14,13 +14,13 @@ import jax
 
 from ncfbench.advice import answer_rows
 from ncfbench.advice.answer import RaceAnswer, make_answer
-from ncfbench.advice.curves import CUTOFF, chance
+from ncfbench.advice.curves import chance
 from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import METRIC, TRIED, Question, Target
 from ncfbench.advice.race import Clock, Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import ANSWERED, State, keep_records, read_kept_records, read_state
+from ncfbench.advice.state import State, keep_records, read_kept_records, read_state
 from ncfbench.advice.waves import SearchRace
 from ncfbench.catalog import ENCODERS
 from ncfbench.catalog.presets import preset as preset_of
@@ -32,12 +32,13 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.beside import read_floors
+from ncfbench.reporting.beside import ANSWER, read_floors
 from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
+from ncfbench.runs.folder import ANSWERED
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import can_rank, most_ranked
+from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
@@ -53,7 +54,7 @@ RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
-    f"At most {CUTOFF} items are ranked for validation links, whose recall@{CUTOFF} is 1 by"
+    f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
     " construction and decides nothing. Prepare data with more of them."
 )
 DONE_SHARE = 0.1
@@ -276,7 +277,7 @@ def _write(
 ) -> Path | None:
     tables.write_rows(folder / "advice.parquet", answer_rows.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-    tables.write_json(folder / answer_rows.ANSWER, answer_rows.as_json(answer, folder, there))
+    tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))
     try:
         drawing = draw_answer(answer)
     except UsageError as error:

@@ -13,103 +13,18 @@ there on; seeds of one arm reach a level at times that differ by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
-from ncfbench.timing import speedups
+from ncfbench.timing.curves import FALLING
+from ncfbench.timing.curves import Curve as Curve
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""
-FALLING = 0.5
-"""The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
 LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler, loss and encoder stays."""
-MOST_DOUBLINGS = 60.0
-"""Most doublings of the clock that are expected; more are as good as never."""
-
-
-@dataclass(frozen=True)
-class Curve(speedups.Arm):
-    """Evaluations of one run: a measure that falls (recall has its sign changed), against the
-    seconds of its training clock, which ascend from 0.
-    """
-
-    full_iteration_seconds: float = 1.0
-
-    @cached_property
-    def seconds(self) -> Sequence[float]:
-        """Training clock of each evaluation."""
-        return [iteration * self.full_iteration_seconds for iteration in self.iterations]
-
-    @property
-    def clock(self) -> float:
-        """Seconds at the last evaluation."""
-        return self.seconds[-1]
-
-    @property
-    def level(self) -> float:
-        """The lowest value so far."""
-        return min(self.losses)
-
-    @property
-    def noise(self) -> float:
-        """Mean height of the later half of the curve above the lowest value so far."""
-        lowest = np.minimum.accumulate(self.losses)
-        half = len(lowest) // 2
-        return float(np.mean(np.asarray(self.losses)[half:] - lowest[half:]))
-
-    def at(self, seconds: float) -> float:
-        """Return the lowest value up to a time."""
-        return float(np.interp(seconds, self.seconds, np.minimum.accumulate(self.losses)))
-
-    def time_to(self, level: float) -> float | None:
-        """Return the seconds at which the curve first comes down to a level; None if never."""
-        return speedups.iterations_to(level, self.seconds, self.losses)
-
-    def gain(self, doublings_ago: int = 0) -> float:
-        """Return the fall over one doubling of the clock, the last one by default."""
-        end = self.clock / 2**doublings_ago
-        return self.at(end / 2) - self.at(end)
-
-    def worst(self, horizon: float) -> float:
-        """Return the highest plausible value at the horizon: gains fall by :data:`FALLING`, or as
-        they did last, if that is faster.
-        """
-        gain, before = self.gain(), self.gain(1)
-        ratio = min(FALLING, gain / before) if before > 0 else FALLING
-        gains = ratio * (1 - ratio ** _doublings(self.clock, horizon)) / (1 - ratio)
-        return float(self.level - gain * gains)
-
-    def best(self, horizon: float) -> float:
-        """Return the lowest plausible value at the horizon: gains do not fall."""
-        gain = max(self.gain(), self.gain(1))
-        return self.level - gain * _doublings(self.clock, horizon) - self.noise
-
-    def expected_time_to(self, level: float) -> float:
-        """Return the clock at which the curve is expected at a level: gains fall as they did last,
-        and do not rise. Infinity where they then come to rest above it.
-        """
-        reached = self.time_to(level)
-        if reached is not None:
-            return reached
-        gain, before, missing = self.gain(), self.gain(1), self.level - level
-        ratio = min(gain / before, 1.0) if before > 0 else 1.0
-        if gain <= 0:
-            return math.inf
-        if ratio == 1:
-            return float(self.clock * 2 ** min(missing / gain, MOST_DOUBLINGS))
-        left = 1 - missing * (1 - ratio) / (gain * ratio)
-        return float(self.clock * 2 ** (math.log(left) / math.log(ratio))) if left > 0 else math.inf
-
-
-def _doublings(clock: float, horizon: float) -> float:
-    return max(math.log2(horizon / clock), 0.0) if clock > 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from ncfbench.storage import tables
 
 VERSION = 3
 FILE = "advice.json"
-ANSWERED = "answered"
-"""Folder of the records that the last answer rests on, below that of the race."""
 
 
 @dataclass
@@ -91,14 +89,14 @@ def keep_records(records: Iterable[RunRecord], folder: Path) -> None:
     """Copy the records that an answer rests on: its runs may train on."""
     found = list(records)
     if found:
-        with tables.atomic_folder(folder / ANSWERED) as kept:
+        with tables.atomic_folder(folder / runs.ANSWERED) as kept:
             for record in found:
                 runs.copy_records(record, kept / record.name)
 
 
 def read_kept_records(state: State, folder: Path) -> dict[str, list[RunRecord]]:
     """Return the kept runs of each entrant, by seed; none of one that did not begin."""
-    kept = map(runs.read, sorted((folder / ANSWERED).glob("[!.]*")))
+    kept = map(runs.read, sorted((folder / runs.ANSWERED).glob("[!.]*")))
     by_digest = {digest(record.config): record for record in kept}
     return {
         candidate.name: [

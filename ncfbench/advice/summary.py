@@ -11,13 +11,14 @@ from pathlib import Path
 
 from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
 from ncfbench.advice.question import LISTED, Question, flag_of
-from ncfbench.advice.worth import worth_table
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.floors import FloorResult, standing
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import flags, run_command
 from ncfbench.reporting.quality import ERROR, epochs_of
+from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
+from ncfbench.reporting.views import overall
 from ncfbench.reporting.views.answers import (
     FLOORS_NOTE,
     STATUS_WORDS,
@@ -35,7 +36,6 @@ from ncfbench.reporting.views.sentences import (
 )
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ranking import SHARE
 
 JUDGED_EPOCHS = 2
 """Epochs of the furthest entrant with the next budget; recall is measured after each."""
@@ -44,13 +44,11 @@ JUDGED_EPOCHS = 2
 def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
-    if best is None:
-        features = features_sentence(answer.feature_seconds)
-        return " ".join(filter(None, [_no_choice(answer), beside_floors(answer), features]))
-    parts = [f"Use {flags(best.config, of_model=answer.question.target == 'recall')}."]
-    if answer.question.target == "recall":
-        parts = [_not_worth_training(answer), *parts, _reach(answer, best)]
-    elif baseline is None:
+    sample = f"All this on a sample of {answer.sample_users:,} users." * bool(answer.sample_users)
+    if answer.ranks or best is None:
+        return f"{overall.headline(answer, _no_choice(answer))} {sample}".strip()
+    parts = [f"Use {flags(best.config)}."]
+    if baseline is None:
         parts.append("No baseline raced, so there is no ratio.")
     elif baseline.name == best.name:
         parts.append("It is the baseline itself, at its best.")
@@ -60,10 +58,7 @@ def headline(answer: RaceAnswer) -> str:
     other = baseline.at_end if baseline else None
     parts.append(recall_sentence(best.at_end, other, answer.chance))
     parts += [tied_sentence(answer.ties), beside_floors(answer)]
-    parts.append(features_sentence(answer.feature_seconds))
-    if answer.sample_users:
-        parts.append(f"All this on a sample of {answer.sample_users:,} users.")
-    return " ".join(filter(None, parts))
+    return " ".join(filter(None, [*parts, features_sentence(answer.feature_seconds), sample]))
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
@@ -76,14 +71,9 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         if answer.sooner is not None:
             text = "The interval assumes that times of two seeds differ by a tenth."
             found.append(Caveat("assumed_spread", text))
-        found.append(_rest(answer, best))
-        errors = [row["validation_recall_at_50_error"] for row in best.first.curve]
-        if answer.question.target == "recall" and errors and errors[-1] is not None:
-            text = "Recall of validation links, which decided, has a standard error of"
-            found.append(Caveat("validation_error", f"{text} {errors[-1]:.3f}."))
-        found += _edges(answer, best)
+        found += overall.rest_caveats(answer, best)
         better = better_recall(best, answer.main)
-        if better and answer.question.target == "loss":
+        if better and not answer.ranks:
             text = f"{better}: --target recall decides by recall."
             found.append(Caveat("better_recall", text))
     if answer.undecided:
@@ -132,8 +122,8 @@ def next_steps(
 
 def answer_tables(answer: RaceAnswer) -> list[Table]:
     """Return the tables of an answer, those with rows."""
-    if answer.question.target == "recall":
-        tables = [worth_table(answer)]
+    if answer.ranks:
+        tables = [overall.worth_table(answer)]
     else:
         tables = [standings_table(answer), left_table(answer)]
     return [table for table in tables if table.rows]
@@ -142,10 +132,9 @@ def answer_tables(answer: RaceAnswer) -> list[Table]:
 def standings_table(answer: RaceAnswer) -> Table:
     """Return the entrants that stayed to the end as a table of at most 80 columns."""
     best, level, shown = answer.best, answer.target, answer.main
-    what = "loss" if answer.question.target == "loss" else "recall"
-    target = "" if level is None else f"to {what} {abs(level):.3g}"
+    target = "" if level is None else f"to loss {level:.3g}"
     has_recall = any(arm.at_end is not None for arm in shown)
-    speed = Col("speed" if best else what, partial(_speed, answer))
+    speed = Col("speed" if best else "loss", partial(_speed, answer))
     left_out = set() if level is not None else {"its"}
     left_out |= set() if level is not None or answer.floors else {"s"}
     left_out |= set() if has_recall or answer.floors else {"recall@50"}
@@ -223,32 +212,7 @@ def _no_choice(answer: RaceAnswer) -> str:
     )
 
 
-def _not_worth_training(answer: RaceAnswer) -> str:
-    """Return that no candidate passes the highest floor; nothing where one does, or without any."""
-    arms = [arm for arm in answer.arms if arm.has_run and not arm.has_diverged]
-    for floor in answer.floors[:1]:
-        words = {standing(arm, floor).word for arm in arms}
-        if "passes" in words:
-            return ""
-        said = f"Do not train, on this budget: {floor.name} has more without."
-        if "level" in words:
-            said = f"No candidate is clearly above {floor.name}, which needs no training."
-        return f"{said} If you train:"
-    return ""
-
-
-def _reach(answer: RaceAnswer, best: RacedArm) -> str:
-    level, metric = abs(answer.target or 0.0), answer.question.metric
-    seconds = best.total_seconds
-    when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
-    clock = three_digits(best.feature_seconds + best.curve.clock)
-    return (
-        f"It reaches {metric} {level:.3g} on validation links {when} ({SHARE:g} of the best that"
-        f" was reached), and {-best.level:.3g} within {clock} s."
-    )
-
-
-def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
+def _ratio(answer: RaceAnswer, best: RankedArm, baseline: RacedArm) -> str:
     ratio, level = answer.sooner, answer.target
     if answer.sooner_at_least is not None:
         return (
@@ -265,51 +229,13 @@ def _ratio(answer: RaceAnswer, best: RacedArm, baseline: RacedArm) -> str:
         )
     if ratio is None or level is None or best.seconds is None or baseline.seconds is None:
         return f"It has no level in common with the best baseline, {baseline.name}."
-    what = "loss" if answer.question.target == "loss" else "validation recall@50"
     unit = "s of training" if answer.feature_seconds else "s"
     return (
-        f"It reaches a {what} of {abs(level):.3g} in {three_digits(best.seconds)} {unit}; the best"
+        f"It reaches a loss of {level:.3g} in {three_digits(best.seconds)} {unit}; the best"
         f" baseline, {baseline.name}, takes {three_digits(baseline.seconds)} s:"
         f" {three_digits(ratio.value)} times as long (95 %: {ratio.lower:.2g} to"
         f" {ratio.upper:.2g}, {counted(ratio.seeds, 'seed')})."
     )
-
-
-def _rest(answer: RaceAnswer, best: RacedArm) -> Caveat:
-    is_loss = answer.question.target == "loss"
-    what, change = ("loss", "fell") if is_loss else ("recall", "rose")
-    epochs = best.first.summary["epochs"]
-    line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
-    if answer.is_still_falling:
-        line += (
-            f" {what} {change} by {answer.fall:.0%} in the latter half: longer training may change"
-            " the order."
-        )
-        return Caveat("still_falling", line)
-    return Caveat("at_rest", f"{line} {what} had about come to rest.")
-
-
-def _edges(answer: RaceAnswer, best: RacedArm) -> list[Caveat]:
-    found, own = [], best.entrant.shape
-    for name, value in (
-        ("learning_rate", best.config.learning_rate),
-        ("batch_size", own.batch_size),
-        ("stratum_size", own.stratum_size),
-    ):
-        tried = {
-            arm.config.to_dict()[name]
-            for arm in answer.arms
-            if arm.has_run
-            and (arm.entrant.shape.loss, arm.entrant.shape.sampler) == (own.loss, own.sampler)
-        }
-        if value is not None and len(tried) > 1 and value in (min(tried), max(tried)):
-            end = "largest" if value == max(tried) else "smallest"
-            text = (
-                f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better"
-                f" (--{name.replace('_', '-')}s)."
-            )
-            found.append(Caveat(f"{end}_{name}", text))
-    return found
 
 
 def _speed(answer: RaceAnswer, arm: RacedArm | FloorResult) -> str:

@@ -161,12 +161,14 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.reporting.selection import unique
 
+    folded = results.folded_answers
     profiled, is_detail = _profile_tables(results)
     audited = audit_tables(results.beside)
     frameworks = results.beside.get("frameworks")
     return unique(
         [
-            *results.answer_tables,
+            *results.overall_tables,
+            *(table for table in results.answer_tables if full or table not in folded),
             *results.main_tables,
             *(results.detail_tables if full else []),
             *(results.paper_tables if paper else []),
@@ -214,7 +216,7 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     hidden = [
         f"{len(tables)} with {what} ({flag})"
         for tables, what, flag, is_shown in (
-            (results.detail_tables, "details", "--full", wanted.full),
+            ([*results.folded_answers, *results.detail_tables], "details", "--full", wanted.full),
             (profiled if is_detail else [], "costs of an iteration", "--full", wanted.full),
             (results.paper_tables, "the paper's claims and figures", "--paper", wanted.paper),
         )
@@ -256,9 +258,11 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
+    from ncfbench.reporting.views import overall
     from ncfbench.reporting.views.answer_rows import as_rows
 
     return {
+        "overall": overall.as_rows(results.overall),
         "answers": as_rows(results.answers, wanted.locations),
         "speedup": results.speedup,
         "recall": results.recall,

@@ -55,7 +55,7 @@ OUTPUT = partial(typer.Option, show_default=False, rich_help_panel="Output")
 def report(
     runs: Annotated[
         Path | None,
-        typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="RUNS"),
+        typer.Argument(help="Run folders, as --runs-dir; or the name of a race, to report that.", show_default=False, metavar="RUNS"),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -167,19 +167,20 @@ def report(
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Say which sampler trained soonest, then compare all finished runs in tables and figures.
+    """Say what to train with and which sampler trained soonest, then compare all finished runs.
 
-    The answer of each data set, encoder and loss comes first: all its arms have one target, the
-    smallest loss of the baseline at its best. The baseline is IID for pointwise losses and Negative
-    Sampling for pairwise ones, or that of --baseline. Then come the paper's speedup and recall
+    Where the runs of a data set differ in loss or encoder, as those of a race do, the first answer
+    is the one of `advise`: what ranks best soonest, whether to train at all, and what each choice is
+    worth. The answer of each data set, encoder and loss follows with --full; where there is one
+    only, it comes first. All its arms have one target, the smallest loss of the baseline at its
+    best. The baseline is IID for pointwise losses and Negative Sampling for pairwise ones, or that
+    of --baseline. Then come the paper's speedup and recall
     tables, and the commands that fill missing cells. Tables that `profile` and `audit` left in the
     same folder come after them. Speedups and recalls are also written beside the runs as Parquet,
     over the usual baseline.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
     """
-    if runs is not None and runs_dir is not None:
-        raise UsageError("Name the run folders once: as RUNS or by --runs-dir.")
     if json_ and format_ not in (None, "json"):
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
     kind = "json" if json_ else format_ or "table"
@@ -206,7 +207,7 @@ def report(
         "--export": export,
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
-    runs_dir = runs if runs_dir is None else runs_dir
+    runs_dir = _folder(runs, runs_dir)
     where = Locations.of(data_dir, runs_dir)
     if verify:
         return verify_tables(where, kind)
@@ -237,6 +238,21 @@ def report(
     return _tables(results, wanted, output, export, drawn)
 
 
+def _folder(runs: Path | None, runs_dir: Path | None) -> Path | None:
+    """Return the folder of the runs to report: that of a race where its name is given."""
+    if runs is None:
+        return runs_dir
+    race = Locations.of(None, runs_dir).runs_dir / "advice" / runs
+    if race.is_dir() and not runs.is_dir():
+        return race
+    if runs_dir is not None:
+        raise UsageError(
+            f"{runs} is no race below {runs_dir}: name the run folders once, as RUNS or by"
+            " --runs-dir."
+        )
+    return runs
+
+
 def _refuse_what_is_apart(given: Sequence[str]) -> None:
     """Refuse options that exclude each other.
 
@@ -265,7 +281,7 @@ def _refuse_what_is_apart(given: Sequence[str]) -> None:
 def _collect(
     where: Locations, wanted: Wanted, only: Sequence[str], **chosen: Any
 ) -> Results | None:
-    """Return the results of a folder; None where all it has is the answer of a race, printed.
+    """Return the results of a folder; None where all that it has is the answer of a race, printed.
 
     Raises:
         NothingToReportError: the folder has nothing to report.
@@ -283,7 +299,11 @@ def _collect(
     warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    race = _race(where.runs_dir, wanted.format) if wanted.is_whole else None
+    race = results.race if wanted.is_whole else None
+    if race is not None and not results.overall and wanted.format == "table":
+        from ncfbench.cli.advise import print_answer
+
+        print_answer(race)
     if results.comparisons or results.beside:
         return results
     if only:
@@ -351,16 +371,3 @@ def _tables(
 
 def _say_written(paths: Sequence[Path]) -> None:
     say("Written: " + ", ".join(map(str, paths)))
-
-
-def _race(folder: Path, format_: str) -> dict[str, Any] | None:
-    """Print the last answer of a race in a folder, as text; return it, or None without a race."""
-    if not (folder / "answer.json").exists():
-        return None
-    from ncfbench.advice.answer_rows import read_answer
-    from ncfbench.cli.advise import print_answer
-
-    found = read_answer(folder)
-    if format_ == "table":
-        print_answer(found)
-    return found

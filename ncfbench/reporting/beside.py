@@ -25,6 +25,10 @@ from ncfbench.storage import schemas, tables
 FILE = "datasets.json"
 SWEEPS = "sweeps"
 """Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
+ANSWER = "answer.json"
+"""File of a race's folder with its last answer, as ``advise --json`` prints it."""
+ANSWER_FORMAT = 1
+"""Version of that file."""
 Manifest: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -132,6 +136,19 @@ def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str,
             if kept := [row for row in rows if keeps_row(row, wanted)]:
                 beside[name] = kept
     return beside, problems
+
+
+def find_race(runs_dir: Path) -> dict[str, Any] | None:
+    """Return the last answer of the race whose folder this is; None of another folder.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = runs_dir / ANSWER
+    found = tables.read_json(path) if path.exists() else None
+    if found is not None and (not isinstance(found, dict) or found.get("format") != ANSWER_FORMAT):
+        raise DataError(f"{path} is damaged or of another version: repeat the race's command.")
+    return found
 
 
 def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:

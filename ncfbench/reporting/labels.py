@@ -14,6 +14,10 @@ from ncfbench.runs.arms import Variant, shared_settings
 
 CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate")
 """Settings that an answer chooses."""
+NO_CHOICES = ("dataset", "seed", "epochs", "patience", "probe_every", "tuned", "word_dimension")
+"""Settings that nobody chooses a model by, or that follow another one."""
+SHORT = {"batch_size": "b", "stratum_size": "s", "negatives": "k", "learning_rate": "lr"}
+"""Settings by their short names in :func:`model_label`."""
 
 
 def label(runs: Sequence[Run]) -> str:
@@ -73,6 +77,20 @@ def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
     return ", ".join(
         f"{name}={value}" for name, value in unusual_settings(config).items() if name in shared
     )
+
+
+def model_label(config: RunConfig) -> str:
+    """Return encoder, loss and sampler as their flags name them, and what else is unusual, such as
+    ``bow softmax strat-ns lr=0.003 dimension=100``.
+    """
+    names = ("encoder", "loss", "sampler")
+    unusual = {
+        name: value
+        for name, value in unusual_settings(config).items()
+        if name not in (*names, *NO_CHOICES)
+    }
+    words = [str(getattr(config, name)) for name in names]
+    return " ".join([*words, *(f"{SHORT.get(name, name)}={unusual[name]}" for name in unusual)])
 
 
 def flags(config: RunConfig, *, of_model: bool = False) -> str:

@@ -20,11 +20,13 @@ from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
+    ANSWER,
     SWEEPS,
     Manifest,
     Rows,
     find_floors,
     find_manifests,
+    find_race,
     find_sweeps,
     find_tables,
     keep_rows,
@@ -35,6 +37,7 @@ from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.objectives import objective_tables
+from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.ready import with_ready_arms
 from ncfbench.reporting.rows import recall_rows, speedup_rows
@@ -46,6 +49,7 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
+from ncfbench.reporting.views.overall import overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -55,7 +59,7 @@ from ncfbench.reporting.views.results import (
     speedup_tables,
 )
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord, copy_records, read_all
+from ncfbench.runs.folder import ANSWERED, RunRecord, copy_records, read_all, read_compared
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
@@ -71,6 +75,7 @@ class Results:
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         sweeps: files of the folder's sweeps, by name.
+        race: the last answer of the race whose folder this is, as JSON; None of other folders.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -87,6 +92,7 @@ class Results:
     floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
+    race: Mapping[str, Any] | None
     problems: Sequence[str]
     left_out: Sequence[str]
     allow_mixed: bool
@@ -133,7 +139,8 @@ class Results:
     @property
     def tables(self) -> list[Table]:
         """All tables of the runs: answers, main ones, details, and those beside the paper's."""
-        return [*self.answer_tables, *self.main_tables, *self.detail_tables, *self.paper_tables]
+        first = *self.overall_tables, *self.answer_tables, *self.main_tables
+        return [*first, *self.detail_tables, *self.paper_tables]
 
     @cached_property
     def with_profiles(self) -> list[ProfiledComparison]:
@@ -166,16 +173,36 @@ class Results:
         return [*dict.fromkeys(run.config.dataset for run in runs)]
 
     @cached_property
+    def overall(self) -> list[Overall]:
+        """The answer of each data set whose runs differ in loss or encoder, and of a race."""
+        race = self.race if self.race and self.race["target"] == "recall" else None
+        return find_overall(self.answers, allow_mixed=self.allow_mixed, race=race)
+
+    @cached_property
+    def overall_tables(self) -> list[Table]:
+        """The answers over losses and encoders, each with its paragraph."""
+        return overall_tables(self.overall)
+
+    @cached_property
     def answer_tables(self) -> list[Table]:
-        """The answers, each with its paragraph."""
+        """The answer of each data set, encoder and loss, each with its paragraph."""
         return answer_tables(self.answers, self.locations)
 
     @cached_property
+    def folded_answers(self) -> list[Table]:
+        """Those of :attr:`answer_tables` whose arms are in an answer over losses and encoders."""
+        covered = {overall.data_fingerprint for overall in self.overall}
+        pairs = zip(self.answers, self.answer_tables, strict=True)
+        return [table for answer, table in pairs if answer.data_fingerprint in covered]
+
+    @cached_property
     def main_tables(self) -> list[Table]:
-        """Speedups and recalls, as in the paper, and the commands for missing cells."""
+        """Speedups and recalls, as in the paper, and the commands for missing cells. Those of a race
+        differ in so many settings that its recalls are details.
+        """
         return [
             *speedup_tables(self.comparisons, self.speedups),
-            *recall_tables(self.comparisons, self.recalls),
+            *([] if self.race else recall_tables(self.comparisons, self.recalls)),
             *missing_tables([*self.speedup, *self.recall]),
         ]
 
@@ -189,6 +216,7 @@ class Results:
             *quality_tables(self.answers),
             *frontier_tables(self.answers),
             *objective_tables(self.answers, allow_mixed=self.allow_mixed),
+            *(recall_tables(self.comparisons, self.recalls) if self.race else []),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),
         ]
@@ -275,11 +303,14 @@ class Results:
         ]
         arms = (arm for answer in self.answers for arm in answer.arms)
         peaks = dict(at for arm in arms if arm.peak for at in arm.peak.kept_in)
-        for records, target in ((compared, folder), (trials, folder / FOLDER)):
+        runs_dir = folder / ANSWERED if self.race else folder
+        for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
             for record in records:
                 copy_records(record, target / record.name, peaks.get(record.folder))
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            if self.race:
+                shutil.copyfile(self.runs_dir / ANSWER, folder / ANSWER)
             for name in self.sweeps:
                 path = Path(SWEEPS) / f"{name}.toml"
                 (folder / SWEEPS).mkdir(exist_ok=True)
@@ -318,7 +349,7 @@ def collect(
             has the baseline's sampler; the folder of profiles has none.
     """
     folders, locations = Locations.of(data_dir, runs_dir), locations or {}
-    records, problems = read_all(folders.runs_dir)
+    records, problems = read_compared(folders.runs_dir)
     wanted = wanted_values(only or {}, records)
     records = select(records, wanted)
     grouped = group(records, baseline)
@@ -343,7 +374,8 @@ def collect(
         speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    if wanted:  # what was left out on purpose is not missing
+    race = find_race(folders.runs_dir)
+    if wanted or race:  # what was left out on purpose is not missing
         speedups, recalls = (
             [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
             for by_comparison in (speedups, recalls)
@@ -358,6 +390,7 @@ def collect(
         floors=floors,
         beside=beside,
         sweeps=sweeps,
+        race=race,
         problems=[*problems, *unknown, *damaged, *unreadable, *broken],
         left_out=_left_out(records, runs, locations),
         allow_mixed=allow_mixed,

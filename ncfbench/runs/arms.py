@@ -66,6 +66,10 @@ class Variant:
             tuple(config.arm_settings.items()),
         )
 
+    def label(self, encoder: str) -> str:
+        """Return the sampler's name in tables and figures, with its :meth:`note`."""
+        return sampler_label(self.sampler, self.note(encoder))
+
     def note(self, encoder: str) -> str:
         """Return the settings that differ from the paper's, such as ``s=8`` or ``k=20``."""
         parts = ["by user"] if self.strata else []
@@ -83,6 +87,15 @@ class Variant:
                 letter = known[name].symbol if name in known else ""
                 parts.append(f"{letter or name}={value}")
         return " ".join(parts)
+
+
+def sampler_label(sampler: str, note: str = "") -> str:
+    """Return the name of a sampler in tables and figures, such as ``N.S. (k=20)``.
+
+    Args:
+        note: what differs from its usual settings.
+    """
+    return f"{find_sampler(sampler).title} ({note})" if note else find_sampler(sampler).title
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncfbench.reporting.overall import worth
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.views import overall as views
+from invoked import check, invoke
 from races import FIXED, ask
 
 from ncfbench.advice import answer_rows, field, summary
-from ncfbench.advice.worth import worth
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
@@ -52,7 +55,28 @@ def test_a_search_says_what_each_choice_is_worth(
     (table,) = summary.answer_tables(answer)
     assert [cell.text for cell in table.rows[0]][:2] == ["recommended", ""]
     assert "Use --encoder bow --loss" in summary.headline(answer)
+    _reports_alike(data_dir, found.folder, shown)
     again, said = ask(data_dir, tmp_path, others=others, **more)
     assert again.answer is not None
     assert again.answer.best == answer.best
     assert not any("candidates" in line for line in said)
+
+
+def _reports_alike(data_dir: Path, folder: Path, raced: dict[str, Any]) -> None:
+    """A report of the race's runs is its answer, and a second computation agrees."""
+    (row,) = views.as_rows(collect(folder, data_dir).overall)
+    for name in ("flags", "metric", "level", "frontier", "floors"):
+        assert row[name] == raced[name]
+    by_run = {tuple(arm["runs"]): arm for arm in row["arms"]}
+    for arm in raced["entrants"]:
+        own = by_run[tuple(arm["runs"])]
+        assert own["quality"] == -arm["level"]
+        same = ("status", "seeds", "times_slower", "times_slower_upper", "clock_seconds")
+        same += ("learned_seconds", "full_iteration_seconds")
+        assert [own[name] for name in same] == [arm[name] for name in same]
+    assert [each["seconds"] for each in row["worth"]] == [each["seconds"] for each in raced["worth"]]
+    start = raced["headline"].partition(" Recall")[0]
+    assert row["headline"].startswith(start)
+    where = ["--data-dir", data_dir]
+    check(invoke("report", folder.name, "--runs-dir", folder.parents[1], *where), 0, start[:60])
+    check(invoke("report", folder, "--verify", *where), 0, "0 do not match")

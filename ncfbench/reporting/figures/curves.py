@@ -23,7 +23,6 @@ from ncfbench.reporting.figures.drawing import (
     main_variants,
     new_figure,
     thin,
-    variant_label,
 )
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run, by_variant, common_rows
@@ -203,7 +202,7 @@ def _plot_mean(axis: Any, variant: Variant, runs: Sequence[Run], x: str, y: str)
     if not common:  # an encoder without vectors of held-out items has no recall
         return
     xs, ys = ([[row[name] for row in rows] for rows in common] for name in (x, y))
-    label = variant_label(variant, runs[0].config.encoder)
+    label = variant.label(runs[0].config.encoder)
     means = (list(map(fmean, values)) for values in (xs, ys))
     axis.plot(*means, markevery=max(1, len(common) // 8), label=label, **style)
     if len(runs) > 1:
@@ -218,7 +217,7 @@ def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str)
     style, targets = line_style(targets[0].variant), thin(targets)
     points = [(target.level, getattr(target.speedup, kind)) for target in targets]
     known = [(level, ratio) for level, ratio in points if ratio is not None]
-    label = variant_label(targets[0].variant, encoder)
+    label = targets[0].variant.label(encoder)
     levels, values = [level for level, _ in known], [ratio.value for _, ratio in known]
     axis.plot(levels, values, markevery=max(1, len(known) // 8), label=label, **style)
     bands = [(level, ratio.lower, ratio.upper) for level, ratio in known if ratio.lower is not None]

@@ -285,9 +285,3 @@ def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
         found += papers or variants
     found.sort(key=lambda variant: (variant.stratum_size or 0, variant.negatives or 0))
     return sorted(found, key=lambda variant: rank(variant.sampler))
-
-
-def variant_label(variant: Variant, encoder: str) -> str:
-    """Return a variant's label in a legend."""
-    note = variant.note(encoder)
-    return find_sampler(variant.sampler).title + (f" ({note})" if note else "")

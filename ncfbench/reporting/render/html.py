@@ -53,9 +53,11 @@ def page(
         figures: names of the wanted figures; all by default.
     """
     runs = [run for compared in results.comparisons for run in compared]
-    answers, main, paper = (
-        {table.name for table in own}
-        for own in (results.answer_tables, results.main_tables, results.paper_tables)
+    folded = [table.name for table in results.folded_answers]
+    first = [*results.overall_tables, *results.answer_tables]
+    answers = {table.name for table in first if table.name not in folded}
+    main, paper = (
+        {table.name for table in own} for own in (results.main_tables, results.paper_tables)
     )
     drawings = _drawings(results, figures)
     places = [word for pair in locations.items() for word in pair]

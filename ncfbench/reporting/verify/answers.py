@@ -78,8 +78,8 @@ def _checks(
     ready: Ready | None,
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
-    profile = {_timed_as(row): row for row in profiled if row["rounds"] == rounds}
-    arms = _arms(runs, None if rounds is None else profile)
+    profile = {timed_as(row): row for row in profiled if row["rounds"] == rounds}
+    arms = arms_of(runs, None if rounds is None else profile)
     is_alone = len(arms) == 1 or any(run.record.is_simulated for run in runs)
     baseline = None if is_alone else _best_baseline(arms)
     results = [_against(arm, baseline, profile) for arm in arms]
@@ -109,7 +109,7 @@ def _checks(
     if seconds := max(mean(run.feature_seconds for run in arm.values()) for arm in arms):
         expected["feature_seconds"] = seconds
     yield Check("answer", cell, {"feature_seconds": None, **answer}, expected)
-    yield from _floor_checks(answer, cell, best, floors)
+    yield from floor_checks(answer, cell, best, floors)
     yield from _ready_checks(answer, cell, arms, best, ready)
 
 
@@ -161,7 +161,8 @@ def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[tuple[str, s
     return best
 
 
-def _floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
+def floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
+    """Yield the check of each floor, and of how the best arm stands to it."""
     written = {row["floor"]: row for row in answer["floors"]}
     for floor in floors:
         name = f"{cell}/{floor['floor']}"
@@ -183,7 +184,7 @@ def _words(arm: Arm) -> tuple[str, str]:
     return find_sampler(run.config.sampler).title, run.variant.note(run.config.encoder)
 
 
-def _arms(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
+def arms_of(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
     """Return the arms, with the times of a profile if there is one.
 
     Of a seed's runs the longest counts. Runs of other environments than the newest run's have no
@@ -218,7 +219,8 @@ def _timed_by(run: Run) -> tuple[Any, ...]:
     return (run.record.data_fingerprint, *names, *arm, words)
 
 
-def _timed_as(row: Row) -> tuple[Any, ...]:
+def timed_as(row: Row) -> tuple[Any, ...]:
+    """Return what a row of a profile and its runs have in common."""
     words = (row["unusual_settings"] or "").split(", ")
     computed = frozenset(word for word in words if word.split("=")[0] in COMPUTATION_SETTINGS)
     names = (

@@ -16,6 +16,7 @@ from typing import Any
 from ncfbench.errors import NothingToReportError
 from ncfbench.reporting.verify.answers import answer_checks
 from ncfbench.reporting.verify.check import Check, Mismatch
+from ncfbench.reporting.verify.overall import overall_checks
 from ncfbench.reporting.verify.rows import KEY, Cell, Key, Values, cells, recall_row, speedup_row
 from ncfbench.reporting.verify.runs import Run
 from ncfbench.runs import folder as runs
@@ -36,12 +37,18 @@ class Verification:
 
 
 def verify(
-    runs_dir: Path, answers: Sequence[Row] | None = None, floors: Sequence[Row] = ()
+    runs_dir: Path,
+    answers: Sequence[Row] | None = None,
+    floors: Sequence[Row] = (),
+    overall: Sequence[Row] = (),
+    race: Row | None = None,
 ) -> Verification:
     """Recompute the tables that ``report`` left in a folder, and its answers.
 
     Args:
         answers: as ``report --json`` prints them; None leaves them out.
+        overall: those over losses and encoders, as it prints them.
+        race: the last answer of the race whose runs these are.
         floors: their kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
 
     Raises:
@@ -57,7 +64,7 @@ def verify(
             )
     profile = runs_dir / "costmodel.parquet"
     profiled = tables.read_rows(profile, schemas.COSTMODEL) if profile.exists() else []
-    records, problems = runs.read_all(runs_dir)
+    records, problems = runs.read_compared(runs_dir)
     own = [Run(record) for record in records]
     expected = cells(own)
     checks = [
@@ -66,6 +73,7 @@ def verify(
     for table, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL)):
         checks += _table_checks(table, tables.read_rows(paths[table], schema), expected)
     checks += [] if answers is None else answer_checks(answers, own, profiled, floors)
+    checks += overall_checks(overall, answers or (), own, profiled, floors, race or {})
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),

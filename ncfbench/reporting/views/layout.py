@@ -22,6 +22,7 @@ from ncfbench.catalog import (
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.table import Cell, Col, Table, sentence
+from ncfbench.runs.arms import sampler_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
@@ -111,7 +112,7 @@ def arrange(
     data = data_names(members)
     cols = [
         Col("encoder", lambda arm: find_encoder(arm[0]).title),
-        Col("sampler", lambda arm: " ".join([find_sampler(arm[1]).title, *_bracketed(arm[2])])),
+        Col("sampler", lambda arm: sampler_label(arm[1], arm[2])),
     ]
     cols += [
         Col(column.heading, partial(_cell, arms, column, (*place, column.loss)), group=data_set)
@@ -139,10 +140,6 @@ def arrange(
         grouped=1,
         name=name,
     )
-
-
-def _bracketed(variant: str) -> list[str]:
-    return [f"({variant})"] if variant else []
 
 
 def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place, arm: Arm) -> Cell:

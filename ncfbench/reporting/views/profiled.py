@@ -11,6 +11,7 @@ from ncfbench.reporting.formats import estimate, three_digits
 from ncfbench.reporting.labels import label, unusual_label
 from ncfbench.reporting.profiles import ProfiledComparison
 from ncfbench.reporting.table import Col, Table, slug
+from ncfbench.runs.arms import sampler_label
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 
@@ -21,10 +22,7 @@ def _or_bound(ratio: Any, at_most: float | None) -> str:
 
 
 COLS = (
-    Col(
-        "sampler",
-        lambda row: " ".join(filter(None, [find_sampler(row["sampler"]).title, row["variant"]])),
-    ),
+    Col("sampler", lambda row: sampler_label(row["sampler"], row["variant"])),
     Col("ms an it.", "seconds", three_digits, scale=1e3),
     Col("per it., by the profile", "per_iteration", estimate(".2f")),
     Col(

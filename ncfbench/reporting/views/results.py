@@ -185,7 +185,7 @@ def _tuned_notes(members: Sequence[Member]) -> list[str]:
         if config.tuned:
             budget = Budget.of(config.tuned)
             values = "; ".join(
-                " ".join((_titled(variant, config), chosen))
+                " ".join((variant.label(config.encoder), chosen))
                 for variant, own in by_variant(runs).items()
                 if (chosen := _tuned(own.values()))
             )
@@ -207,7 +207,7 @@ def _tuned(runs: Iterable[Run]) -> str:
 
 def _staleness_notes(members: Sequence[Member]) -> list[str]:
     return [
-        f"{find_encoder(runs[0].config.encoder).title}, {_titled(variant, runs[0].config)}:"
+        f"{find_encoder(runs[0].config.encoder).title}, {variant.label(runs[0].config.encoder)}:"
         f" at the end remembered item vectors were {stale}."
         for runs, _ in members
         for variant, own in by_variant(runs).items()
@@ -224,11 +224,6 @@ def _by_row_notes(members: Sequence[Member]) -> list[str]:
         if (tables := run.environment.get("updated_by_row"))
     ]
     return list(dict.fromkeys(notes))
-
-
-def _titled(variant: Variant, config: RunConfig) -> str:
-    note = variant.note(config.encoder)
-    return find_sampler(variant.sampler).title + (f" ({note})" if note else "")
 
 
 def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:

@@ -1,0 +1,235 @@
+"""What to train with on a data set: arms of all its losses, encoders and samplers side by side.
+
+The probes of two objectives do not compare, and the quality of their rankings does. The rule is
+that of :mod:`ncfbench.reporting.ranked`, for finished runs and for a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ncfbench.catalog import BUILT_IN
+from ncfbench.data.content import Split
+from ncfbench.reporting.answers import Answer, Caveat
+from ncfbench.reporting.arms import TEST_RECALL, ArmResult
+from ncfbench.reporting.formats import counted
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.labels import NO_CHOICES, model_label
+from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
+
+FALLING = 0.03
+"""A measure that improved by a larger share in the last doubling of the clock still improves."""
+MOMENTS = (5, 15, 60, 300, 900)
+"""Seconds for which the best recall until then is named."""
+OUT = ("left", "diverged", "failed")
+"""Statuses of entrants of a race that did not stay to its end."""
+
+
+class Worth(NamedTuple):
+    """A value of a choice that was not recommended, with the best arm that has it."""
+
+    choice: str
+    value: str
+    arm: RankedArm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overall(Answer):
+    """The answer about arms of different losses, encoders and models.
+
+    Attributes:
+        arms: the best first.
+        target: the level that decides, a quality with its sign changed; None where no arm is known
+            to be better than chance.
+        metric: what ranking is judged by, such as ``recall@50``.
+        split: the held-out links that decide.
+        chance: test recall@50 by chance; None where it is not known.
+    """
+
+    arms: Sequence[RankedArm]
+    metric: str = "recall@50"
+    split: Split = "validation"
+    chance: float | None = None
+    scope = "by these runs"
+
+    @property
+    def ranks(self) -> bool:
+        """True unless it is the answer of a race to a loss."""
+        return True
+
+    @property
+    def asks(self) -> str:
+        """The question, as titles have it."""
+        return "What ranks best soonest"
+
+    @property
+    def subject(self) -> str:
+        """Data set and metric."""
+        return f"{self.config.dataset}, {self.metric}"
+
+    @property
+    def best(self) -> RankedArm | None:
+        """The recommended arm; None where nothing was learned."""
+        return next((arm for arm in self.arms if arm.status == "recommended"), None)
+
+    @property
+    def main(self) -> Sequence[RankedArm]:
+        """The recommended arm and the best one with each other choice."""
+        others = [row.arm for row in worth(self)]
+        return [arm for arm in self.arms if arm is self.best or arm in others]
+
+    @property
+    def fall(self) -> float:
+        """Share by which the best one's measure improved in the last doubling of its clock."""
+        curve = self.best.curve if self.best else None
+        before = curve.at(curve.clock / 2) if curve else 0.0
+        return curve.gain() / abs(before) if curve and before else 0.0
+
+    @property
+    def is_still_falling(self) -> bool:
+        """True if longer training may change the order, or find one."""
+        return self.best is None or self.fall > FALLING
+
+
+def find_overall(
+    answers: Iterable[Answer], *, allow_mixed: bool = False, race: Mapping[str, Any] | None = None
+) -> list[Overall]:
+    """Return the answer of each data set whose arms differ in loss or encoder.
+
+    Args:
+        allow_mixed: compare times of different environments too; else those of the newest run's
+            environment count.
+        race: the answer of the race whose runs these are; such runs always have one.
+    """
+    groups: dict[str, list[Answer]] = {}
+    for answer in answers:
+        groups.setdefault(answer.data_fingerprint, []).append(answer)
+    found = (_overall(own, race or {}, allow_mixed=allow_mixed) for own in groups.values())
+    return [overall for overall in found if overall is not None]
+
+
+def worth(answer: Overall) -> list[Worth]:
+    """Return the best arm with every other value of sampler, loss, encoder and so on, and the best
+    one with another value of each number; the choices that matter most first.
+
+    Such arms may differ in other settings too: each value stands at its best.
+    """
+    best = answer.best
+    if best is None:
+        return []
+    others = sorted((arm for arm in answer.arms if arm.has_run and arm is not best), key=_order)
+    rows: list[Worth] = []
+    for name, own in best.config.to_dict().items():
+        if name in NO_CHOICES or not reads(best, name):
+            continue
+        of_value: dict[Any, RankedArm] = {}
+        for arm in others:
+            value = arm.config.to_dict().get(name, own)
+            if value != own and reads(arm, name):
+                of_value.setdefault(value, arm)
+        shown = of_value.items() if name in BUILT_IN else [*of_value.items()][:1]
+        rows += [Worth(name, str(value), arm) for value, arm in shown]
+    first = {row.choice: _order(row.arm) for row in reversed(rows)}
+    matters = {choice: [-part for part in order] for choice, order in first.items()}
+    return sorted(rows, key=lambda row: (row.choice not in BUILT_IN, *matters[row.choice]))
+
+
+def best_until(answer: Overall) -> list[tuple[int, float]]:
+    """Return the best test recall@50 of any arm until each of :data:`MOMENTS`, in seconds of
+    training and of derived features; moments at which nothing more was reached are left out.
+    """
+    points = [point for arm in answer.arms if arm.has_run for point in arm.means(TEST_RECALL)]
+    found: list[tuple[int, float]] = []
+    for moment in MOMENTS:
+        reached = [recall for seconds, recall in points if 0 < seconds <= moment]
+        if reached and (not found or max(reached) > found[-1][1]):
+            found.append((moment, max(reached)))
+    return found
+
+
+def _overall(
+    answers: Sequence[Answer], race: Mapping[str, Any], *, allow_mixed: bool
+) -> Overall | None:
+    """Return the answer of a data set; None where its arms have one loss and one encoder."""
+    arms = [arm for answer in answers for arm in answer.arms if _is_comparable(arm)]
+    runs = [run for arm in arms for run in arm.runs.values()]
+    newest = max(runs, key=lambda run: str(run.environment.get("time")), default=None)
+    kept = [arm for arm in arms if allow_mixed or newest is None or _is_of(arm, newest)]
+    objectives = {(arm.config.loss, arm.config.encoder) for arm in kept}
+    if not kept or (len(objectives) < 2 and not race):
+        return None
+    reasons = []
+    if left := len(arms) - len(kept):
+        text = f"{counted(left, 'arm')} of another machine or environment left out."
+        reasons.append(Caveat("other_environment", text))
+    has_validation = all(_evaluated(arm, f"validation_{RECALL}") for arm in kept)
+    split: Split = "validation" if has_validation else "test"
+    metric = race.get("metric", Overall.metric)
+    column = f"{split}_{metric.replace('@', '_at_')}"
+    statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
+    ranked, level = rank_soonest([_unranked(arm, column, split, statuses) for arm in kept])
+    ends = (arm.at_end for arm in ranked)
+    return Overall(
+        config=kept[0].config,
+        data_fingerprint=answers[0].data_fingerprint,
+        data_label=answers[0].data_label,
+        settings="",
+        arms=sorted(ranked, key=lambda arm: arm.place),
+        target=level,
+        reasons=reasons,
+        floors=answers[0].floors,
+        metric=metric,
+        split=split,
+        chance=next((end.values[f"{RECALL}_chance"] for end in ends if end), None),
+    )
+
+
+def _unranked(arm: ArmResult, column: str, split: Split, statuses: Mapping[str, str]) -> RankedArm:
+    """Return an arm of an answer with the curves that decide.
+
+    Args:
+        statuses: of the entrants of a race, by run.
+    """
+    by_seed = [run for _, run in sorted(arm.runs.items())]
+    runs = [run for run in by_seed if run.is_timed] or by_seed
+    first = runs[0]
+    status = "diverged" if arm.has_diverged else statuses.get(first.name, "")
+    evaluated = _evaluated(arm, f"{split}_{RECALL}")
+    chance = evaluated[0].get(f"{split}_{RECALL}_chance") if evaluated else None
+    return RankedArm(
+        model_label(first.config),
+        first.config,
+        {run.config.seed: run for run in runs},
+        status=status if status in OUT else "tied",
+        measured=Runs.of(runs, column),
+        learned_at=above_chance_at(first, split, chance or 0.0),
+    ).with_quality()
+
+
+def _is_comparable(arm: ArmResult) -> bool:
+    """Return whether an arm has recall of test links, and times that may be compared."""
+    is_simulated = any(run.is_simulated for run in arm.runs.values())
+    return bool(_evaluated(arm, TEST_RECALL)) and not is_simulated
+
+
+def _is_of(arm: ArmResult, newest: Run) -> bool:
+    return all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
+
+
+def _evaluated(arm: ArmResult, column: str) -> list[Mapping[str, Any]]:
+    first = arm.runs[min(arm.runs)]
+    return [row for row in first.curve if row[column] is not None]
+
+
+def _order(arm: RankedArm) -> tuple[float, float]:
+    return arm.expected, arm.level
+
+
+def reads(arm: RankedArm, name: str) -> bool:
+    """Return whether an arm has a setting, and reads it."""
+    config = arm.config
+    setting = config.settings.get(name)
+    return setting is not None and config.reads(setting) and setting.is_active(config.to_dict())

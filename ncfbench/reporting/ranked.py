@@ -1,0 +1,282 @@
+"""Arms ranked by the time to the best ranking quality: one rule for a report and for a race.
+
+The arm is recommended that is the soonest of those with about the best quality
+(:func:`ncfbench.timing.ranking.soonest`). Where all arms have some seeds, evaluated alike, the mean
+over these decides, else the first seeds: others may have trained for less. How many times sooner it
+is than another arm is the ratio of their times to one level within a seed. Its interval assumes a
+spread of seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the
+machine's times is added.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from ncfbench.data.content import Split
+from ncfbench.reporting.arms import ArmResult, Peak
+from ncfbench.reporting.frames import Run, falling
+from ncfbench.reporting.quality import RECALL, quality_of
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import ranking, speedups
+from ncfbench.timing.curves import Curve
+from ncfbench.timing.intervals import Estimate, with_assumed_spread
+
+ERRORS = 3.0
+LEARNED = 0.25
+"""A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
+and by this share of chance, or of what is missing to 1 where that is less.
+"""
+QUARTILES_OF_NORMAL = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
+MEDIAN_OVER_MEAN = 1.25
+"""Standard error of a median over that of a mean, for normal values."""
+PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
+"""Order of the statuses in an answer; those that are not here come last."""
+
+
+@dataclass(frozen=True)
+class Ratio(Estimate):
+    """How many times sooner one arm is than another; above 1 it is sooner."""
+
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, logs: Sequence[float], *noises: float) -> Ratio:
+        """Return the ratio from its logarithm in each seed, and the noise of both arms' times."""
+        return cls(**vars(with_assumed_spread(logs, noises)))
+
+    @property
+    def is_tie(self) -> bool:
+        """True if the interval holds 1: the two cannot be told apart."""
+        return self.lower <= 1 <= self.upper
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The curves of an arm.
+
+    Attributes:
+        curves: by seed.
+        time_noise: standard error of the logarithm of the seconds of an iteration.
+        feature_seconds: that the derived item features took which they read.
+    """
+
+    curves: Mapping[int, Curve]
+    time_noise: float = 0.0
+    feature_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], column: str) -> Runs:
+        """Return the curves in a column of the runs that have times and did not diverge."""
+        # The spread of the times of blocks over the square root of their number.
+        noises = [
+            (speedups.spread(run.timing, "full") or 0.0)
+            / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
+            for run in runs
+        ]
+        return cls(
+            {
+                run.config.seed: curve_of(run, column)
+                for run in runs
+                if run.is_timed and not run.has_diverged
+            },
+            MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises),
+            statistics.fmean(run.feature_seconds for run in runs),
+        )
+
+    def mean(self, seeds: Sequence[int]) -> Curve:
+        """Return the mean of the curves of some seeds, which were evaluated alike."""
+        curves = [self.curves[seed] for seed in seeds]
+        losses = np.mean([curve.losses for curve in curves], axis=0).tolist()
+        seconds = statistics.fmean(curve.full_iteration_seconds for curve in curves)
+        return Curve(curves[0].iterations, losses, seconds)
+
+    def times_to(self, level: float) -> dict[int, float]:
+        """Return the seconds to a level, those of the features included, of each seed that reached
+        it.
+        """
+        times = {seed: curve.time_to(level) for seed, curve in self.curves.items()}
+        return {seed: self.feature_seconds + at for seed, at in times.items() if at is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedArm(ArmResult):
+    """An arm beside the recommended one; iterations and seconds are those to the level.
+
+    Attributes:
+        measured: its curves in what decides.
+        status: recommended, tied, slower; left, diverged, failed or not begun in a race.
+        seeds: those that decide; the first one where none is named.
+        learned_at: training clock at which its first seed was better than chance; None before.
+        behind: how many times sooner the recommended one reaches the level; None where one of them
+            does not.
+        expected: the same as the answer orders by it; infinity of an arm that never comes there.
+    """
+
+    measured: Runs
+    seeds: Sequence[int] = ()
+    learned_at: float | None = None
+    behind: Ratio | None = None
+    expected: float = math.inf
+
+    @property
+    def has_run(self) -> bool:
+        """True if it has a curve with times."""
+        return bool(self.measured.curves)
+
+    @property
+    def deciding(self) -> Sequence[int]:
+        """The seeds that decide, if it :attr:`has_run`."""
+        return self.seeds or [*self.measured.curves][:1]
+
+    @property
+    def curve(self) -> Curve:
+        """The curve that decides, if it :attr:`has_run`."""
+        return self.measured.mean(self.deciding)
+
+    @property
+    def level(self) -> float:
+        """The lowest value of the curve that decides; infinity unless it :attr:`has_run`."""
+        return self.curve.level if self.has_run else math.inf
+
+    @property
+    def first(self) -> Run:
+        """The run of its first seed, if it has begun."""
+        return next(iter(self.runs.values()))
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The largest recall of the seeds that decide."""
+        return self._alone.peak
+
+    def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
+        """Return the rows of the curves of the seeds that decide."""
+        return self._alone.rows(column)
+
+    @property
+    def _alone(self) -> ArmResult:
+        shown = {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
+        return ArmResult(self.name, self.config, shown)
+
+    def with_quality(self) -> Self:
+        """Return it with its quality; that of the first seed where others were not evaluated."""
+        quality = quality_of(self.runs) or quality_of(dict([*self.runs.items()][:1]))
+        return replace(self, quality=quality)
+
+    def to_level(self, level: float) -> Self:
+        """Return it with its iterations and seconds to a level, if it comes there."""
+        seconds = self.curve.time_to(level) if self.has_run else None
+        if seconds is None:
+            return self
+        iterations = seconds / self.curve.full_iteration_seconds
+        return replace(self, iterations=iterations, seconds=seconds)
+
+    @property
+    def place(self) -> tuple[int, float, float]:
+        """Its key in the order of an answer."""
+        return PLACES.get(self.status, len(PLACES)), self.expected, self.level
+
+
+Arm = TypeVar("Arm", bound=RankedArm)
+
+
+def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
+    """Return the arms with how they stand to the one that ranks best soonest, and the level that
+    decides; None where no arm is known to be better than chance.
+    """
+    able = {
+        index: arm
+        for index, arm in enumerate(arms)
+        if arm.learned_at is not None and arm.has_run and arm.status in PLACES
+    }
+    if not able:
+        return list(arms), None
+    seeds = _shared_seeds([arm.measured for arm in able.values()])
+    able = {index: replace(arm, seeds=seeds) for index, arm in able.items()}
+    tops = {index: -arm.level for index, arm in able.items()}
+    level = -ranking.SHARE * max(tops.values())
+    able = {index: arm.to_level(level) for index, arm in able.items()}
+    times = {index: arm.total_seconds for index, arm in able.items()}
+    seconds = {index: math.inf if at is None else at for index, at in times.items()}
+    best = ranking.soonest(tops, seconds)
+    ranked = []
+    for index, arm in enumerate(arms):
+        behind = None
+        if index == best:
+            arm = replace(able[best], status="recommended", expected=1.0)
+        else:
+            arm = able.get(index) or arm.to_level(level)
+            if index in able:
+                behind = times_to_level(able[best].measured, arm.measured, level)
+            is_slower = behind is None or behind.lower > 1
+            status = "slower" if arm.status == "tied" and is_slower else arm.status
+            expected = math.inf if behind is None else behind.value
+            arm = replace(arm, behind=behind, status=status, expected=expected)
+        ranked.append(arm)
+    return ranked, level
+
+
+def curve_of(record: RunRecord, column: str) -> Curve:
+    """Return probe loss, or a metric with its sign changed and its chance before training, against
+    iterations times the median seconds of an iteration; one value of infinity where nothing was
+    evaluated.
+
+    Args:
+        column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
+    """
+    arm = falling(record, column)
+    points = [*zip(arm.iterations, arm.losses, strict=True)]
+    if points and points[0][0] and column != "probe_loss":
+        chance = next(
+            row.get(f"{column}_chance") for row in record.curve if row[column] is not None
+        )
+        points[:0] = [] if chance is None else [(0, -chance)]
+    if not arm.full_iteration_seconds:
+        points = points[:1]
+    iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
+    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
+
+
+def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:
+    """Return the training clock at which the recall@50 of a run's links of a split was first seen
+    to be better than chance; None where it never was, 0 where recall cannot tell: there is none, or
+    all items are among the first 50.
+    """
+    if chance >= 1 or record.summary["recall_reason"] is not None:
+        return 0.0
+    column, seconds = f"{split}_{RECALL}", record.summary["full_iteration_seconds"] or 0.0
+    least = LEARNED * min(chance, 1 - chance)
+    for row in record.curve:
+        if row[column] is not None:
+            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
+            if row[column] - chance > max(least, ERRORS * math.hypot(*errors)):
+                return float(row["iteration"] * seconds)
+    return None
+
+
+def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
+    """Return how many times sooner one arm reaches a level than the other, those of derived
+    features included; None where no seed of both did, or one was there before training.
+    """
+    own, theirs = one.times_to(level), other.times_to(level)
+    pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    # Both may have been there before training.
+    logs = [
+        math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)
+    ]
+    return Ratio.of(logs, one.time_noise, other.time_noise) if logs else None
+
+
+def _shared_seeds(arms: Sequence[Runs]) -> tuple[int, ...]:
+    """Return the seeds that all arms have, if each arm evaluated them alike; else none."""
+    shared = sorted(set.intersection(*(set(arm.curves) for arm in arms)))
+    moments = [{tuple(arm.curves[seed].iterations) for seed in shared} for arm in arms]
+    return tuple(shared) if all(len(own) == 1 for own in moments) else ()

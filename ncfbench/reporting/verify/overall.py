@@ -1,0 +1,312 @@
+"""Checks of the answers over losses and encoders: what ranks best soonest, by curves of the runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ncfbench.catalog import BUILT_IN
+from ncfbench.reporting.verify import standings
+from ncfbench.reporting.verify.answers import TRIED, arms_of, floor_checks, timed_as
+from ncfbench.reporting.verify.check import Check
+from ncfbench.reporting.verify.rows import Values, newest
+from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.standings import Arm
+from ncfbench.reporting.verify.statistics import Floats, mean
+
+Row = Mapping[str, Any]
+Points = tuple[Floats, Floats]
+"""Iterations and quality."""
+UNTRIED = {"dataset", "seed", "epochs", "patience", "probe_every", "tuned", "word_dimension"}
+
+
+class Ranked:
+    """An arm with its curves; ``quality`` and ``iterations`` are of the seeds that decide."""
+
+    def __init__(self, runs: Arm, column: str, statuses: Mapping[str, str]) -> None:
+        timed = {seed: run for seed, run in runs.items() if not math.isnan(run.full)}
+        self.runs: Arm = timed or runs
+        self.first = next(iter(self.runs.values()))
+        self.config = self.first.config
+        self.points = {
+            seed: _points(run, column) for seed, run in timed.items() if not run.has_diverged
+        }
+        self.features = mean(run.feature_seconds for run in self.runs.values())
+        status = statuses.get(self.first.name, "tied")
+        self.status = status if status in ("left", "failed", "diverged") else "tied"
+        if any(run.has_diverged for run in runs.values()):
+            self.status = "diverged"
+        self.learned = _learned(self.first, column.partition("_")[0])
+        self.is_able = self.learned is not None and bool(self.points) and self.status != "failed"
+        self.is_able &= self.status != "diverged"
+        self.decide_by([])
+
+    def decide_by(self, seeds: Sequence[int]) -> None:
+        """Take the mean over some seeds, or the first one."""
+        self.seeds = [*seeds] or [*self.points][:1]
+        self.quality, self.iterations = math.nan, np.zeros(0)
+        if self.points:
+            curves = [self.points[seed] for seed in self.seeds]
+            self.iterations = curves[0][0]
+            self.values = np.mean([values for _, values in curves], axis=0)
+            self.quality = float(self.values.max())
+            self.full = mean(self.runs[seed].full for seed in self.seeds)
+
+    def reach(self, level: float) -> float:
+        """Return the iterations of the mean curve to a level; NaN if it does not come there."""
+        return _reach((self.iterations, self.values), level) if self.points else math.nan
+
+    def times_to(self, level: float) -> dict[int, float]:
+        """Return the seconds of each seed to a level."""
+        return {
+            seed: self.features + _reach(points, level) * self.runs[seed].full
+            for seed, points in self.points.items()
+        }
+
+    @property
+    def noise(self) -> float:
+        """Standard error of the logarithm of its times: a median of blocks, per run."""
+        parts = [
+            run.spread / math.sqrt(max(sum(row["kind"] == "full" for row in run.record.timing), 1))
+            for run in self.runs.values()
+        ]
+        return 1.25 / 1.349 * mean(parts)
+
+
+def overall_checks(
+    written: Sequence[Row],
+    answers: Sequence[Row],
+    runs: Sequence[Run],
+    profiled: Sequence[Row],
+    floors: Sequence[Row],
+    race: Row,
+) -> Iterator[Check]:
+    """Yield the checks of each answer, of its arms, floors and choices.
+
+    Args:
+        written: answers as ``report --json`` prints them.
+        answers: those of each loss and encoder, which say whose times count.
+        race: the answer of the race whose runs these are; empty without one.
+    """
+    arms = _arms(answers, runs, profiled)
+    for answer in written:
+        digest, cell = answer["data_fingerprint"], f"overall/{answer['dataset']}"
+        own = [arm for arm in arms if next(iter(arm.values())).record.data_fingerprint == digest]
+        fitted = [row for row in floors if row["data_fingerprint"] == digest]
+        yield from _checks(answer, cell, own, fitted, race)
+
+
+def _checks(
+    answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
+) -> Iterator[Check]:
+    arms = [arm for arm in arms if _evaluated(_first(arm), "test_recall_at_50")]
+    runs = [run for arm in arms for run in arm.values()]
+    last = max(runs, key=lambda run: str(run.environment.get("time"))).environment["key"]
+    arms = [arm for arm in arms if all(run.environment["key"] == last for run in arm.values())]
+    known = all(_evaluated(_first(arm), "validation_recall_at_50") for arm in arms)
+    split, metric = ("validation" if known else "test"), race.get("metric", "recall@50")
+    statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
+    column = f"{split}_{metric.replace('@', '_at_')}"
+    ranked = [Ranked(dict(sorted(arm.items())), column, statuses) for arm in arms]
+    level, best = _decide(ranked)
+    written = {frozenset(row["runs"]): row for row in answer["arms"]}
+    expected: dict[int, tuple[float, float]] = {}
+    for arm in ranked:
+        values, order = _against(arm, best, level)
+        expected[id(arm)] = order
+        row = written.pop(frozenset(run.name for run in arm.runs.values()), None)
+        if row is None:
+            yield Check("overall", cell, answer, {}, [f"no arm has the run {arm.first.name}"])
+        else:
+            yield Check("overall", f"{cell}/{row['arm']}", row, values)
+    for row in written.values():
+        yield Check("overall", f"{cell}/{row['arm']}", row, {}, ["no arm has just its runs"])
+    values = {"metric": metric, "split": split, "level": -level, "recommended": None}
+    names = {row["runs"][0]: row["arm"] for row in answer["arms"]}
+    if best is not None:
+        values["recommended"] = names.get(best.first.name)
+        rows = _worth(best, [arm for arm in ranked if arm.points and arm is not best], expected)
+        own = {f"{choice}={value}": names.get(name) for choice, value, name in rows}
+        listed = {f"{row['choice']}={row['value']}": row["entrant"] for row in answer["worth"]}
+        yield Check("overall", f"{cell}/worth", dict.fromkeys(own) | listed, own)
+        shown = {seed: best.runs[seed] for seed in best.seeds}
+        yield from floor_checks(answer, cell, shown, floors)
+    yield Check("overall", cell, answer, values)
+    frontier = {str(step["seconds"]): step["recall_at_50"] for step in answer["frontier"]}
+    until = dict(_frontier(ranked))
+    yield Check("overall", f"{cell}/frontier", dict.fromkeys(until) | frontier, until)
+
+
+def _arms(
+    answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row]
+) -> list[Arm]:
+    """Return the arms of all answers, with the times of the profile that an answer names."""
+    rounds = {
+        name: answer["profile_rounds"]
+        for answer in answers
+        for arm in answer["arms"]
+        for name in arm["runs"]
+    }
+    groups: dict[str, list[Run]] = {}
+    for run in newest(runs):
+        groups.setdefault(run.compared_by(*TRIED), []).append(run)
+    arms = []
+    for own in groups.values():
+        known = {rounds[run.name] for run in own if rounds.get(run.name)}
+        profile = {timed_as(row): row for row in profiled if row["rounds"] in known}
+        arms += arms_of(own, profile if known else None)
+    return [arm for arm in arms if not _first(arm).record.is_simulated]
+
+
+def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
+    """Return the level, 0.95 of the best quality, and the arm that is there soonest of those with
+    0.985 of it. The seeds that all have decide, if all of an arm's were evaluated alike.
+    """
+    able = [arm for arm in ranked if arm.is_able]
+    if not able:
+        return math.nan, None
+    seeds = sorted(set.intersection(*(set(arm.points) for arm in able)))
+    iterations = [{tuple(arm.points[seed][0]) for seed in seeds} for arm in able]
+    for arm in able:
+        arm.decide_by(seeds if all(len(own) == 1 for own in iterations) else [])
+    most = max(arm.quality for arm in able)
+    near = [arm for arm in able if arm.quality >= 0.985 * most]
+    level = 0.95 * most
+
+    def rank(arm: Ranked) -> tuple[float, float]:
+        seconds = arm.features + arm.reach(level) * arm.full
+        return math.inf if math.isnan(seconds) else seconds, -arm.quality
+
+    return level, min(near, key=rank)
+
+
+def _against(
+    arm: Ranked, best: Ranked | None, level: float
+) -> tuple[Values, tuple[float, float]]:
+    """Return the values of an arm, and its key in the order of the choices."""
+    iterations = arm.reach(level)
+    ends = [run.at_end for run in arm.runs.values()]
+    ends = ends if all(ends) else ends[:1]
+    values: Values = {
+        "status": arm.status,
+        "seeds": len(arm.points),
+        "full_iteration_seconds": mean(run.full for run in arm.runs.values()),
+        "clock_seconds": arm.iterations[-1] * arm.full if arm.points else math.nan,
+        "learned_seconds": math.nan if arm.learned is None else arm.learned,
+        "quality": arm.quality,
+        "iterations_to_level": iterations,
+        "seconds_to_level": math.nan if math.isnan(iterations) else arm.features + iterations * arm.full,
+        **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
+        "recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
+        "recall_at_50_error": standings.error_of(ends),
+    }
+    if best is None or arm is best:
+        values["status"] = arm.status if best is None else "recommended"
+        return values, (1.0, -arm.quality)
+    own, theirs = best.times_to(level), arm.times_to(level)
+    pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    logs = [
+        math.log(late / soon) if soon else 0.0
+        for soon, late in pairs
+        if not math.isnan(soon + late) and bool(soon) == bool(late)
+    ]
+    if logs and arm.is_able:
+        centre, n = math.fsum(logs) / len(logs), len(logs)
+        variance = (8 * 2 * 0.1**2 + sum((log - centre) ** 2 for log in logs)) / (7 + n)
+        error = math.sqrt(variance / n + best.noise**2 + arm.noise**2)
+        half = float(stdtrit(7 + n, 0.975)) * error
+        for end, sign in (("", 0), ("_lower", -1), ("_upper", 1)):
+            values[f"times_slower{end}"] = math.exp(centre + sign * half)
+    if arm.status == "tied" and not values["times_slower_lower"] <= 1:
+        values["status"] = "slower"
+    later = values["times_slower"]
+    return values, (math.inf if math.isnan(later) else later, -arm.quality)
+
+
+def _worth(
+    best: Ranked, others: Sequence[Ranked], order: Mapping[int, tuple[float, float]]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each choice, another value, and the first run of the best arm that has it."""
+    for name, own in best.config.to_dict().items():
+        if name in UNTRIED or not _reads(best, name):
+            continue
+        found: dict[Any, Ranked] = {}
+        for arm in sorted(others, key=lambda arm: order[id(arm)]):
+            value = arm.config.to_dict().get(name, own)
+            if value != own and _reads(arm, name):
+                found.setdefault(value, arm)
+        many = None if name in BUILT_IN else 1
+        for value, arm in itertools.islice(found.items(), many):
+            yield name, str(value), arm.first.name
+
+
+def _frontier(ranked: Sequence[Ranked]) -> Iterator[tuple[str, float]]:
+    """Yield moments in seconds, and the best mean test recall until then where it has risen."""
+    points = []
+    for arm in ranked:
+        shown = {seed: arm.runs[seed] for seed in arm.seeds}
+        for iteration, rows in standings.common(shown):
+            recall = mean(row["test_recall_at_50"] for row in rows)
+            points.append((arm.features + iteration * arm.full, recall))
+    best = -math.inf
+    for moment in (5, 15, 60, 300, 900):
+        reached = max((recall for at, recall in points if 0 < at <= moment), default=-math.inf)
+        if reached > best:
+            best = reached
+            yield str(moment), best
+
+
+def _reads(arm: Ranked, name: str) -> bool:
+    config = arm.config
+    setting = config.settings.get(name)
+    return bool(setting and config.reads(setting) and setting.is_active(config.to_dict()))
+
+
+def _first(arm: Arm) -> Run:
+    return arm[min(arm)]
+
+
+def _evaluated(run: Run, column: str) -> list[Row]:
+    return [row for row in run.record.curve if row[column] is not None]
+
+
+def _points(run: Run, column: str) -> Points:
+    """Return the iterations and qualities of a run's evaluations, with chance before training."""
+    rows = _evaluated(run, column)
+    points = [(row["iteration"], row[column]) for row in rows]
+    chance = rows[0].get(f"{column}_chance") if rows else None
+    if rows and rows[0]["iteration"] and chance is not None:
+        points.insert(0, (0, chance))
+    return np.array([at for at, _ in points], float), np.array([of for _, of in points], float)
+
+
+def _learned(run: Run, split: str) -> float | None:
+    """Return the seconds at the first recall that is clearly above chance."""
+    rows = _evaluated(run, f"{split}_recall_at_50")
+    chance = (rows[0].get(f"{split}_recall_at_50_chance") or 0.0) if rows else 0.0
+    if chance >= 1 or run.record.summary["recall_reason"] is not None:
+        return 0.0
+    for row in rows:
+        parts = (row[f"{split}_recall_at_50{of}_error"] or 0.0 for of in ("", "_item"))
+        least = max(min(chance, 1 - chance) / 4, 3 * math.hypot(*parts))
+        if row[f"{split}_recall_at_50"] - chance > least:
+            return float(row["iteration"] * np.nan_to_num(run.full))
+    return None
+
+
+def _reach(points: Points, level: float) -> float:
+    """Return where the line through some points first rises to a level; NaN if nowhere."""
+    at, values = points
+    above = np.flatnonzero(values >= level)
+    if not len(above):
+        return math.nan
+    index = above[0]
+    if index == 0:
+        return float(at[0])
+    share = (level - values[index - 1]) / (values[index] - values[index - 1])
+    return float(at[index - 1] + share * (at[index] - at[index - 1]))

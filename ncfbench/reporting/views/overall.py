@@ -1,0 +1,248 @@
+"""The answer over losses, encoders and samplers: a paragraph, a table, and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.floors import FloorResult, standing
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.labels import flags, seeds_label
+from ncfbench.reporting.overall import Overall, best_until, reads, worth
+from ncfbench.reporting.quality import ERROR, RECALL
+from ncfbench.reporting.ranked import RankedArm
+from ncfbench.reporting.table import Col, Table, slug
+from ncfbench.reporting.views.answer_rows import floor_rows
+from ncfbench.reporting.views.answers import FLOORS_NOTE, beside_floors
+from ncfbench.reporting.views.sentences import (
+    busy_caveats,
+    features_sentence,
+    floor_caveats,
+    recall_sentence,
+    tied_sentence,
+)
+from ncfbench.runs.folder import are_interleaved
+from ncfbench.timing.ranking import SHARE
+
+NUMBERS = ("learning_rate", "batch_size", "stratum_size")
+"""Settings of which an answer says that its value is the largest or the smallest that was tried."""
+BY_TEST = "Test links decided: some runs have no recall of validation links."
+IN_TURN = "Some runs did not take turns, so a change of the machine's speed counts."
+NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
+
+
+def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
+    """Return the answer in one paragraph.
+
+    Args:
+        no_choice: why no arm is recommended, where that is so.
+    """
+    best, parts = answer.best, [no_choice]
+    if best is not None:
+        parts = [_not_worth_training(answer), f"Use {flags(best.config, of_model=True)}."]
+        parts += [_reach(answer, best), recall_sentence(best.at_end, None, answer.chance)]
+        parts.append(tied_sentence(answer.ties))
+    parts += [beside_floors(answer), features_sentence(answer.feature_seconds)]
+    return " ".join(filter(None, parts))
+
+
+def caveats(answer: Overall) -> list[Caveat]:
+    """Return what an answer about finished runs rests on, and what speaks against it."""
+    best, found = answer.best, list(answer.reasons)
+    if best is None:
+        return found + floor_caveats(answer)
+    if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
+        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the other seeds."
+        found.append(Caveat("seeds", text))
+    found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
+    found += rest_caveats(answer, best)
+    if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
+        found.append(Caveat("not_interleaved", IN_TURN))
+    return found + floor_caveats(answer) + busy_caveats(answer.spread)
+
+
+def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
+    """Return whether the best arm came to rest, the error of what decided, and which of its numbers
+    are at an end of those that were tried.
+    """
+    what, change = ("recall", "rose") if answer.ranks else ("loss", "fell")
+    epochs = best.first.summary["epochs"]
+    line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
+    found = [Caveat("at_rest", f"{line} {what} had about come to rest.")]
+    if answer.is_still_falling:
+        line += f" {what} {change} by {answer.fall:.0%} in the latter half:"
+        found = [Caveat("still_falling", f"{line} longer training may change the order.")]
+    errors = [row[f"{answer.split}_{RECALL}_error"] for row in best.first.curve]
+    if answer.ranks and errors and errors[-1] is not None:
+        text = f"Recall of {answer.split} links, which decided, has a standard error of"
+        found.append(Caveat(f"{answer.split}_error", f"{text} {errors[-1]:.3f}."))
+    return found + _edges(answer, best)
+
+
+def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> Table:
+    """Return the recommended arm, the best ones that differ from it in each choice, and the floors,
+    as a table of at most 80 columns.
+
+    Args:
+        notes: more sentences below it.
+    """
+    level = f"{abs(answer.target or 0.0):.3g}"
+    rows: list[tuple[str, str, RankedArm | FloorResult]] = []
+    if answer.best is not None:
+        rows = [("recommended", "", answer.best), *worth(answer)]
+        rows += [("no training", str(floor.row["floor"]), floor) for floor in answer.floors]
+    cols = [
+        Col("choice", 0),
+        Col("instead", 1, wraps=True),
+        Col(f"s to {level}", lambda row: row[2].total_seconds, three_digits),
+        Col("later", lambda row: _later(row[2])),
+        Col("trained s", lambda row: _trained(row[2], "clock"), three_digits),
+        Col(answer.split, lambda row: _trained(row[2], "level"), lambda level: f"{-level:.3f}"),
+        Col("test recall@50", lambda row: row[2].at_end and row[2].at_end.text(RECALL)),
+    ]
+    below = [
+        f"s to {level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
+        " best.",
+        "later: times as late as the recommended one. Each value at its best: other settings may"
+        " differ too.",
+    ]
+    if answer.chance is not None and any(arm.at_end for arm in answer.main):
+        below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
+    if steps := best_until(answer):
+        texts = [f"{recall:.3f} after {seconds} s" for seconds, recall in steps]
+        below.append(f"Best test recall@50 of any arm: {', '.join(texts)}.")
+    below += [FLOORS_NOTE] if answer.floors else []
+    title = f"{answer.asks}: {answer.subject}"
+    name = slug("overall", answer.config.dataset, answer.data_fingerprint[:6])
+    return Table.of(title, cols, rows, [*below, *notes], name=name, lead=lead)
+
+
+def overall_tables(answers: Sequence[Overall]) -> list[Table]:
+    """Return the table of each answer about finished runs, its paragraph above it."""
+    return [
+        worth_table(answer, headline(answer), [caveat.sentence for caveat in caveats(answer)])
+        for answer in answers
+    ]
+
+
+def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
+    """Return answers about finished runs as plain objects, for JSON; times in seconds."""
+    return [
+        {
+            "dataset": answer.config.dataset,
+            "data_fingerprint": answer.data_fingerprint,
+            "headline": headline(answer),
+            "caveats": [caveat._asdict() for caveat in caveats(answer)],
+            **facts(answer),
+            "arms": [_as_row(arm) for arm in answer.arms],
+        }
+        for answer in answers
+    ]
+
+
+def facts(answer: Overall) -> dict[str, Any]:
+    """Return what JSON says of an answer about finished runs, and of that of a race."""
+    best = answer.best
+    return {
+        "metric": answer.metric,
+        "split": answer.split,
+        "level": answer.target,
+        "recommended": best and best.name,
+        "flags": best and flags(best.config, of_model=answer.ranks),
+        "tied": [arm.name for arm in answer.ties],
+        "feature_seconds": answer.feature_seconds,
+        "floors": floor_rows(answer),
+        "worth": [
+            {
+                "choice": row.choice,
+                "value": row.value,
+                "entrant": row.arm.name,
+                "times_later": row.arm.expected if math.isfinite(row.arm.expected) else None,
+                "seconds": row.arm.total_seconds,
+                answer.split: -row.arm.level,
+                "status": row.arm.status,
+            }
+            for row in (worth(answer) if answer.ranks else ())
+        ],
+        "frontier": [{"seconds": at, RECALL: recall} for at, recall in best_until(answer)],
+    }
+
+
+def _as_row(arm: RankedArm) -> dict[str, Any]:
+    at_end = arm.at_end.values if arm.at_end else {}
+    return {
+        "arm": arm.name,
+        "flags": flags(arm.config, of_model=True),
+        **{name: getattr(arm.config, name) for name in ("encoder", "loss", "sampler")},
+        "status": arm.status,
+        "seeds": len(arm.measured.curves),
+        "deciding_seeds": list(arm.deciding),
+        "full_iteration_seconds": arm.iteration_seconds,
+        "clock_seconds": arm.curve.clock if arm.has_run else None,
+        "learned_seconds": arm.learned_at,
+        "quality": -arm.level if math.isfinite(arm.level) else None,
+        "iterations_to_level": arm.iterations,
+        "seconds_to_level": arm.total_seconds,
+        **interval_columns("times_slower", arm.behind),
+        RECALL: at_end.get(RECALL),
+        f"{RECALL}_error": at_end.get(f"{RECALL}_error"),
+        "runs": [run.name for run in arm.runs.values()],
+    }
+
+
+def _not_worth_training(answer: Overall) -> str:
+    """Return that no arm passes the highest floor; nothing where one does, or without any."""
+    arms = [arm for arm in answer.arms if arm.has_run and not arm.has_diverged]
+    for floor in answer.floors[:1]:
+        words = {standing(arm, floor).word for arm in arms}
+        if "passes" in words:
+            return ""
+        said = f"Do not train, {answer.scope}: {floor.name} has more without."
+        if "level" in words:
+            said = f"No candidate is clearly above {floor.name}, which needs no training."
+        return f"{said} If you train:"
+    return ""
+
+
+def _reach(answer: Overall, best: RankedArm) -> str:
+    seconds = best.total_seconds
+    when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
+    clock = three_digits(best.feature_seconds + best.curve.clock)
+    return (
+        f"It reaches {answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links"
+        f" {when} ({SHARE:g} of the best that was reached), and {-best.level:.3g} within {clock} s."
+    )
+
+
+def _edges(answer: Overall, best: RankedArm) -> list[Caveat]:
+    """Return a caveat on each number of the best arm that is at an end of those that were tried
+    with its loss and sampler.
+    """
+    config, found = best.config, []
+    alike = [
+        arm.config
+        for arm in answer.arms
+        if arm.has_run and (arm.config.loss, arm.config.sampler) == (config.loss, config.sampler)
+    ]
+    for name in NUMBERS:
+        value, tried = getattr(config, name), {getattr(other, name) for other in alike}
+        if reads(best, name) and len(tried) > 1 and value in (min(tried), max(tried)):
+            end = "largest" if value == max(tried) else "smallest"
+            text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
+            found.append(Caveat(f"{end}_{name}", text))
+    return found
+
+
+def _later(arm: RankedArm | FloorResult) -> str | None:
+    if isinstance(arm, FloorResult):
+        return None
+    if math.isfinite(arm.expected):
+        return f"{arm.expected:.2g}"
+    return "left" if arm.status == "left" else "never"
+
+
+def _trained(arm: RankedArm | FloorResult, name: str) -> float | None:
+    return None if isinstance(arm, FloorResult) else getattr(arm.curve, name)

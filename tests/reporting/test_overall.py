@@ -1,0 +1,182 @@
+"""The answer over losses and encoders, by hand and by a second computation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from folders import change, floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.reporting.overall import find_overall, worth
+from ncfbench.reporting.results import Results, collect
+from ncfbench.reporting.verify import verification
+from ncfbench.reporting.views import overall as views
+from ncfbench.reporting.views.answer_rows import as_rows
+from ncfbench.storage import schemas, tables
+
+SEEDS = (0, 1)
+
+
+def write_three(folder: Path, floor: float = 0.35, **more: Any) -> Results:
+    """Two losses, three samplers; 0.4 is the best mean recall, so 0.38 is the level."""
+    for seed in SEEDS:
+        off = 0.01 * (1 - 2 * seed)  # of the two seeds, which cancels in the mean
+        for loss, sampler, recalls, ms in (
+            ("softmax", "ns", [0, 0.2 + off, 0.3 + off, 0.4 + off], 10),
+            ("sg", "strat-ns", [0, 0.3 + off, 0.39 + off, 0.395 + off], 5),
+            ("sg", "iid", [0, 0.1, 0.2, 0.3], 40),
+        ):
+            losses = [9, 5, 4, 3]
+            write_run(folder, sampler, losses, ms, recalls, loss=loss, seed=seed, **more)
+    rows = [floor_row("ridge", floor, 19.0), floor_row("profile", 0.1, 3.5)]
+    tables.write_rows(folder / "floors.parquet", rows, schemas.FLOOR)
+    return collect(folder, folder)
+
+
+def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
+    """strat-ns ends within 1.5 % of the best, and is at 0.38 after 100 + 8/9 of 100 iterations."""
+    results = write_three(tmp_path)
+    (found,) = results.overall
+    assert found.best is not None
+    assert found.best.config.sampler == "strat-ns"
+    assert abs(found.target or 0) == pytest.approx(0.95 * 0.4)
+    assert found.best.seconds == pytest.approx((100 + 100 * 8 / 9) * 0.005)
+    others = {arm.config.sampler: arm for arm in found.arms}
+    assert others["ns"].seconds == pytest.approx(280 * 0.010)
+    # Within a seed: 0.38 where the recalls are 0.01 above, and 0.01 below.
+    logs = [
+        np.log((200 + 100 * (0.8 - sign / 10)) * 0.01 / ((100 + 100 * (8 - sign) / 9) * 0.005))
+        for sign in (1, -1)
+    ]
+    behind = others["ns"].behind
+    assert behind is not None
+    assert behind.value == pytest.approx(np.exp(np.mean(logs)))
+    assert [others[name].status for name in ("ns", "iid")] == ["slower", "slower"]
+    assert others["iid"].behind is None
+    rows = [(row.choice, row.value, row.arm.config.sampler) for row in worth(found)]
+    assert rows[:3] == [("loss", "softmax", "ns"), ("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
+    said = views.headline(found)
+    assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
+    assert "0.38 on test links in 0.944 s (0.95 of the best that was reached)" in said
+    assert "Ridge regression reaches 0.350 in 19 s without training; this arm passes it" in said
+
+
+@pytest.mark.parametrize(
+    ("floor", "begins"),
+    [(0.5, "Do not train, by these runs: ridge regression has more"), (0.4, "No candidate is")],
+)
+def test_what_no_arm_passes_comes_first(tmp_path: Path, floor: float, begins: str) -> None:
+    (found,) = write_three(tmp_path, floor).overall
+    assert views.headline(found).startswith(begins)
+
+
+def test_one_loss_and_one_encoder_have_no_such_answer(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], gamma=5.0)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, loss="softmax")
+    assert collect(tmp_path, tmp_path).overall == [], "no recall, no ranking"
+
+
+def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:
+    """The second seed of one arm is far better; the first is the one that both have."""
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], seed=0)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.6, 0.9], seed=1)
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.35, 0.4], loss="softmax", seed=0)
+    (found,) = collect(tmp_path, tmp_path).overall
+    assert found.best is not None
+    assert found.best.config.loss == "softmax"
+    assert [arm.peak and arm.peak.recall for arm in found.arms] == pytest.approx([0.4, 0.3])
+    assert "Decided by seed 0: not all arms have the other seeds." in dict(
+        views.caveats(found)
+    ).values()
+
+
+def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], time="2026-02-02")
+    write_run(tmp_path, "ns", [9, 4, 2], 1, [0, 0.9, 0.9], encoder="bow", key="another")
+    write_run(tmp_path, "ns", [9, 1], 1, [0, 0.9], loss="log", status="diverged")
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
+    results = collect(tmp_path, tmp_path)
+    (found,) = results.overall
+    assert found.best is not None
+    assert found.best.config.loss == "sg"
+    assert [arm.status for arm in found.arms] == ["recommended", "slower", "diverged"]
+    assert "1 arm of another machine or environment left out." in str(views.caveats(found))
+    (mixed,) = find_overall(results.answers, allow_mixed=True)
+    assert mixed.best is not None
+    assert mixed.best.config.encoder == "bow"
+
+
+def test_the_report_begins_with_it(tmp_path: Path) -> None:
+    """The answers of each loss are details; JSON has all of it, and the page folds them."""
+    write_three(tmp_path)
+    printed = invoke("report", tmp_path)
+    check(printed, 0, "What ranks best soonest: citeulike, recall@50", "Use --encoder cnn --loss sg")
+    assert "Which sampler trains soonest" not in printed.stdout
+    check(invoke("report", tmp_path, "--full"), 0, "Which sampler trains soonest")
+    (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
+    assert row["recommended"] == "cnn sg strat-ns"
+    assert [floor["best_arm"] for floor in row["floors"]] == ["passes", "passes"]
+    check(invoke("report", tmp_path, "--format", "html"), 0)
+    first, _, rest = (tmp_path / "report.html").read_text().partition("<details>")
+    assert "What ranks best soonest" in first
+    assert "Which sampler trains soonest" not in first.partition('id="figures"')[0]
+    assert "Which sampler trains soonest" in rest
+
+
+def verified(folder: Path, **changed: Any) -> set[tuple[str, str]]:
+    """The cells and columns that are wrong in an answer with changed values."""
+    results = collect(folder, folder)
+    (row,) = views.as_rows(results.overall)
+    floors = [floor.row for own in results.floors.values() for floor in own]
+    answers = as_rows(results.answers, {})
+    found = verification.verify(folder, answers, floors, [row | changed]).mismatches
+    return {(one.cell, one.column) for one in found}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
+    """On random curves, with chance, validation links, seeds that are missing and features."""
+    rng = np.random.default_rng(seed)
+
+    def ranked(rows: list[dict[str, Any]]) -> None:
+        for row in rows[1:]:
+            row["validation_recall_at_50"] = row["test_recall_at_50"] + rng.normal(0, 0.01)
+            row["validation_recall_at_50_error"] = 0.004
+            for split in ("test", "validation"):
+                row[f"{split}_recall_at_50_chance"] = 0.02
+
+    for loss, sampler, encoder in (
+        ("softmax", "ns", "cnn"),
+        ("sg", "ns", "cnn"),
+        ("log", "strat-ns", "bow"),
+        ("softmax", "neg", "bow"),
+    ):
+        for own in range(1 + int(rng.integers(2)) if seed else 2):
+            recalls = [0, *np.sort(rng.uniform(0.03, 0.5, 4))]
+            more = {"loss": loss, "encoder": encoder, "seed": own}
+            ms = float(rng.uniform(5, 50))
+            folder = write_run(tmp_path, sampler, [9, 5, 4, 3, 2.9], ms, recalls, **more)
+            change(folder / "curve.parquet", schemas.CURVE, ranked)
+    rows = [floor_row("ridge", 0.3, 19.0)]
+    tables.write_rows(tmp_path / "floors.parquet", rows, schemas.FLOOR)
+    check(invoke("report", tmp_path), 0)
+    assert verified(tmp_path) == set()
+    (found,) = views.as_rows(collect(tmp_path, tmp_path).overall)
+    cell, wrong = "overall/citeulike", dict(found["arms"][-1])
+    for column in ("quality", "clock_seconds", "full_iteration_seconds", "recall_at_50"):
+        arms = [*found["arms"][:-1], wrong | {column: wrong[column] * 1.001}]
+        assert verified(tmp_path, arms=arms) == {(f"{cell}/{wrong['arm']}", column)}
+    assert verified(tmp_path, level=-0.5) == {(cell, "level")}
+    assert verified(tmp_path, recommended=wrong["arm"]) == {(cell, "recommended")}
+    names = {arm["arm"] for arm in found["arms"]} - {found["worth"][0]["entrant"]}
+    other = [found["worth"][0] | {"entrant": min(names)}, *found["worth"][1:]]
+    ((place, _),) = verified(tmp_path, worth=other)
+    assert place == f"{cell}/worth"
+    (floor,) = found["floors"]
+    floors = [floor | {"above_by": (floor["above_by"] or 0) + 0.1}]
+    assert verified(tmp_path, floors=floors) == {(f"{cell}/ridge", "above_by")}
