@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ncfbench.catalog import BUILT_IN
+from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
@@ -19,11 +20,10 @@ from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import NO_CHOICES, model_label
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
+from ncfbench.reporting.table import slug
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
-MOMENTS = (5, 15, 60, 300, 900)
-"""Seconds for which the best recall until then is named."""
 OUT = ("left", "diverged", "failed")
 """Statuses of entrants of a race that did not stay to its end."""
 
@@ -70,6 +70,10 @@ class Overall(Answer):
         """Data set and metric."""
         return f"{self.config.dataset}, {self.metric}"
 
+    def named(self, kind: str) -> str:
+        """Return the name of a table of a kind."""
+        return slug(kind, self.config.dataset, self.data_fingerprint[:6])
+
     @property
     def best(self) -> RankedArm | None:
         """The recommended arm; None where nothing was learned."""
@@ -97,7 +101,8 @@ class Overall(Answer):
 def find_overall(
     answers: Iterable[Answer], *, allow_mixed: bool = False, race: Mapping[str, Any] | None = None
 ) -> list[Overall]:
-    """Return the answer of each data set whose arms differ in loss or encoder.
+    """Return the answer of each data set whose arms differ in encoder or objective: in loss, or
+    in what gives a sampler another one.
 
     Args:
         allow_mixed: compare times of different environments too; else those of the newest run's
@@ -137,28 +142,15 @@ def worth(answer: Overall) -> list[Worth]:
     return sorted(rows, key=lambda row: (row.choice not in BUILT_IN, *matters[row.choice]))
 
 
-def best_until(answer: Overall) -> list[tuple[int, float]]:
-    """Return the best test recall@50 of any arm until each of :data:`MOMENTS`, in seconds of
-    training and of derived features; moments at which nothing more was reached are left out.
-    """
-    points = [point for arm in answer.arms if arm.has_run for point in arm.means(TEST_RECALL)]
-    found: list[tuple[int, float]] = []
-    for moment in MOMENTS:
-        reached = [recall for seconds, recall in points if 0 < seconds <= moment]
-        if reached and (not found or max(reached) > found[-1][1]):
-            found.append((moment, max(reached)))
-    return found
-
-
 def _overall(
     answers: Sequence[Answer], race: Mapping[str, Any], *, allow_mixed: bool
 ) -> Overall | None:
-    """Return the answer of a data set; None where its arms have one loss and one encoder."""
+    """Return the answer of a data set; None where its arms have one objective and encoder."""
     arms = [arm for answer in answers for arm in answer.arms if _is_comparable(arm)]
     runs = [run for arm in arms for run in arm.runs.values()]
     newest = max(runs, key=lambda run: str(run.environment.get("time")), default=None)
     kept = [arm for arm in arms if allow_mixed or newest is None or _is_of(arm, newest)]
-    objectives = {(arm.config.loss, arm.config.encoder) for arm in kept}
+    objectives = {_objective(arm.config) for arm in kept}
     if not kept or (len(objectives) < 2 and not race):
         return None
     reasons = []
@@ -222,6 +214,10 @@ def _is_of(arm: ArmResult, newest: Run) -> bool:
 def _evaluated(arm: ArmResult, column: str) -> list[Mapping[str, Any]]:
     first = arm.runs[min(arm.runs)]
     return [row for row in first.curve if row[column] is not None]
+
+
+def _objective(config: RunConfig) -> tuple[Any, ...]:
+    return config.encoder, config.loss, *config.objective_settings.items()
 
 
 def _order(arm: RankedArm) -> tuple[float, float]:

@@ -36,7 +36,6 @@ from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
-from ncfbench.reporting.objectives import objective_tables
 from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.ready import with_ready_arms
@@ -49,7 +48,7 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
-from ncfbench.reporting.views.overall import overall_tables
+from ncfbench.reporting.views.overall import objective_tables, overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -214,8 +213,8 @@ class Results:
         return [
             *ranking_tables(self.answers),
             *quality_tables(self.answers),
-            *frontier_tables(self.answers),
-            *objective_tables(self.answers, allow_mixed=self.allow_mixed),
+            *frontier_tables([*self.overall, *self.answers]),
+            *objective_tables(self.overall),
             *(recall_tables(self.comparisons, self.recalls) if self.race else []),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),

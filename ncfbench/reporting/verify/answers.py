@@ -201,8 +201,7 @@ def arms_of(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]
         if row or (profile is None and run.environment["key"] == last):
             own = arms.setdefault((run.variant, json.dumps(common)), {})
             if run.seed not in own or run.config.epochs > own[run.seed].config.epochs:
-                seconds = row["measured_full_iteration_seconds"] if row else run.full
-                own[run.seed] = run.timed(seconds)
+                own[run.seed] = run.timed(row)
     return [dict(sorted(own.items())) for own in arms.values()]
 
 

@@ -137,9 +137,6 @@ def _checks(
         shown = {seed: best.runs[seed] for seed in best.seeds}
         yield from floor_checks(answer, cell, shown, floors)
     yield Check("overall", cell, answer, values)
-    frontier = {str(step["seconds"]): step["recall_at_50"] for step in answer["frontier"]}
-    until = dict(_frontier(ranked))
-    yield Check("overall", f"{cell}/frontier", dict.fromkeys(until) | frontier, until)
 
 
 def _arms(
@@ -243,22 +240,6 @@ def _worth(
         many = None if name in BUILT_IN else 1
         for value, arm in itertools.islice(found.items(), many):
             yield name, str(value), arm.first.name
-
-
-def _frontier(ranked: Sequence[Ranked]) -> Iterator[tuple[str, float]]:
-    """Yield moments in seconds, and the best mean test recall until then where it has risen."""
-    points = []
-    for arm in ranked:
-        shown = {seed: arm.runs[seed] for seed in arm.seeds}
-        for iteration, rows in standings.common(shown):
-            recall = mean(row["test_recall_at_50"] for row in rows)
-            points.append((arm.features + iteration * arm.full, recall))
-    best = -math.inf
-    for moment in (5, 15, 60, 300, 900):
-        reached = max((recall for at, recall in points if 0 < at <= moment), default=-math.inf)
-        if reached > best:
-            best = reached
-            yield str(moment), best
 
 
 def _reads(arm: Ranked, name: str) -> bool:

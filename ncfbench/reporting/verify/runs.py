@@ -86,10 +86,12 @@ class Run:
         common = {name: value for name, value in shared if name not in tried}
         return json.dumps([self.record.data_fingerprint, common], sort_keys=True)
 
-    def timed(self, seconds: float) -> Run:
-        """Return it with the length of an iteration that a profile measured."""
+    def timed(self, profile: Row | None) -> Run:
+        """Return it with the length of an iteration that a profile measured, if there is one."""
         run = copy.copy(self)
-        run.full = seconds
+        if profile is not None:
+            run.full, run.spread = profile["measured_full_iteration_seconds"], 0.0
+            run.environment = {**run.environment, "key": profile["environment_key"]}
         return run
 
     def iterations_to(self, level: float) -> float:

@@ -42,7 +42,7 @@ def floor_level(floor: Row) -> Level:
 
 def highest(arm: Arm) -> Level:
     """Return the largest mean recall at the evaluations that all seeds have; there is one."""
-    iteration, rows = max(common(arm), key=lambda each: _recall(each[1]))
+    iteration, rows = max(_common(arm), key=lambda each: _recall(each[1]))
     of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
@@ -56,7 +56,7 @@ def peak(arm: Arm) -> float | None:
     is_comparable = not any(
         run.has_diverged or run.record.is_simulated or math.isnan(run.full) for run in arm.values()
     )
-    recalls = (_recall(rows) for _, rows in common(arm))
+    recalls = (_recall(rows) for _, rows in _common(arm))
     return max(recalls, default=None) if is_comparable else None
 
 
@@ -66,7 +66,7 @@ def beside(arm: Arm, level: Level) -> Values:
     """
     values: Values = {"best_arm": "unknown" if arm else None}
     values |= dict.fromkeys(("passed_after_seconds", "above_by", "above_by_error"), math.nan)
-    common = common(arm)
+    common = _common(arm)
     if not common:
         return values
     own = highest(arm)
@@ -104,7 +104,7 @@ def _errors(own: Level, other: Level) -> list[float]:
     return [math.sqrt(variance) for variance in variances]
 
 
-def common(arm: Arm) -> list[tuple[int, list[Row]]]:
+def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
     """Return the evaluations that all seeds have, by iteration."""
     curves = [
         {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.floors import FloorResult, standing
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
-from ncfbench.reporting.overall import Overall, best_until, reads, worth
+from ncfbench.reporting.overall import Overall, reads, worth
 from ncfbench.reporting.quality import ERROR, RECALL
 from ncfbench.reporting.ranked import RankedArm
-from ncfbench.reporting.table import Col, Table, slug
+from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import FLOORS_NOTE, beside_floors
 from ncfbench.reporting.views.sentences import (
@@ -29,6 +32,15 @@ from ncfbench.timing.ranking import SHARE
 
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""
+LEVEL_SHARES = (0.5, 0.9)
+LEVELS_NOTE = (
+    "Objectives that differ have no probe in common. Seconds of training (full account; by a"
+    " profile where runs were disturbed) to the first evaluations with"
+    f" {' and '.join(f'{100 * share:.0f} %' for share in LEVEL_SHARES)} of the best"
+    " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
+    " seed. Arms of different objectives did not take turns."
+)
+FEATURES_NOTE = "Seconds count those that derived item features took before training."
 BY_TEST = "Test links decided: some runs have no recall of validation links."
 IN_TURN = "Some runs did not take turns, so a change of the machine's speed counts."
 NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
@@ -111,13 +123,11 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
     ]
     if answer.chance is not None and any(arm.at_end for arm in answer.main):
         below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
-    if steps := best_until(answer):
-        texts = [f"{recall:.3f} after {seconds} s" for seconds, recall in steps]
-        below.append(f"Best test recall@50 of any arm: {', '.join(texts)}.")
     below += [FLOORS_NOTE] if answer.floors else []
     title = f"{answer.asks}: {answer.subject}"
-    name = slug("overall", answer.config.dataset, answer.data_fingerprint[:6])
-    return Table.of(title, cols, rows, [*below, *notes], name=name, lead=lead)
+    return Table.of(
+        title, cols, rows, [*below, *notes], name=answer.named("overall"), lead=lead
+    )
 
 
 def overall_tables(answers: Sequence[Overall]) -> list[Table]:
@@ -126,6 +136,34 @@ def overall_tables(answers: Sequence[Overall]) -> list[Table]:
         worth_table(answer, headline(answer), [caveat.sentence for caveat in caveats(answer)])
         for answer in answers
     ]
+
+
+def objective_tables(answers: Sequence[Overall]) -> list[Table]:
+    """Return all arms of each answer by their seconds to :data:`LEVEL_SHARES` of the largest test
+    recall@50 of all: those that reach the highest level first, the soonest before the others.
+    """
+    tables = []
+    for answer in answers:
+        # All seeds count here, not only those that decide.
+        every = [ArmResult(arm.name, arm.config, arm.runs) for arm in answer.arms]
+        arms = [arm for arm in every if arm.peak is not None and not arm.has_diverged]
+        largest = max((arm.peak.recall for arm in arms if arm.peak), default=0.0)
+        levels = [share * largest for share in LEVEL_SHARES]
+        cols = [
+            Col("arm", "name", wraps=True),
+            *(
+                Col(f"s to {level:.3f}", partial(_first_at, level), three_digits, absent="never")
+                for level in levels
+            ),
+            Col("best recall@50", _range),
+            Col("after s", lambda arm: arm.peak.seconds, three_digits),
+        ]
+        rows = sorted(arms, key=partial(_by_levels, levels))
+        waits = any(arm.feature_seconds for arm in arms)
+        notes = [LEVELS_NOTE, *([FEATURES_NOTE] if waits else [])]
+        title = f"Recall by training time, over objectives: {answer.config.dataset}"
+        tables.append(Table.of(title, cols, rows, notes, name=answer.named("objectives")))
+    return tables
 
 
 def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
@@ -167,7 +205,7 @@ def facts(answer: Overall) -> dict[str, Any]:
             }
             for row in (worth(answer) if answer.ranks else ())
         ],
-        "frontier": [{"seconds": at, RECALL: recall} for at, recall in best_until(answer)],
+        "frontier": [step._asdict() for step in answer.frontier()],
     }
 
 
@@ -234,6 +272,22 @@ def _edges(answer: Overall, best: RankedArm) -> list[Caveat]:
             text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
             found.append(Caveat(f"{end}_{name}", text))
     return found
+
+
+def _first_at(level: float, arm: ArmResult) -> float | None:
+    return next((seconds for seconds, recall in arm.means(TEST_RECALL) if recall >= level), None)
+
+
+def _by_levels(levels: Sequence[float], arm: ArmResult) -> tuple[float, ...]:
+    times = [_first_at(level, arm) for level in reversed(levels)]
+    recall = arm.peak.recall if arm.peak else 0.0
+    return *(math.inf if at is None else at for at in times), -recall
+
+
+def _range(arm: ArmResult) -> str:
+    recalls = arm.peak.recalls if arm.peak else []
+    spread = f" ({min(recalls):.3f} to {max(recalls):.3f})" if len(recalls) > 1 else ""
+    return f"{fmean(recalls):.3f}{spread}"
 
 
 def _later(arm: RankedArm | FloorResult) -> str | None:
