@@ -133,13 +133,14 @@ def make_answer(
         arms, known["target"] = rank_soonest(arms)
     else:
         arms, known = _by_loss(state, {arm.name: arm for arm in arms})
+    arms = [arm.with_quality() for arm in arms]
     removed = dataset.manifest.get("removed", {})
     return RaceAnswer(
         config=question.base,
         data_fingerprint=state.fingerprint,
         data_label="",
         settings="",
-        arms=sorted((arm.with_quality() for arm in arms), key=lambda arm: arm.place),
+        arms=sorted(arms, key=lambda arm: arm.place),
         baseline=next((arm for arm in arms if arm.name == known.pop("baseline", None)), None),
         question=question,
         state=state,

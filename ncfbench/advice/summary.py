@@ -44,7 +44,8 @@ JUDGED_EPOCHS = 2
 def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
-    sample = f"All this on a sample of {answer.sample_users:,} users." * bool(answer.sample_users)
+    users = answer.sample_users
+    sample = f"All this on a sample of {users:,} users." if users else ""
     if answer.ranks or best is None:
         return f"{overall.headline(answer, _no_choice(answer))} {sample}".strip()
     parts = [f"Use {flags(best.config)}."]

@@ -85,8 +85,6 @@ class Answer:
         is_tie_known: False if some tie is a guess from one seed.
         reasons: why there is no ratio, or what was left out.
         floors: of the data set, the highest recall first; none where none were fitted.
-        ready: of an encoder of texts: the arm of these data with the largest recall whose encoder
-            reads dense features alone.
     """
 
     config: RunConfig
@@ -99,7 +97,6 @@ class Answer:
     is_tie_known: bool = True
     reasons: Sequence[Caveat] = ()
     floors: Sequence[FloorResult] = ()
-    ready: ArmResult | None = None
 
     @property
     def asks(self) -> str:

@@ -102,7 +102,7 @@ class FloorResult:
 
 
 class Standing(NamedTuple):
-    """How an arm stands to a floor, or to the largest recall of another arm.
+    """How an arm stands to a floor.
 
     Attributes:
         word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
@@ -153,8 +153,8 @@ def reported_recall(run: RunRecord) -> Peak | None:
     return Peak([summary[TEST_RECALL]], error, summary["train_seconds"], at)
 
 
-def compare(own: Peak | None, other: FloorResult | Peak) -> Standing:
-    """Return how a recall, if there is any, stands to another of the same users and items.
+def compare(own: Peak | None, other: FloorResult) -> Standing:
+    """Return how a recall, if there is any, stands to a floor's of the same users and items.
 
     Where each user's recall and each item's share of it are known of both, the error of the
     difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds; else it has
@@ -167,8 +167,7 @@ def compare(own: Peak | None, other: FloorResult | Peak) -> Standing:
     ours = own.evaluation if theirs else None
     paired = difference(ours, theirs) if ours and theirs else None
     if paired is not None:
-        seeds = (each.recalls for each in (own, other) if isinstance(each, Peak))
-        errors = [paired.error, *(intervals.standard_error(own) or 0.0 for own in seeds)]
+        errors = [paired.error, intervals.standard_error(own.recalls) or 0.0]
     error = math.hypot(*(part or 0.0 for part in errors))
     word: Word = "passes" if above_by > 0 else "below"
     return Standing(
@@ -179,7 +178,7 @@ def compare(own: Peak | None, other: FloorResult | Peak) -> Standing:
     )
 
 
-def standing(arm: ArmResult, floor: FloorResult | Peak) -> Standing:
+def standing(arm: ArmResult, floor: FloorResult) -> Standing:
     """Return how an arm stands to a floor, by the means over its seeds at common evaluations."""
     stands, means = compare(arm.peak, floor), arm.means(TEST_RECALL)
     above = [seconds for seconds, recall in means if recall > floor.recall]

@@ -38,7 +38,6 @@ from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
-from ncfbench.reporting.ready import with_ready_arms
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import select, wanted_values
 from ncfbench.reporting.table import Table
@@ -160,9 +159,9 @@ class Results:
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
         found = find_answers(self.retimed, allow_mixed=self.allow_mixed)
-        return with_ready_arms(
+        return [
             replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
-        )
+        ]
 
     @property
     def unfitted(self) -> list[str]:
@@ -196,14 +195,18 @@ class Results:
 
     @cached_property
     def main_tables(self) -> list[Table]:
-        """Speedups and recalls, as in the paper, and the commands for missing cells. Those of a race
-        differ in so many settings that its recalls are details.
+        """Speedups and recalls, as in the paper, and the commands for missing cells. A race, whose
+        runs differ in many settings, has only the first here.
         """
         return [
             *speedup_tables(self.comparisons, self.speedups),
-            *([] if self.race else recall_tables(self.comparisons, self.recalls)),
-            *missing_tables([*self.speedup, *self.recall]),
+            *([] if self.race else self._recall_tables),
+            *([] if self.race else missing_tables([*self.speedup, *self.recall])),
         ]
+
+    @cached_property
+    def _recall_tables(self) -> list[Table]:
+        return recall_tables(self.comparisons, self.recalls)
 
     @cached_property
     def detail_tables(self) -> list[Table]:
@@ -215,7 +218,7 @@ class Results:
             *quality_tables(self.answers),
             *frontier_tables([*self.overall, *self.answers]),
             *objective_tables(self.overall),
-            *(recall_tables(self.comparisons, self.recalls) if self.race else []),
+            *(self._recall_tables if self.race else []),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),
         ]
@@ -373,8 +376,7 @@ def collect(
         speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    race = find_race(folders.runs_dir)
-    if wanted or race:  # what was left out on purpose is not missing
+    if wanted:  # what was left out on purpose is not missing
         speedups, recalls = (
             [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
             for by_comparison in (speedups, recalls)
@@ -389,7 +391,7 @@ def collect(
         floors=floors,
         beside=beside,
         sweeps=sweeps,
-        race=race,
+        race=find_race(folders.runs_dir),
         problems=[*problems, *unknown, *damaged, *unreadable, *broken],
         left_out=_left_out(records, runs, locations),
         allow_mixed=allow_mixed,

@@ -103,8 +103,7 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
         levels = [each[2] for each in drawn if each[0] == "N.S. (the batch's)"]
         assert levels == ([[1, 1]] if setting == "negatives" else [])
     labels = [
-        one.label("cnn")
-        for one in drawing_module.main_variants(by_variant(comparison), "cnn")
+        one.label("cnn") for one in drawing_module.main_variants(by_variant(comparison), "cnn")
     ]
     assert labels == ["Stratified", "N.S."]
 

@@ -12,6 +12,7 @@ from folders import change, floor_row, write_run
 from invoked import check, invoke
 
 from ncfbench.reporting.overall import find_overall, worth
+from ncfbench.reporting.render import html
 from ncfbench.reporting.results import Results, collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views import overall as views
@@ -58,7 +59,8 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
     assert [others[name].status for name in ("ns", "iid")] == ["slower", "slower"]
     assert others["iid"].behind is None
     rows = [(row.choice, row.value, row.arm.config.sampler) for row in worth(found)]
-    assert rows[:3] == [("loss", "softmax", "ns"), ("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
+    of_sampler = [("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
+    assert rows[:3] == [*of_sampler, ("loss", "softmax", "ns")]
     said = views.headline(found)
     assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
     assert "0.38 on test links in 0.944 s (0.95 of the best that was reached)" in said
@@ -76,7 +78,7 @@ def test_what_no_arm_passes_comes_first(tmp_path: Path, floor: float, begins: st
 
 def test_one_loss_and_one_encoder_have_no_such_answer(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], gamma=5.0)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], dimension=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, loss="softmax")
     assert collect(tmp_path, tmp_path).overall == [], "no recall, no ranking"
 
@@ -90,9 +92,10 @@ def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:
     assert found.best is not None
     assert found.best.config.loss == "softmax"
     assert [arm.peak and arm.peak.recall for arm in found.arms] == pytest.approx([0.4, 0.3])
-    assert "Decided by seed 0: not all arms have the other seeds." in dict(
-        views.caveats(found)
-    ).values()
+    assert (
+        "Decided by seed 0: not all arms have the other seeds."
+        in dict(views.caveats(found)).values()
+    )
 
 
 def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:
@@ -132,16 +135,19 @@ def test_all_arms_stand_by_two_shares_of_the_best_recall(tmp_path: Path) -> None
     ]
 
 
-def test_the_report_begins_with_it(tmp_path: Path) -> None:
+def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers of each loss are details; JSON has all of it, and the page folds them."""
     write_three(tmp_path)
     printed = invoke("report", tmp_path)
-    check(printed, 0, "What ranks best soonest: citeulike, recall@50", "Use --encoder cnn --loss sg")
+    check(
+        printed, 0, "What ranks best soonest: citeulike, recall@50", "Use --encoder cnn --loss sg"
+    )
     assert "Which sampler trains soonest" not in printed.stdout
     check(invoke("report", tmp_path, "--full"), 0, "Which sampler trains soonest")
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"
     assert [floor["best_arm"] for floor in row["floors"]] == ["passes", "passes"]
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
     check(invoke("report", tmp_path, "--format", "html"), 0)
     first, _, rest = (tmp_path / "report.html").read_text().partition("<details>")
     assert "What ranks best soonest" in first
@@ -149,17 +155,7 @@ def test_the_report_begins_with_it(tmp_path: Path) -> None:
     assert "Which sampler trains soonest" in rest
 
 
-def verified(folder: Path, **changed: Any) -> set[tuple[str, str]]:
-    """The cells and columns that are wrong in an answer with changed values."""
-    results = collect(folder, folder)
-    (row,) = views.as_rows(results.overall)
-    floors = [floor.row for own in results.floors.values() for floor in own]
-    answers = as_rows(results.answers, {})
-    found = verification.verify(folder, answers, floors, [row | changed]).mismatches
-    return {(one.cell, one.column) for one in found}
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
     """On random curves, with chance, validation links, seeds that are missing and features."""
     rng = np.random.default_rng(seed)
@@ -168,8 +164,7 @@ def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
         for row in rows[1:]:
             row["validation_recall_at_50"] = row["test_recall_at_50"] + rng.normal(0, 0.01)
             row["validation_recall_at_50_error"] = 0.004
-            for split in ("test", "validation"):
-                row[f"{split}_recall_at_50_chance"] = 0.02
+            row["validation_recall_at_50_chance"] = 0.02
 
     for loss, sampler, encoder in (
         ("softmax", "ns", "cnn"),
@@ -186,18 +181,27 @@ def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
     rows = [floor_row("ridge", 0.3, 19.0)]
     tables.write_rows(tmp_path / "floors.parquet", rows, schemas.FLOOR)
     check(invoke("report", tmp_path), 0)
-    assert verified(tmp_path) == set()
-    (found,) = views.as_rows(collect(tmp_path, tmp_path).overall)
+    results = collect(tmp_path, tmp_path)
+    own_floors = [floor.row for own in results.floors.values() for floor in own]
+    answers, (found,) = as_rows(results.answers, {}), views.as_rows(results.overall)
+
+    def verified(**changed: Any) -> set[tuple[str, str]]:
+        """The cells and columns that are wrong in an answer with changed values."""
+        wrong = verification.verify(tmp_path, answers, own_floors, [found | changed]).mismatches
+        return {(one.cell, one.column) for one in wrong}
+
+    assert verified() == set()
     cell, wrong = "overall/citeulike", dict(found["arms"][-1])
-    for column in ("quality", "clock_seconds", "full_iteration_seconds", "recall_at_50"):
-        arms = [*found["arms"][:-1], wrong | {column: wrong[column] * 1.001}]
-        assert verified(tmp_path, arms=arms) == {(f"{cell}/{wrong['arm']}", column)}
-    assert verified(tmp_path, level=-0.5) == {(cell, "level")}
-    assert verified(tmp_path, recommended=wrong["arm"]) == {(cell, "recommended")}
+    columns = ("quality", "clock_seconds", "full_iteration_seconds", "recall_at_50")
+    arms = [*found["arms"][:-1], wrong | {column: wrong[column] * 1.001 for column in columns}]
+    assert verified(arms=arms, level=-0.5, recommended=wrong["arm"]) == {
+        *((f"{cell}/{wrong['arm']}", column) for column in columns),
+        *((cell, column) for column in ("level", "recommended")),
+    }
     names = {arm["arm"] for arm in found["arms"]} - {found["worth"][0]["entrant"]}
     other = [found["worth"][0] | {"entrant": min(names)}, *found["worth"][1:]]
-    ((place, _),) = verified(tmp_path, worth=other)
-    assert place == f"{cell}/worth"
     (floor,) = found["floors"]
     floors = [floor | {"above_by": (floor["above_by"] or 0) + 0.1}]
-    assert verified(tmp_path, floors=floors) == {(f"{cell}/ridge", "above_by")}
+    places = sorted(verified(worth=other, floors=floors))
+    assert places[0] == (f"{cell}/ridge", "above_by")
+    assert [place for place, _ in places[1:]] == [f"{cell}/worth"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.catalog import SAMPLERS, find_encoder, find_loss
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError, install_command
 from ncfbench.reporting.floors import FloorResult

@@ -1,5 +1,5 @@
 """Checks of answers: how soon each arm comes down to the baseline's smallest loss, and how the best
-one stands to each floor and to the arms that read dense features alone.
+one stands to each floor.
 
 Whether iterations are as long as a profile beside the runs measured is taken from the answer; which
 runs are in which arm, and every number, is derived from the runs and the profile.
@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.catalog import baseline_sampler, find_encoder, find_sampler
+from ncfbench.catalog import baseline_sampler, find_sampler
 from ncfbench.config import default_values
 from ncfbench.reporting.verify import standings
 from ncfbench.reporting.verify.check import Check
 from ncfbench.reporting.verify.rows import Values, newest, race, ratios
 from ncfbench.reporting.verify.runs import Run
-from ncfbench.reporting.verify.standings import Arm, Level
+from ncfbench.reporting.verify.standings import Arm
 from ncfbench.reporting.verify.statistics import is_worse, mean
 from ncfbench.runs.arms import ARM_SETTINGS, COMPUTATION_SETTINGS
 
 Row = Mapping[str, Any]
-Ready = tuple[Values, Level]
-"""Values of the arm of dense features, and its largest recall."""
 TRIED = (
     *("batch_size", "learning_rate", "epochs", "patience", "probe_every"),
     *("iterations_per_dispatch", "item_block", "tuned"),
@@ -51,8 +49,6 @@ def answer_checks(
     for run in newest(runs):
         groups.setdefault(run.compared_by(*TRIED), []).append(run)
     group_of = {run.name: key for key, own in groups.items() for run in own}
-    by_name = {run.name: run for run in runs}
-    ready = _ready(answers, by_name)
     for answer in answers:
         names = ("dataset", "encoder", "loss", "settings")
         cell = "/".join(filter(None, (answer[name] for name in names)))
@@ -63,8 +59,7 @@ def answer_checks(
         else:
             digest = answer["data_fingerprint"]
             fitted = [row for row in floors if row["data_fingerprint"] == digest]
-            key = digest, _environment(answer, by_name)
-            yield from _checks(answer, cell, own, profiled, fitted, ready.get(key))
+            yield from _checks(answer, cell, own, profiled, fitted)
     for own in groups.values():
         yield Check("answer", own[0].name, {}, {}, ["no answer has this run"])
 
@@ -75,7 +70,6 @@ def _checks(
     runs: Sequence[Run],
     profiled: Sequence[Row],
     floors: Sequence[Row],
-    ready: Ready | None,
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
     profile = {timed_as(row): row for row in profiled if row["rounds"] == rounds}
@@ -110,55 +104,6 @@ def _checks(
         expected["feature_seconds"] = seconds
     yield Check("answer", cell, {"feature_seconds": None, **answer}, expected)
     yield from floor_checks(answer, cell, best, floors)
-    yield from _ready_checks(answer, cell, arms, best, ready)
-
-
-def _ready_checks(
-    answer: Row, cell: str, arms: Sequence[Arm], best: Arm, ready: Ready | None
-) -> Iterator[Check]:
-    """Yield the check of how the best arm, or else the one with the largest recall, stands to the
-    arm of dense features.
-    """
-    name, written = f"{cell}/ready features", answer.get("ready_features")
-    able = [arm for arm in arms if standings.peak(arm) is not None]
-    if not able or "text" not in find_encoder(answer["encoder"]).content:
-        ready = None
-    if ready is None or written is None:
-        if ready or written:
-            note = "there is none" if ready is None else "it lacks the arm of dense features"
-            yield Check("answer", name, answer, {}, [note])
-        return
-    own = best if best in able else max(able, key=lambda arm: standings.peak(arm) or 0.0)
-    values, level = ready
-    yield Check("answer", name, written, values | standings.beside(own, level))
-
-
-def _environment(answer: Row, runs: Mapping[str, Run]) -> str:
-    return str(runs[answer["arms"][0]["runs"][0]].environment["key"])
-
-
-def _ready(answers: Sequence[Row], runs: Mapping[str, Run]) -> dict[tuple[str, str], Ready]:
-    """Return the largest mean recall of arms that read dense features alone, by data set and
-    environment.
-    """
-    best: dict[tuple[str, str], Ready] = {}
-    for answer in answers:
-        if find_encoder(answer["encoder"]).content != ("features",):
-            continue
-        for row in answer["arms"]:
-            arm = {run.seed: run for run in map(runs.__getitem__, row["runs"])}
-            if standings.peak(arm) is None:
-                continue
-            level = standings.highest(arm)
-            values: Values = {"recall_at_50": level.recall, "arm": row["arm"]}
-            values["recall_at_50_error"] = level.error
-            values["seconds"] = level.iteration * row["full_iteration_seconds"]
-            values["seconds"] += mean(run.feature_seconds for run in arm.values())
-            key = answer["data_fingerprint"], str(next(iter(arm.values())).environment["key"])
-            _, known = best.setdefault(key, (values, level))
-            if known.recall < level.recall:
-                best[key] = values, level
-    return best
 
 
 def floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:

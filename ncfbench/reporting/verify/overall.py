@@ -1,4 +1,4 @@
-"""Checks of the answers over losses and encoders: what ranks best soonest, by curves of the runs."""
+"""Checks of the answers over losses and encoders: what ranks best soonest, by the curves."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ def _checks(
     yield Check("overall", cell, answer, values)
 
 
-def _arms(
-    answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row]
-) -> list[Arm]:
+def _arms(answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row]) -> list[Arm]:
     """Return the arms of all answers, with the times of the profile that an answer names."""
     rounds = {
         name: answer["profile_rounds"]
@@ -182,9 +180,7 @@ def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
     return level, min(near, key=rank)
 
 
-def _against(
-    arm: Ranked, best: Ranked | None, level: float
-) -> tuple[Values, tuple[float, float]]:
+def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tuple[float, float]]:
     """Return the values of an arm, and its key in the order of the choices."""
     iterations = arm.reach(level)
     ends = [run.at_end for run in arm.runs.values()]
@@ -197,7 +193,9 @@ def _against(
         "learned_seconds": math.nan if arm.learned is None else arm.learned,
         "quality": arm.quality,
         "iterations_to_level": iterations,
-        "seconds_to_level": math.nan if math.isnan(iterations) else arm.features + iterations * arm.full,
+        "seconds_to_level": math.nan
+        if math.isnan(iterations)
+        else arm.features + iterations * arm.full,
         **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
         "recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
         "recall_at_50_error": standings.error_of(ends),

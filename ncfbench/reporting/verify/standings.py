@@ -30,7 +30,6 @@ class Level(NamedTuple):
     error: float
     lists: Sequence[Floats] | None
     of_seeds: float = 0.0
-    iteration: int = 0
 
 
 def floor_level(floor: Row) -> Level:
@@ -48,16 +47,7 @@ def highest(arm: Arm) -> Level:
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
     means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     lists = means if len(known) == len(kept) else None
-    return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows), iteration)
-
-
-def peak(arm: Arm) -> float | None:
-    """Return the largest mean recall; None where it cannot be set beside others'."""
-    is_comparable = not any(
-        run.has_diverged or run.record.is_simulated or math.isnan(run.full) for run in arm.values()
-    )
-    recalls = (_recall(rows) for _, rows in _common(arm))
-    return max(recalls, default=None) if is_comparable else None
+    return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows))
 
 
 def beside(arm: Arm, level: Level) -> Values:

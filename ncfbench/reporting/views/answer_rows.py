@@ -12,8 +12,6 @@ from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.floors import Standing, standing
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
-from ncfbench.reporting.quality import RECALL
-from ncfbench.reporting.ready import beside_ready
 from ncfbench.reporting.views.answers import caveats, headline, trust
 
 
@@ -39,7 +37,6 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             **({"feature_seconds": seconds} if (seconds := answer.feature_seconds) else {}),
             "arms": [_as_row(arm) for arm in answer.arms],
             "floors": floor_rows(answer),
-            **_ready_row(answer),
             "frontier": [step._asdict() for step in answer.frontier()],
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
@@ -58,28 +55,6 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
         }
         rows.append(floor.facts | stands | beside.difference)
     return rows
-
-
-def _ready_row(answer: Answer) -> dict[str, Any]:
-    beside = beside_ready(answer)
-    if beside is None or answer.ready is None:
-        return {}
-    ready, own, stands = beside
-    return {
-        "ready_features": {
-            "arm": answer.ready.name,
-            "encoder": answer.ready.config.encoder,
-            "loss": answer.ready.config.loss,
-            "runs": [run.name for run in answer.ready.runs.values()],
-            RECALL: ready.recall,
-            f"{RECALL}_error": ready.error,
-            "seconds": ready.seconds,
-            "beside": own.name,
-            "best_arm": stands.word,
-            "passed_after_seconds": stands.seconds,
-            **stands.difference,
-        }
-    }
 
 
 def _as_row(arm: ArmResult) -> dict[str, Any]:

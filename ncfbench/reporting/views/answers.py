@@ -22,7 +22,6 @@ from ncfbench.reporting.quality import (
     Quality,
     epochs_of,
 )
-from ncfbench.reporting.ready import ready_sentence
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
     better_recall,
@@ -133,8 +132,7 @@ def headline(answer: Answer) -> str:
     if best is None or baseline is None or answer.target is None:
         reasons = [caveat.sentence for caveat in answer.reasons]
         features = features_sentence(answer.feature_seconds)
-        beside = beside_floors(answer), ready_sentence(answer)
-        return " ".join(filter(None, [*reasons, *beside, features]))
+        return " ".join(filter(None, [*reasons, beside_floors(answer), features]))
     parts = [f"Use {flags(best.config)}."]
     if best is baseline:
         parts.append(
@@ -146,8 +144,7 @@ def headline(answer: Answer) -> str:
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
     other = None if baseline is best else baseline.at_end
     parts += [recall_sentence(best.at_end, other, chance), tied_sentence(answer.ties)]
-    parts += [beside_floors(answer), ready_sentence(answer)]
-    parts.append(features_sentence(answer.feature_seconds))
+    parts += [beside_floors(answer), features_sentence(answer.feature_seconds)]
     return " ".join(filter(None, parts))
 
 

@@ -125,9 +125,7 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
         below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
     below += [FLOORS_NOTE] if answer.floors else []
     title = f"{answer.asks}: {answer.subject}"
-    return Table.of(
-        title, cols, rows, [*below, *notes], name=answer.named("overall"), lead=lead
-    )
+    return Table.of(title, cols, rows, [*below, *notes], name=answer.named("overall"), lead=lead)
 
 
 def overall_tables(answers: Sequence[Overall]) -> list[Table]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.quality import ERROR
@@ -30,7 +29,6 @@ from ncfbench.reporting.views.layout import (
     without_value,
 )
 from ncfbench.reporting.views.run import last_staleness
-from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.runs.trials import Budget
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
