@@ -137,8 +137,8 @@ def worth(answer: Overall) -> list[Worth]:
                 of_value.setdefault(value, arm)
         shown = of_value.items() if name in BUILT_IN else [*of_value.items()][:1]
         rows += [Worth(name, str(value), arm) for value, arm in shown]
-    first = {row.choice: _order(row.arm) for row in reversed(rows)}
-    matters = {choice: [-part for part in order] for choice, order in first.items()}
+    first = {row.choice: row.arm for row in reversed(rows)}
+    matters = {choice: (-arm.expected, -arm.level) for choice, arm in first.items()}
     return sorted(rows, key=lambda row: (row.choice not in BUILT_IN, *matters[row.choice]))
 
 
@@ -220,8 +220,8 @@ def _objective(config: RunConfig) -> tuple[Any, ...]:
     return config.encoder, config.loss, *config.objective_settings.items()
 
 
-def _order(arm: RankedArm) -> tuple[float, float]:
-    return arm.expected, arm.level
+def _order(arm: RankedArm) -> tuple[float, float, str]:
+    return arm.expected, arm.level, arm.first.name
 
 
 def reads(arm: RankedArm, name: str) -> bool:

@@ -204,8 +204,10 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
     tops = {index: -arm.level for index, arm in able.items()}
     level = -ranking.SHARE * max(tops.values())
     able = {index: arm.to_level(level) for index, arm in able.items()}
-    times = {index: arm.total_seconds for index, arm in able.items()}
-    seconds = {index: math.inf if at is None else at for index, at in times.items()}
+    seconds = {
+        index: math.inf if arm.seconds is None else arm.measured.feature_seconds + arm.seconds
+        for index, arm in able.items()
+    }
     best = ranking.soonest(tops, seconds)
     ranked = []
     for index, arm in enumerate(arms):

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.candidates import Candidate
-from ncfbench.advice.curves import Runs, soonest, times_to_level
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space, random_points
 from ncfbench.advice.state import State
 from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler, serves
+from ncfbench.config import complete
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
@@ -135,6 +136,23 @@ def runs(values: list[float], seconds: float = 1.0, features: float = 0.0) -> Ru
     return Runs({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
 
 
+def soonest(found: dict[str, Runs], **statuses: str) -> tuple[str, float | None] | None:
+    """The recommended one of some arms, and the level that decides."""
+    arms = [
+        RankedArm(
+            name=name,
+            config=complete({}),
+            runs={},
+            measured=own,
+            learned_at=0.0,
+            status=statuses.get(name, "tied"),
+        )
+        for name, own in found.items()
+    ]
+    ranked, level = rank_soonest(arms)
+    return next(((arm.name, level) for arm in ranked if arm.status == "recommended"), None)
+
+
 def test_the_soonest_of_the_best_is_recommended() -> None:
     """By plain arithmetic: near the best one, and first at its share."""
     high, low = runs([0.0, 0.5, 0.6]), runs([0.0, 0.55, 0.56], 0.1)
@@ -146,6 +164,9 @@ def test_the_soonest_of_the_best_is_recommended() -> None:
     assert soonest(found | {"near": waits}) == ("high", -0.6 * SHARE)
     assert soonest({}) is None
     assert soonest({"none": Runs({})}) is None
+    unable = {"low": Runs({}), "high": high}
+    assert soonest(unable | {"left": near}, left="left") == ("left", -0.6 * SHARE)
+    assert soonest(unable | {"failed": near}, failed="failed") == ("high", -0.6 * SHARE)
 
 
 def test_times_to_a_level_count_features() -> None:

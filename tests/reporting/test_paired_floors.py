@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -168,16 +167,3 @@ def test_verification_recomputes_the_differences(tmp_path: Path) -> None:
     assert wrong() == ["above_by_error"]
     answer["floors"][0]["above_by"] += 1e-6
     assert wrong() == ["above_by", "above_by_error"]
-
-
-def test_ready_features_are_paired_too(tmp_path: Path) -> None:
-    for sampler in ("ns", "neg"):
-        write(tmp_path, sampler, 5, NONE, OF_FLOOR, encoder="mlp", loss="log")
-    write(tmp_path, "ns", 20, NONE, "11010110")
-    check(invoke("report", tmp_path), 0)
-    printed = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
-    (answer,) = (each for each in printed if each["encoder"] == "cnn")
-    of_both, found = error(["11010110"], [OF_FLOOR]), answer["ready_features"]
-    assert found["above_by_error"] == pytest.approx(of_both, rel=1e-6)
-    assert f"(at best {found['above_by']:+.3f} ± {of_both:.3f})." in answer["headline"]
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")

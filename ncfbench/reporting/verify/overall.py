@@ -231,7 +231,7 @@ def _worth(
         if name in UNTRIED or not _reads(best, name):
             continue
         found: dict[Any, Ranked] = {}
-        for arm in sorted(others, key=lambda arm: order[id(arm)]):
+        for arm in sorted(others, key=lambda arm: (*order[id(arm)], arm.first.name)):
             value = arm.config.to_dict().get(name, own)
             if value != own and _reads(arm, name):
                 found.setdefault(value, arm)
