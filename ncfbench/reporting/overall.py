@@ -162,8 +162,8 @@ def _overall(
     metric = race.get("metric", Overall.metric)
     column = f"{split}_{metric.replace('@', '_at_')}"
     statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
-    ranked, level = rank_soonest([_unranked(arm, column, split, statuses) for arm in kept])
-    ends = (arm.at_end for arm in ranked)
+    chances = {name: _chance(kept, name) for name in (column, f"{split}_{RECALL}", TEST_RECALL)}
+    ranked, level = rank_soonest([_unranked(arm, column, split, statuses, chances) for arm in kept])
     return Overall(
         config=kept[0].config,
         data_fingerprint=answers[0].data_fingerprint,
@@ -175,30 +175,42 @@ def _overall(
         floors=answers[0].floors,
         metric=metric,
         split=split,
-        chance=next((end.values[f"{RECALL}_chance"] for end in ends if end), None),
+        chance=chances[TEST_RECALL],
     )
 
 
-def _unranked(arm: ArmResult, column: str, split: Split, statuses: Mapping[str, str]) -> RankedArm:
+def _unranked(
+    arm: ArmResult,
+    column: str,
+    split: Split,
+    statuses: Mapping[str, str],
+    chances: Mapping[str, float | None],
+) -> RankedArm:
     """Return an arm of an answer with the curves that decide.
 
     Args:
         statuses: of the entrants of a race, by run.
+        chances: by column, for runs of an earlier version, which kept none.
     """
     by_seed = [run for _, run in sorted(arm.runs.items())]
     runs = [run for run in by_seed if run.is_timed] or by_seed
     first = runs[0]
     status = "diverged" if arm.has_diverged else statuses.get(first.name, "")
-    evaluated = _evaluated(arm, f"{split}_{RECALL}")
-    chance = evaluated[0].get(f"{split}_{RECALL}_chance") if evaluated else None
     return RankedArm(
-        model_label(first.config),
-        first.config,
-        {run.config.seed: run for run in runs},
+        name=model_label(first.config),
+        config=first.config,
+        runs={run.config.seed: run for run in runs},
         status=status if status in OUT else "tied",
-        measured=Runs.of(runs, column),
-        learned_at=above_chance_at(first, split, chance or 0.0),
+        measured=Runs.of(runs, column, chances[column]),
+        learned_at=above_chance_at(first, split, chances[f"{split}_{RECALL}"] or 0.0),
     ).with_quality()
+
+
+def _chance(arms: Sequence[ArmResult], column: str) -> float | None:
+    """Return the chance of a column that some run kept; it is that of the data set."""
+    rows = (row for arm in arms for run in arm.runs.values() for row in run.curve)
+    known = (row.get(f"{column}_chance") for row in rows)
+    return next((chance for chance in known if chance is not None), None)
 
 
 def _is_comparable(arm: ArmResult) -> bool:

@@ -74,8 +74,12 @@ class Runs:
     feature_seconds: float = 0.0
 
     @classmethod
-    def of(cls, runs: Sequence[Run], column: str) -> Runs:
-        """Return the curves in a column of the runs that have times and did not diverge."""
+    def of(cls, runs: Sequence[Run], column: str, chance: float | None = None) -> Runs:
+        """Return the curves in a column of the runs that have times and did not diverge.
+
+        Args:
+            chance: as for :func:`curve_of`.
+        """
         # The spread of the times of blocks over the square root of their number.
         noises = [
             (speedups.spread(run.timing, "full") or 0.0)
@@ -84,7 +88,7 @@ class Runs:
         ]
         return cls(
             {
-                run.config.seed: curve_of(run, column)
+                run.config.seed: curve_of(run, column, chance)
                 for run in runs
                 if run.is_timed and not run.has_diverged
             },
@@ -226,21 +230,22 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
     return ranked, level
 
 
-def curve_of(record: RunRecord, column: str) -> Curve:
+def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Curve:
     """Return probe loss, or a metric with its sign changed and its chance before training, against
     iterations times the median seconds of an iteration; one value of infinity where nothing was
     evaluated.
 
     Args:
         column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
+        chance: of a run of an earlier version, which kept none.
     """
     arm = falling(record, column)
     points = [*zip(arm.iterations, arm.losses, strict=True)]
     if points and points[0][0] and column != "probe_loss":
-        chance = next(
-            row.get(f"{column}_chance") for row in record.curve if row[column] is not None
-        )
-        points[:0] = [] if chance is None else [(0, -chance)]
+        evaluated = (row for row in record.curve if row[column] is not None)
+        kept = next(evaluated).get(f"{column}_chance")
+        known = chance if kept is None else kept
+        points[:0] = [] if known is None else [(0, -known)]
     if not arm.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)

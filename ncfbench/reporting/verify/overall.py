@@ -28,20 +28,25 @@ UNTRIED = {"dataset", "seed", "epochs", "patience", "probe_every", "tuned", "wor
 class Ranked:
     """An arm with its curves; ``quality`` and ``iterations`` are of the seeds that decide."""
 
-    def __init__(self, runs: Arm, column: str, statuses: Mapping[str, str]) -> None:
+    def __init__(
+        self, runs: Arm, column: str, statuses: Mapping[str, str], chances: Mapping[str, float]
+    ) -> None:
         timed = {seed: run for seed, run in runs.items() if not math.isnan(run.full)}
         self.runs: Arm = timed or runs
         self.first = next(iter(self.runs.values()))
         self.config = self.first.config
         self.points = {
-            seed: _points(run, column) for seed, run in timed.items() if not run.has_diverged
+            seed: _points(run, column, chances[column])
+            for seed, run in timed.items()
+            if not run.has_diverged
         }
         self.features = mean(run.feature_seconds for run in self.runs.values())
         status = statuses.get(self.first.name, "tied")
         self.status = status if status in ("left", "failed", "diverged") else "tied"
         if any(run.has_diverged for run in runs.values()):
             self.status = "diverged"
-        self.learned = _learned(self.first, column.partition("_")[0])
+        recall = f"{column.partition('_')[0]}_recall_at_50"
+        self.learned = _learned(self.first, recall, chances[recall])
         self.is_able = self.learned is not None and bool(self.points) and self.status != "failed"
         self.is_able &= self.status != "diverged"
         self.decide_by([])
@@ -112,7 +117,8 @@ def _checks(
     split, metric = ("validation" if known else "test"), race.get("metric", "recall@50")
     statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
     column = f"{split}_{metric.replace('@', '_at_')}"
-    ranked = [Ranked(dict(sorted(arm.items())), column, statuses) for arm in arms]
+    chances = {name: _chance(runs, name) for name in (column, f"{split}_recall_at_50")}
+    ranked = [Ranked(dict(sorted(arm.items())), column, statuses, chances) for arm in arms]
     level, best = _decide(ranked)
     written = {frozenset(row["runs"]): row for row in answer["arms"]}
     expected: dict[int, tuple[float, float]] = {}
@@ -254,26 +260,30 @@ def _evaluated(run: Run, column: str) -> list[Row]:
     return [row for row in run.record.curve if row[column] is not None]
 
 
-def _points(run: Run, column: str) -> Points:
+def _chance(runs: Sequence[Run], column: str) -> float:
+    """Return the chance of a column that some run kept; NaN where none did."""
+    rows = (row for run in runs for row in run.record.curve)
+    kept = (row[f"{column}_chance"] for row in rows if row.get(f"{column}_chance") is not None)
+    return next(kept, math.nan)
+
+
+def _points(run: Run, column: str, chance: float) -> Points:
     """Return the iterations and qualities of a run's evaluations, with chance before training."""
-    rows = _evaluated(run, column)
-    points = [(row["iteration"], row[column]) for row in rows]
-    chance = rows[0].get(f"{column}_chance") if rows else None
-    if rows and rows[0]["iteration"] and chance is not None:
+    points = [(row["iteration"], row[column]) for row in _evaluated(run, column)]
+    if points and points[0][0] and not math.isnan(chance):
         points.insert(0, (0, chance))
     return np.array([at for at, _ in points], float), np.array([of for _, of in points], float)
 
 
-def _learned(run: Run, split: str) -> float | None:
+def _learned(run: Run, recall: str, chance: float) -> float | None:
     """Return the seconds at the first recall that is clearly above chance."""
-    rows = _evaluated(run, f"{split}_recall_at_50")
-    chance = (rows[0].get(f"{split}_recall_at_50_chance") or 0.0) if rows else 0.0
+    chance = float(np.nan_to_num(chance))
     if chance >= 1 or run.record.summary["recall_reason"] is not None:
         return 0.0
-    for row in rows:
-        parts = (row[f"{split}_recall_at_50{of}_error"] or 0.0 for of in ("", "_item"))
+    for row in _evaluated(run, recall):
+        parts = (row[f"{recall}{of}_error"] or 0.0 for of in ("", "_item"))
         least = max(min(chance, 1 - chance) / 4, 3 * math.hypot(*parts))
-        if row[f"{split}_recall_at_50"] - chance > least:
+        if row[recall] - chance > least:
             return float(row["iteration"] * np.nan_to_num(run.full))
     return None
 

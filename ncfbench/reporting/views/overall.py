@@ -67,7 +67,7 @@ def caveats(answer: Overall) -> list[Caveat]:
     if best is None:
         return found + floor_caveats(answer)
     if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
-        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the other seeds."
+        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the other seeds, evaluated alike."
         found.append(Caveat("seeds", text))
     found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
     found += rest_caveats(answer, best)
