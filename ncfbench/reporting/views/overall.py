@@ -67,7 +67,8 @@ def caveats(answer: Overall) -> list[Caveat]:
     if best is None:
         return found + floor_caveats(answer)
     if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
-        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the other seeds, evaluated alike."
+        others = "not all arms have the other seeds, evaluated alike."
+        text = f"Decided by {seeds_label(best.deciding)}: {others}"
         found.append(Caveat("seeds", text))
     found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
     found += rest_caveats(answer, best)
