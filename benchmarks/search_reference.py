@@ -21,6 +21,7 @@ import json
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -125,7 +126,9 @@ def from_optuna(space: Space, trials: Sequence[Trial]) -> Iterator[RunConfig]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=len(trials), multivariate=True, group=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=len(trials), multivariate=True, group=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     kinds = {
         name: optuna.distributions.CategoricalDistribution(values)
