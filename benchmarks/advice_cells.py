@@ -13,8 +13,8 @@ from harness import TINY, Found, environment_notes
 from scipy.stats import spearmanr
 
 from ncfbench.advice.question import Question
-from ncfbench.advice.rule import Curve
 from ncfbench.advice.summary import advise_command
+from ncfbench.racing.rule import Curve
 from ncfbench.reporting.table import Cell as Text
 from ncfbench.reporting.table import Col, Table
 

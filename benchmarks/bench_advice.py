@@ -70,11 +70,11 @@ from ncfbench.advice.state import State, read_state
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.data.store import load
-from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
 from ncfbench.timing.compile_cache import keep_compiled

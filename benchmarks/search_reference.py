@@ -33,11 +33,11 @@ import numpy as np
 from ncfbench.advice.space import Space, random_points
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing import environment
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms

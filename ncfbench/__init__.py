@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ncfbench.data.store import prepare_dataset as prepare
     from ncfbench.floors.pipeline import floor
     from ncfbench.profiling.profile import profile
+    from ncfbench.racing.metric import log_metric
+    from ncfbench.racing.pipeline import race
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.export import export_vectors
@@ -36,9 +38,11 @@ __all__ = [
     "audit",
     "export_vectors",
     "floor",
+    "log_metric",
     "open_dataset",
     "prepare",
     "profile",
+    "race",
     "recommend",
     "report",
     "run",
@@ -51,9 +55,11 @@ _FUNCTIONS = {
     "audit": ("auditing.audit", "audit_samplers"),
     "export_vectors": ("training.export", "export_vectors"),
     "floor": ("floors.pipeline", "floor"),
+    "log_metric": ("racing.metric", "log_metric"),
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
+    "race": ("racing.pipeline", "race"),
     "recommend": ("training.new_users", "recommend"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),

@@ -11,11 +11,11 @@ from statistics import median
 import numpy as np
 
 from ncfbench.advice.candidates import Candidate, Shape, Work
-from ncfbench.advice.rungs import Pace
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
+from ncfbench.racing.rungs import Pace
 from ncfbench.runs.schedule import Schedule
 from ncfbench.training.pilot import Pilot, run_pilot
 

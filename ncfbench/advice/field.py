@@ -22,13 +22,13 @@ from ncfbench.advice.candidates import (
 )
 from ncfbench.advice.question import Question, Target
 from ncfbench.advice.race import Clock
-from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.search import Search
 from ncfbench.advice.state import State
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.racing.rungs import Pace, plan_rungs
 from ncfbench.runs.progress import Progress
 
 CALIBRATION_SHARE = 0.1

@@ -27,7 +27,6 @@ from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
-from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
 from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
@@ -39,6 +38,7 @@ from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.folder import ANSWERED
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms

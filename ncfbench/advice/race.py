@@ -13,13 +13,13 @@ from statistics import fmean
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
-from ncfbench.advice.rule import Arm, Decision, decide, is_settled, rank
-from ncfbench.advice.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.advice.state import State
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.racing.rule import Arm, Decision, decide, is_settled, rank
+from ncfbench.racing.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord

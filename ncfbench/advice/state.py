@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ncfbench.advice.candidates import Candidate, LeftOut, Status
-from ncfbench.advice.rungs import Pace
 from ncfbench.config import complete, digest
 from ncfbench.errors import DataError, UsageError
+from ncfbench.racing.rungs import Pace
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import tables

@@ -11,7 +11,7 @@ import math
 
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.race import NEWCOMERS, Race
-from ncfbench.advice.rule import Arm, Curve
+from ncfbench.racing.rule import Arm, Curve
 from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 RESTED = 0.99

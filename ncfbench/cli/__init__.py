@@ -20,12 +20,14 @@ from ncfbench.cli import (
     output,
     prepare,
     profile,
+    race,
     recommend,
     report,
     run,
     sweep,
 )
 from ncfbench.cli.options import SettingsCommand
+from ncfbench.cli.race import RaceCommand
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
 4 verification failed; 5 diverged; 6 a check or comparison failed; 7 nothing to report;
@@ -108,6 +110,7 @@ app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe", cls=SettingsCommand)(describe.describe)
 app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
+app.command("race", cls=RaceCommand)(race.race)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("recommend")(recommend.recommend)

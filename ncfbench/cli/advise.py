@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say, typed_with
+from ncfbench.cli.output import (
+    print_answer,
+    print_json,
+    print_views,
+    progress_bar,
+    reporting,
+    say,
+    typed_with,
+)
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
 from ncfbench.reporting.table import Col, Table
 
-WIDTH = 80
 Value = TypeVar("Value")
 
 
@@ -161,16 +167,6 @@ def advise(
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
 
 
-def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
-    """Print a race's answer: the paragraph, tables, what to trust, what to do next."""
-    views: list[Table | str] = [_folded(found["headline"]), "", *tables]
-    if found["trust"]:
-        views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
-    for step in found["next"]:
-        views += [f"{step['purpose']}:", f"  {step['command']}"]
-    print_views(*views)
-
-
 def _print_field(found: Mapping[str, Any]) -> None:
     """Print who would race, and who would not and why."""
     note = (
@@ -184,11 +180,6 @@ def _print_field(found: Mapping[str, Any]) -> None:
     if found["left_out"]:
         cols = [Col("", "what"), Col("reason", "reason", wraps=True)]
         print_views(Table.of("Left out", cols, found["left_out"]))
-
-
-def _folded(text: str) -> str:
-    """Return a paragraph in lines of 80 columns; flags stay whole."""
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _tried(text: str) -> tuple[str, tuple[str, ...]]:

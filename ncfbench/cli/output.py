@@ -8,7 +8,8 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+WIDTH = 80
 typed: list[str] = []
 """The words of the command line, without the program's name."""
 
@@ -101,6 +103,7 @@ def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
         "advise": f" The same command continues: {typed_with()}",
         "floor": f" Floors that were done are kept. To go on: {typed_with(without=['--again'])}",
         "sweep": "",
+        "race": " What arms printed is kept. With --resume-flag the same command continues.",
     }
     nothing = " Nothing was kept. Repeat the command to begin again."
     return "" if hasattr(error, "folder") else advice.get(name, nothing)
@@ -124,6 +127,21 @@ def print_views(*views: Table | str) -> None:
             console.print(view, soft_wrap=True)
         else:
             show(console, view)
+
+
+def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
+    """Print the answer of a race: the paragraph, tables, what to trust, what to do next."""
+    views: list[Table | str] = [_folded(found["headline"]), "", *tables]
+    if found["trust"]:
+        views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
+    for step in found["next"]:
+        views += [f"{step['purpose']}:", f"  {step['command']}"]
+    print_views(*views)
+
+
+def _folded(text: str) -> str:
+    """Return a paragraph in lines of 80 columns; flags stay whole."""
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def print_sentences(*sentences: str) -> None:
@@ -153,9 +171,17 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def progress_bar(*, quiet: bool) -> Progress:
-    """Return progress on standard error; none if quiet."""
-    from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.runs.progress import ConsoleProgress, Progress
+def progress_bar(*, quiet: bool, logs_metrics: bool = False) -> Progress:
+    """Return progress on standard error; none if quiet.
 
-    return Progress() if quiet else ConsoleProgress(make_console(stderr=True))
+    Args:
+        logs_metrics: print a line of JSON for each row of the curve on standard output too.
+    """
+    from ncfbench.reporting.render.terminal import make_console
+    from ncfbench.runs.progress import ConsoleProgress, LoggingProgress, Progress
+
+    if quiet and not logs_metrics:
+        return Progress()
+    console = make_console(stderr=True)
+    console.quiet = quiet
+    return (LoggingProgress if logs_metrics else ConsoleProgress)(console)

@@ -304,7 +304,7 @@ def _collect(
         say(f"Note: {line}")
     race = results.race if wanted.is_whole else None
     if race is not None and not results.overall and wanted.format == "table":
-        from ncfbench.cli.advise import print_answer
+        from ncfbench.cli.output import print_answer
 
         print_answer(race)
     if results.comparisons or results.beside:

@@ -102,6 +102,14 @@ def run(
             default=True,
         ),
     ] = 60.0,
+    log_metrics: Annotated[
+        bool,
+        option(
+            "--log-metrics",
+            help="Print a line of JSON for each probe, as `ncfbench race` reads it.",
+            panel="Output",
+        ),
+    ] = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -128,7 +136,7 @@ def run(
     if declare is None:
         for warning in unused_settings(given, settings):
             say(f"Warning: {warning}")
-    progress = progress_bar(quiet=quiet)
+    progress = progress_bar(quiet=quiet, logs_metrics=log_metrics)
     group: AbstractContextManager[object] = nullcontext()
     if coordinator is not None:
         cluster = Cluster(coordinator, processes, process_id, peer_timeout)

@@ -29,7 +29,6 @@ from jax.experimental import multihost_utils
 
 from ncfbench import __version__
 from ncfbench.config import RunConfig
-from ncfbench.distributed.signals import deferred_signals, handled_by
 from ncfbench.distributed.supervisor import DETECTED, JOINED, RESUME, Cluster, loss_message
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -39,6 +38,7 @@ from ncfbench.errors import (
     UsageError,
     reason,
 )
+from ncfbench.runs.signals import deferred_signals, handled_by
 
 BLOCK_BYTES = 2**26
 """Bytes of an array, about, that the first process sends to the others at a time."""

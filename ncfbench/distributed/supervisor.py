@@ -20,8 +20,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ncfbench.distributed.signals import STOPPING, handled_by
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, PeerLostError, UsageError
+from ncfbench.runs.signals import STOPPING, handled_by
 
 DETECTED = "auto"
 """Stands for a coordinator's address that JAX detects, from Slurm's variables for example."""

@@ -16,7 +16,6 @@ from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler
 from ncfbench.config import Folder, RunConfig, cache_dir, complete, identity_of, named
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
-from ncfbench.distributed import signals
 from ncfbench.distributed.layout import make_layout
 from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
@@ -30,6 +29,7 @@ from ncfbench.profiling.cost_rows import Row
 from ncfbench.profiling.parts import Parts, collectives
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
+from ncfbench.runs import signals
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment

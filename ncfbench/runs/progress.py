@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ SILENCE_SECONDS = 60.0
 """After this time without a line, lines say how far the run is."""
 SHOWN_SECONDS = 0.2
 """Between two moves of a bar."""
+
+LOGGED = ("probe_loss", "validation_recall_at_50", "test_recall_at_50")
+"""Columns of the curve in a line of JSON, where they were measured."""
 
 
 class Progress:
@@ -137,6 +141,17 @@ class ConsoleProgress(Progress):
             if text is not None:
                 more["description"] = f"{self.name} {text}".strip()
             self.bars.update(self._task, **more)
+
+
+class LoggingProgress(ConsoleProgress):
+    """Prints each row of the curve as a line of JSON on standard output too, for other programs."""
+
+    def record(self, row: Mapping[str, Any]) -> None:
+        """Print what the row measured."""
+        super().record(row)
+        measured = {name: row[name] for name in LOGGED if row[name] is not None}
+        line = {"step": row["iteration"], "seconds": row["train_seconds"], **measured}
+        print(json.dumps(line), flush=True)
 
 
 class ArmProgress(Progress):

@@ -13,9 +13,9 @@ import jax
 
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
-from ncfbench.distributed import signals
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import signals
 from ncfbench.storage import locks
 from ncfbench.sweeps.cells import Cell, group_cells, read_progress
 from ncfbench.sweeps.progress import SweepProgress

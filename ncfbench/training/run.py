@@ -13,13 +13,13 @@ from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.distributed.signals import deferred_signals
 from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import NcfbenchError, UsageError, shown
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ncfbench.advice.curves import Runs, best_of, is_ahead, times_sooner
-from ncfbench.advice.rule import Curve
+from ncfbench.racing.rule import Curve
 
 
 def straight(slope: float, end: float = 10.0) -> Curve:

@@ -17,7 +17,6 @@ from ncfbench.advice import race as racing
 from ncfbench.advice.candidates import Status, by_promise, first_wave, list_candidates
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import Clock, Race
-from ncfbench.advice.rule import Curve
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import State, read_state
@@ -25,6 +24,7 @@ from ncfbench.advice.waves import SearchRace, rests
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError
+from ncfbench.racing.rule import Curve
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.candidates import Candidate
-from ncfbench.advice.rule import Curve
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space, random_points
 from ncfbench.advice.state import State
@@ -20,6 +19,7 @@ from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler
 from ncfbench.config import complete
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
 

@@ -15,10 +15,10 @@ from harness import PREPARE
 from invoked import invoke
 
 from ncfbench.advice.candidates import list_candidates
-from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import read_state
 from ncfbench.data.store import load
 from ncfbench.errors import CheckFailedError, UsageError
+from ncfbench.racing.rule import Curve
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.runs import folder as runs
 

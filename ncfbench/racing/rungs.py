@@ -45,12 +45,20 @@ class Plan:
     seeds: int
 
 
-def arms_of_rungs(arms: int, rungs: int) -> list[int]:
+def arms_of_rungs(arms: int, rungs: int, finalists: int = FINALISTS) -> list[int]:
     """Return how many arms train in each rung: all, then half, and so on, to the finalists."""
-    return [max(math.ceil(arms / 2**rung), min(arms, FINALISTS)) for rung in range(rungs)]
+    return [max(math.ceil(arms / 2**rung), min(arms, finalists)) for rung in range(rungs)]
 
 
-def plan_rungs(seconds: float, clock: float, arms: int, pace: Pace, *, seeds: int) -> Plan | None:
+def plan_rungs(
+    seconds: float,
+    clock: float,
+    arms: int,
+    pace: Pace,
+    *,
+    seeds: int,
+    finalists: int = FINALISTS,
+) -> Plan | None:
     """Plan the rest of a race; None if there is time neither for one rung nor for one seed more.
 
     Of all numbers of rungs the one is chosen whose clock grows most nearly by :data:`GROWTH` from
@@ -65,36 +73,43 @@ def plan_rungs(seconds: float, clock: float, arms: int, pace: Pace, *, seeds: in
     for wanted in range(max(seeds, 1), 0, -1):
         plans = []
         for rungs in range(1, MOST_RUNGS + 1):
-            growth = _growth(seconds, clock, arms, pace, wanted, rungs)
+            growth = _growth(seconds, clock, arms, pace, wanted, rungs, finalists)
             if growth is not None:
                 plans.append((abs(math.log(growth / GROWTH)), rungs, growth))
         if plans:
             _, rungs, growth = min(plans)
             clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
             return Plan(clocks, clocks[-1], wanted)
-        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted) <= seconds:
+        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted, finalists) <= seconds:
             return Plan((), clock, wanted)
     return None
 
 
-def wall_seconds(clocks: Sequence[float], clock: float, arms: int, pace: Pace, seeds: int) -> float:
+def wall_seconds(
+    clocks: Sequence[float],
+    clock: float,
+    arms: int,
+    pace: Pace,
+    seeds: int,
+    finalists: int = FINALISTS,
+) -> float:
     """Return what rungs take that end at these clocks, with the seeds of the finalists."""
     total, before = 0.0, clock
-    for count, end in zip(arms_of_rungs(arms, len(clocks)), clocks, strict=True):
+    for count, end in zip(arms_of_rungs(arms, len(clocks), finalists), clocks, strict=True):
         total += count * (pace.training * (end - before) + pace.saving)
         before = end
-    more = (seeds - 1) * min(arms, FINALISTS)
+    more = (seeds - 1) * min(arms, finalists)
     return total + more * (pace.opening + pace.training * before + pace.saving)
 
 
 def _growth(
-    seconds: float, clock: float, arms: int, pace: Pace, seeds: int, rungs: int
+    seconds: float, clock: float, arms: int, pace: Pace, seeds: int, rungs: int, finalists: int
 ) -> float | None:
     """Return the growth with which some rungs use the time up; None if it is out of bounds."""
 
     def needs(growth: float) -> float:
         clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
-        return wall_seconds(clocks, clock, arms, pace, seeds)
+        return wall_seconds(clocks, clock, arms, pace, seeds, finalists)
 
     low, high = GROWTHS
     if needs(low) > seconds:

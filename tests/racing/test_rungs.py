@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.advice.rungs import GROWTHS, Pace, arms_of_rungs, plan_rungs, wall_seconds
+from ncfbench.racing.rungs import GROWTHS, Pace, arms_of_rungs, plan_rungs, wall_seconds
 
 PACE = Pace(opening=3.0, training=1.5, saving=0.2)
 

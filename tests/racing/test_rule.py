@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.advice.rule import Arm, Curve, can_win, decide, is_settled, rank
+from ncfbench.racing.rule import Arm, Curve, can_win, decide, is_settled, rank
 
 Law = Callable[[float], float]
 

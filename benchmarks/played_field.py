@@ -1,0 +1,51 @@
+"""A field of recorded curves for races without processes: its clock is counted, not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ncfbench.racing.clock import Reading
+from ncfbench.racing.entry import Entry, Status
+
+Points = Sequence[tuple[float, float]]
+
+
+class PlayedField:
+    """Gives turns to curves, by the names of their arms; seeds share a curve."""
+
+    slots = (None,)
+
+    def __init__(self, curves: Mapping[str, Points], startup: float = 0.0) -> None:
+        self.curves, self.startup, self.seconds = curves, startup, 0.0
+        self.turns: list[tuple[str, float]] = []
+
+    def start(self, entry: Entry) -> bool:
+        entry.status, entry.is_open = Status.RACING, True
+        return True
+
+    def turn(
+        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
+    ) -> None:
+        (entry,) = entries
+        points, begun = self.curves[entry.arm.name], entry.running_seconds
+        end = begun + seconds
+        while not is_over(entry):
+            step = len(entry.readings)
+            if step == len(points):
+                entry.close(Status.ENDED, "by itself")
+                break
+            at, value = points[step]
+            if self.startup + at > end:
+                entry.running_seconds = end
+                break
+            entry.running_seconds = max(self.startup + at, entry.running_seconds)
+            entry.readings.append(Reading(entry.running_seconds, value, at))
+        self.seconds += entry.running_seconds - begun
+        self.turns.append((entry.name, entry.running_seconds - begun))
+
+    def measure(self, entry: Entry) -> None:
+        """Measure nothing."""
+
+    def close(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            entry.is_open = False

@@ -1,0 +1,223 @@
+"""The answer of a race of commands: which arm is the soonest, how many times, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.race import STAYED, Question
+from ncfbench.racing.rule import Curve
+from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
+
+ORDER = ("recommended", "tied", "slower", "left", "diverged", "failed", "not begun")
+"""Statuses of arms, in the order of the answer."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """How an arm ended.
+
+    Attributes:
+        entry: of its first seed.
+        status: one of :data:`ORDER`.
+        runs: the curves of its seeds.
+        seconds: of the first seed to the level; None where it did not reach it.
+        is_at_most: the first line was past the level already.
+        gap: seconds between the two lines around the level.
+        behind: how many times sooner the recommended arm is.
+    """
+
+    entry: Entry
+    status: str
+    runs: Runs
+    seconds: float | None = None
+    is_at_most: bool = False
+    gap: float = 0.0
+    behind: Ratio | None = None
+
+    @property
+    def name(self) -> str:
+        """The arm's name."""
+        return self.entry.name
+
+    @property
+    def curve(self) -> Curve | None:
+        """Curve of the first seed."""
+        return self.runs.curves.get(0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer so far.
+
+    Attributes:
+        results: of all arms, the best first.
+        level: that decides; None while nothing is known.
+        start: from which quality is measured.
+        notes: sentences on the race itself, such as that the machine was busy.
+    """
+
+    question: Question
+    results: Sequence[ArmResult]
+    level: float | None
+    start: float
+    spent_seconds: float
+    is_over: bool
+    notes: Sequence[str] = ()
+
+    @property
+    def best(self) -> ArmResult | None:
+        """The recommended arm; None where none can be."""
+        return next((each for each in self.results if each.status == "recommended"), None)
+
+    @property
+    def stayed(self) -> list[ArmResult]:
+        """Arms that stayed to the end."""
+        return [each for each in self.results if each.status in ORDER[:3]]
+
+    @property
+    def ties(self) -> list[ArmResult]:
+        """Arms that cannot be told from the best."""
+        return [each for each in self.results if each.status == "tied"]
+
+    @property
+    def top(self) -> ArmResult | None:
+        """The arm of the best value, of those that can be the answer."""
+        known = [each for each in self.stayed if each.curve is not None]
+        return min(known, key=lambda each: each.curve.level, default=None)  # type: ignore[union-attr]
+
+    def value(self, level: float) -> float:
+        """Return a level of curves as a value of the metric."""
+        return level if self.question.metric.is_less_better else -level
+
+    @property
+    def fall(self) -> float:
+        """Share of its quality that the best arm gained in the latter half of its clock."""
+        curve = None if self.top is None else self.top.curve
+        whole = 0.0 if curve is None else self.start - curve.level
+        return 0.0 if curve is None or whole <= 0 else curve.gain() / whole
+
+
+def make_answer(
+    question: Question,
+    entries: Sequence[Entry],
+    spent_seconds: float,
+    *,
+    is_over: bool,
+    notes: Sequence[str] = (),
+) -> Answer:
+    """Compare all arms, and return the answer so far."""
+    firsts = [each for each in entries if not each.seed]
+    stayed = [each for each in firsts if each.status in STAYED and question.curve(each)]
+    found = question.winner(stayed)
+    curves = [curve for each in stayed if (curve := question.curve(each)) is not None]
+    level = question.goal if found is None else found[1]
+    made = {each.name: _result(question, each, entries, level) for each in firsts}
+    if found is not None and level is not None:
+        best = made[found[0]]
+        for name, each in made.items():
+            behind = None if each is best else times_to_level(best.runs, each.runs, level)
+            status = each.status
+            if status == "tied" and (behind is None or behind.lower > 1):
+                status = "slower"
+            made[name] = replace(each, behind=behind, status=status)
+        made[found[0]] = replace(best, status="recommended")
+    else:
+        made = {
+            name: replace(each, status="slower" if each.status == "tied" else each.status)
+            for name, each in made.items()
+        }
+    results = sorted(made.values(), key=_place)
+    start = question.start_of(curves)
+    return Answer(question, results, level, start, spent_seconds, is_over, notes)
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Return the measured parts of an answer as a JSON object; see docs/race.md."""
+    question, best, level = answer.question, answer.best, answer.level
+    return {
+        "format": 1,
+        "metric": question.metric.name,
+        "is_less_better": question.metric.is_less_better,
+        "target": question.target,
+        "level": None if level is None else answer.value(level),
+        "budget_seconds": question.budget_seconds,
+        "spent_seconds": answer.spent_seconds,
+        "turn_seconds": question.turn_seconds,
+        "counts_startup": question.count_startup,
+        "is_over": answer.is_over,
+        "recommended": best and best.name,
+        "tied": [each.name for each in answer.ties],
+        "arms": [_row(answer, each) for each in answer.results],
+    }
+
+
+def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
+    entry, curve, behind = result.entry, result.curve, result.behind
+    return {
+        "arm": result.name,
+        "values": dict(entry.arm.values),
+        "command": entry.arm.typed(),
+        "status": result.status,
+        "reason": entry.reason or None,
+        "seeds": len(result.runs.curves),
+        "seconds": result.seconds,
+        "is_at_most": result.is_at_most,
+        "times_later": behind and behind.value,
+        "times_later_lower": behind and behind.lower,
+        "times_later_upper": behind and behind.upper,
+        "best": None if curve is None else answer.value(curve.level),
+        "trained_seconds": curve and curve.clock,
+        "running_seconds": entry.before + entry.running_seconds,
+        "startup_seconds": entry.timeline.startup_seconds,
+        "lines": len(entry.timeline.readings),
+        "memory_bytes": entry.memory_bytes,
+        "device_bytes": entry.device_bytes,
+        "curves": {
+            seed: [
+                [at, answer.value(loss)] for at, loss in zip(own.seconds, own.losses, strict=True)
+            ]
+            for seed, own in result.runs.curves.items()
+        },
+    }
+
+
+def _result(
+    question: Question, entry: Entry, entries: Sequence[Entry], level: float | None
+) -> ArmResult:
+    curves = {
+        each.seed: curve
+        for each in entries
+        if each.number == entry.number and (curve := question.curve(each)) is not None
+    }
+    status = entry.status.value
+    if entry.status in STAYED:
+        status = "tied" if 0 in curves else Status.WAITING.value
+    seconds, gap, is_at_most = None, 0.0, False
+    if level is not None and 0 in curves:
+        seconds, gap = curves[0].time_to(level), _gap(curves[0], level)
+        is_at_most = seconds is not None and curves[0].losses[0] <= level
+    # Between two lines the curve is taken as straight: its crossing is anywhere there.
+    noise = gap / math.sqrt(12) / seconds if seconds else 0.0
+    return ArmResult(entry, status, Runs(curves, noise), seconds, is_at_most, gap)
+
+
+def _gap(curve: Curve, level: float) -> float:
+    """Return the seconds between the lines around a level; to the first line from 0."""
+    before = 0.0
+    for at, loss in zip(curve.seconds, curve.losses, strict=True):
+        if loss <= level:
+            return at - before
+        before = at
+    return 0.0
+
+
+def _place(result: ArmResult) -> tuple[int, float, float]:
+    curve = result.curve
+    level = math.inf if curve is None else curve.level
+    is_told = result.status in ORDER[:3]
+    later = math.inf if result.seconds is None or not is_told else result.seconds
+    return ORDER.index(result.status), later, level

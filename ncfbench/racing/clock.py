@@ -1,0 +1,136 @@
+"""The clock of an arm: from the lines of its processes to seconds of training. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ncfbench.racing.rule import Curve
+
+PACED = 20
+"""Lines from which the pace of steps is taken, so that it does not change later."""
+
+
+class Reading(NamedTuple):
+    """A line of an arm.
+
+    Attributes:
+        running: seconds that its process had been running, without pauses, when it was read.
+        paused: seconds that it had been paused by then.
+        seconds: by the program's own clock.
+    """
+
+    running: float
+    value: float
+    step: float | None = None
+    seconds: float | None = None
+    paused: float = 0.0
+
+
+@dataclass
+class Timeline:
+    """The lines of an arm with one seed.
+
+    Attributes:
+        pieces: the lines of each process; a resumed arm has several.
+    """
+
+    pieces: list[list[Reading]] = field(default_factory=lambda: [[]])
+
+    @property
+    def readings(self) -> list[Reading]:
+        """All lines."""
+        return [*itertools.chain(*self.pieces)]
+
+    @property
+    def startup_seconds(self) -> float:
+        """Start-up and compilation of the first process."""
+        return startup_of(self.pieces[0]) if self.pieces[0] else 0.0
+
+    def points(self, *, count_startup: bool = False) -> list[tuple[float, float]]:
+        """Return the clock and the value of each line, without those that a resumed process made
+        anew.
+        """
+        found: list[tuple[float, float, float | None]] = []
+        for piece in filter(None, self.pieces):
+            first = piece[0]
+            if first.step is not None:
+                found = [each for each in found if each[2] is None or each[2] < first.step]
+            base, _, step = found[-1] if found else (0.0, 0.0, None)
+            start = startup_of(piece, step or 0.0) if found or not count_startup else 0.0
+            own = own_seconds(piece)
+            if own is not None:
+                at_first = start_by_own_clock(piece) if count_startup and not found else 0.0
+                goes_on = own[0] >= base
+                clocks = [at_first + (0.0 if goes_on else base) + seconds for seconds in own]
+            else:
+                clocks = [base + max(each.running - start, 0.0) for each in piece]
+            found += [(at, each.value, each.step) for at, each in zip(clocks, piece, strict=True)]
+        return [(at, value) for at, value, _ in found]
+
+    def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
+        """Return values that fall against the clock; None without a line."""
+        points = self.points(count_startup=count_startup)
+        if not points:
+            return None
+        seconds, values = zip(*points, strict=True)
+        ascending = [*itertools.accumulate(seconds, max)]
+        return Curve(ascending, [each if is_less_better else -each for each in values])
+
+
+def startup_of(piece: Sequence[Reading], from_step: float = 0.0) -> float:
+    """Return the seconds before training began in a process.
+
+    By the program's own clock where it prints one. Else the time to the first line, less that of
+    the steps before it at the median pace of later lines; lines without a step count as evenly
+    spaced. 0 where one line alone cannot tell.
+
+    Args:
+        from_step: at which the process began.
+    """
+    if own_seconds(piece) is not None:
+        return start_by_own_clock(piece)
+    piece, first = piece[:PACED], piece[0]
+    steps = [each.step for each in piece]
+    if any(step is None for step in steps):
+        steps, from_step = [*range(1, len(piece) + 1)], 0.0
+    known = [step for step in steps if step is not None]
+    done = known[0] - from_step
+    if done <= 0:
+        return first.running
+    paces = [
+        (after.running - before.running) / (last - step)
+        for (before, step), (after, last) in itertools.pairwise(zip(piece, known, strict=True))
+        if last > step
+    ]
+    if not paces:
+        return 0.0
+    return min(max(first.running - done * statistics.median(paces), 0.0), first.running)
+
+
+def own_seconds(piece: Sequence[Reading]) -> list[float] | None:
+    """Return the program's own clock at each line, without pauses; None where a line lacks it.
+
+    A pause within its clock is in its seconds: more of them than it was running betray it.
+    """
+    found: list[float] = []
+    before = Reading(0.0, math.nan, seconds=0.0)
+    for each in piece:
+        if each.seconds is None or before.seconds is None:
+            return None
+        passed, ran = each.seconds - before.seconds, each.running - before.running
+        if passed > ran:
+            passed = min(max(passed - (each.paused - before.paused), 0.0), ran)
+        found.append((found[-1] if found else 0.0) + max(passed, 0.0))
+        before = each
+    return found
+
+
+def start_by_own_clock(piece: Sequence[Reading]) -> float:
+    """Return the running seconds at the first line that the program's own clock does not count."""
+    own = own_seconds(piece)
+    return max(piece[0].running - own[0], 0.0) if own else 0.0

@@ -1,0 +1,88 @@
+"""An entry of a race: an arm with one seed, its lines so far, and how it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ncfbench.racing.arms import Arm
+from ncfbench.racing.clock import Reading, Timeline
+from ncfbench.racing.process import Process
+from ncfbench.racing.rule import Curve
+
+
+class Status(StrEnum):
+    """How an entry stands; :data:`OVER` hold for good."""
+
+    WAITING = "not begun"
+    RACING = "racing"
+    ENDED = "ended"
+    LEFT = "left"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+
+@dataclass(eq=False)
+class Entry:
+    """An arm with one seed.
+
+    Attributes:
+        reason: why it left, failed or did not begin, or how it ended.
+        before: seconds that its earlier processes had been running.
+        memory_bytes, device_bytes: that it holds, in memory and on a GPU; 0 while unknown.
+        slot: of the cores and the device that it runs on.
+        number: of the arm, in the order of the command line.
+    """
+
+    arm: Arm
+    seed: int = 0
+    number: int = 0
+    timeline: Timeline = field(default_factory=Timeline)
+    status: Status = Status.WAITING
+    reason: str = ""
+    running_seconds: float = 0.0
+    before: float = 0.0
+    memory_bytes: int = 0
+    device_bytes: int = 0
+    slot: int = 0
+    bunched: int = 0
+    process: Process | None = None
+    is_open: bool = False
+    _cached: tuple[object, Curve | None] = (None, None)
+
+    @property
+    def name(self) -> str:
+        """The arm's name, and the seed of a repeat."""
+        return f"{self.arm.name} (seed {self.seed})" if self.seed else self.arm.name
+
+    @property
+    def readings(self) -> list[Reading]:
+        """Lines of its present process, or its last one."""
+        return self.timeline.pieces[-1]
+
+    @property
+    def trained_seconds(self) -> float:
+        """Seconds that it has been running, without start-up as far as it is known."""
+        return max(self.before + self.running_seconds - self.timeline.startup_seconds, 0.0)
+
+    @property
+    def is_running(self) -> bool:
+        """True if its process has its turn."""
+        return self.process is not None and not self.process.is_paused
+
+    @property
+    def can_train(self) -> bool:
+        """True if it waits for a turn."""
+        return self.is_open and self.status is Status.RACING
+
+    def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
+        """Return its curve; see :meth:`Timeline.curve`."""
+        key = (*map(len, self.timeline.pieces), is_less_better, count_startup)
+        if self._cached[0] != key:
+            curve = self.timeline.curve(is_less_better=is_less_better, count_startup=count_startup)
+            self._cached = key, curve
+        return self._cached[1]
+
+    def close(self, status: Status, reason: str = "") -> None:
+        """Note how it ended."""
+        self.status, self.reason = status, reason

@@ -1,0 +1,131 @@
+"""Lines of a program that hold its metric: JSON, or what a regular expression matches."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ncfbench.errors import UsageError, either
+
+OTHERS = ("step", "seconds", "epoch", "time")
+"""Numbers of a JSON line that are never the metric, unless it is named."""
+DEFAULT = "metric"
+
+
+class Line(NamedTuple):
+    """The numbers of a line: the metric, the step, and the program's own training clock."""
+
+    value: float
+    step: float | None = None
+    seconds: float | None = None
+
+
+def log_metric(**numbers: float) -> None:
+    """Print a line that ``ncfbench race`` reads: ``log_metric(recall=0.31, step=200)``.
+
+    Args:
+        numbers: the metric under any name; ``step`` and ``seconds`` (of training, by the program's
+            own clock) are optional.
+
+    Raises:
+        TypeError, ValueError: a value is no number.
+    """
+    print(json.dumps({name: float(value) for name, value in numbers.items()}), flush=True)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Reads the metric of a line.
+
+    Attributes:
+        key: of JSON lines; None takes :data:`DEFAULT`, or the only number beside :data:`OTHERS`.
+        pattern: a regular expression instead, with a group ``value``, or else the first one, and
+            perhaps the groups ``step`` and ``seconds``.
+        is_less_better: True for losses.
+    """
+
+    key: str | None = None
+    pattern: re.Pattern[str] | None = None
+    is_less_better: bool = False
+
+    @classmethod
+    def of(cls, text: str | None, *, is_less_better: bool = False) -> Metric:
+        """Return the metric of ``--metric``: an expression if it has a group, else a key.
+
+        Raises:
+            UsageError: it is an invalid expression.
+        """
+        if text is None:
+            return cls(is_less_better=is_less_better)
+        try:
+            pattern = re.compile(text)
+        except re.error as error:
+            raise UsageError(
+                f"--metric {text!r} is no regular expression: {error}. Use for example"
+                " 'recall@50=([0-9.]+)', or the name of a number in lines of JSON."
+            ) from error
+        if pattern.groups:
+            return cls(pattern=pattern, is_less_better=is_less_better)
+        return cls(text, is_less_better=is_less_better)
+
+    @property
+    def name(self) -> str:
+        """Name of the metric in an answer."""
+        if self.pattern is None:
+            return self.key or DEFAULT
+        words = re.match(r"[\w@ .-]*[\w@]", self.pattern.pattern)
+        return words[0] if words else DEFAULT
+
+    def read(self, line: str) -> Line | None:
+        """Return the numbers of a line; None where it has no metric.
+
+        Raises:
+            UsageError: it has several numbers, and none of them is chosen.
+        """
+        if self.pattern is not None:
+            return self._match(line)
+        line = line.strip()
+        if not (line.startswith("{") and line.endswith("}")):
+            return None
+        try:
+            fields = json.loads(line)
+        except ValueError:
+            return None
+        key = self.key or _only_number(fields)
+        value = None if key is None else _number(fields.get(key))
+        more = [_number(fields.get(name)) for name in ("step", "seconds")]
+        return None if value is None else Line(value, *more)
+
+    def _match(self, line: str) -> Line | None:
+        assert self.pattern is not None
+        found = self.pattern.search(line)
+        if found is None:
+            return None
+        named = found.groupdict()
+        value = _number(named.get("value", found[1]))
+        more = [_number(named.get(name)) for name in ("step", "seconds")]
+        return None if value is None else Line(value, *more)
+
+
+def _only_number(fields: dict[str, Any]) -> str | None:
+    """Return the key of a line's metric where none is named."""
+    if DEFAULT in fields:
+        return DEFAULT
+    keys = [key for key in fields if key not in OTHERS and _number(fields[key]) is not None]
+    if len(keys) > 1:
+        raise UsageError(
+            f"A line of JSON holds {either(keys, 'and')}: choose one with --metric {keys[0]}."
+        )
+    return keys[0] if keys else None
+
+
+def _number(value: object) -> float | None:
+    """Return a number or the text of one; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None

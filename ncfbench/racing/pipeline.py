@@ -1,0 +1,207 @@
+"""A race of commands from beginning to end: arms, turns, records, and the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ncfbench.config import Folder, Locations
+from ncfbench.errors import UsageError
+from ncfbench.racing import records
+from ncfbench.racing.answer import Answer, as_json, make_answer
+from ncfbench.racing.arms import SEED, Arm, make_arms
+from ncfbench.racing.display import Display
+from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.field import Field, make_slots
+from ncfbench.racing.metric import Metric
+from ncfbench.racing.process import require_pausing
+from ncfbench.racing.race import Question, Race
+from ncfbench.racing.summary import draw
+from ncfbench.runs.signals import deferred_signals
+from ncfbench.storage import locks, tables
+from ncfbench.timing.contention import OtherPrograms
+
+FOLDER = "race"
+"""Folder of the races, below the folder of the runs."""
+STOPPING = (
+    "Stopping: the arms are ended, and the answer so far follows. Ctrl-C again stops at once."
+)
+SILENCE = (30.0, 0.1)
+"""An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
+LEAST_TURN = 0.05
+DONE_SHARE = 0.1
+"""A race that has spent all but this share of its budget is over."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a race.
+
+    Attributes:
+        folder: of its records and of the output of each arm.
+        figure: None where Matplotlib is not installed.
+        is_complete: False if it was interrupted.
+    """
+
+    answer: Answer
+    folder: Path
+    figure: Path | None
+    is_complete: bool
+
+
+def race(
+    command: str | Sequence[str] = (),
+    *,
+    parameters: Mapping[str, Sequence[object]] | None = None,
+    budget_seconds: float = 600.0,
+    metric: str | None = None,
+    minimize: bool = False,
+    target: float | None = None,
+    names: Sequence[str] = (),
+    arms: Path | None = None,
+    setup: str = "",
+    cleanup: str = "",
+    environment: Mapping[str, str] | None = None,
+    folder: str = ".",
+    seeds: int | None = None,
+    turn_seconds: float = 5.0,
+    parallel: int = 1,
+    count_startup: bool = False,
+    silence_seconds: float | None = None,
+    resume_flag: str = "",
+    runs_dir: Folder = None,
+    display: Display | None = None,
+) -> Outcome:
+    """Race commands within a budget of time, and return which reaches a quality soonest.
+
+    Args:
+        command: one for each arm, or for each combination of the parameters' values, which stand
+            for ``{name}``; ``{seed}`` is the number of a repeat.
+        metric: a key of JSON lines, or a regular expression with a group.
+        minimize: the metric is a loss.
+        target: value to reach; by default 95 % of the best quality.
+        arms: TOML file of arms.
+        seeds: of the finalists; by default 2 where the command has a ``{seed}``.
+        silence_seconds: an arm leaves that prints no metric while it runs this long.
+        resume_flag: makes a command continue from its own checkpoint; a killed race then goes on.
+        display: shows the race; by default nothing is shown.
+
+    Raises:
+        CheckFailedError: no arm printed a metric.
+        DataError: a file cannot be read or written.
+        UsageError: a value cannot be used, or this system cannot pause a process.
+    """
+    field_of = make_arms(
+        [command] if isinstance(command, str) else command,
+        names=names,
+        parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
+        file=arms,
+        environment=environment,
+        folder=folder,
+        setup=setup,
+        cleanup=cleanup,
+    )
+    question = Question(
+        Metric.of(metric, is_less_better=minimize),
+        budget_seconds,
+        target,
+        _seeds(field_of, seeds),
+        turn_seconds,
+        count_startup,
+    )
+    _check(question)
+    if silence_seconds is None:
+        silence_seconds = max(SILENCE[0], SILENCE[1] * budget_seconds)
+    slots = make_slots(parallel)
+    require_pausing()
+    here = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
+    display, others = display or Display(None, budget_seconds), OtherPrograms()
+    with ExitStack() as stack:
+        stack.enter_context(locks.held(here, "racing in"))
+        stack.callback(display.end)
+        interrupted = stack.enter_context(deferred_signals(display.say, STOPPING))
+        entries, spent = _restored(here, field_of, display, can_resume=bool(resume_flag))
+        others.warn(display.say)
+        kept = records.Records(here, is_new=not spent)
+        stack.callback(kept.close)
+        kept.skip(entries if spent else ())
+        field = Field(
+            question.metric,
+            here,
+            slots,
+            resume_flag=resume_flag,
+            silence_seconds=silence_seconds,
+            interrupted=interrupted,
+            ticked=display.tick,
+        )
+        it = Race(question, entries, field, spent, say=display.say)
+        it.noted = lambda: kept.note(it.entries, it.spent, is_over=it.is_over)
+        display.entries = entries
+        is_complete, notes = True, []
+        if it.left > DONE_SHARE * budget_seconds:
+            try:
+                with field:
+                    it.run()
+            except KeyboardInterrupt:
+                is_complete = False
+            if used := others.describe():
+                notes.append(f"Meanwhile other programs used {used}, so times are too long")
+        it.noted()
+        answer = make_answer(question, it.entries, it.spent, is_over=is_complete, notes=notes)
+        tables.write_json(here / "answer.json", as_json(answer))
+        figure = draw(answer, here / "race.svg")
+    return Outcome(answer, here, figure, is_complete)
+
+
+def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:
+    have_seed = all(arm.uses(SEED) for arm in arms)
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"--seeds {seeds}: it must be at least 1.")
+    if seeds is not None and seeds > 1 and not have_seed:
+        raise UsageError(
+            f"--seeds {seeds}: a repeat would be the same run. Write {{seed}} where the command"
+            " takes its seed."
+        )
+    return seeds or (2 if have_seed else 1)
+
+
+def _check(question: Question) -> None:
+    if not (question.budget_seconds > 0 and math.isfinite(question.budget_seconds)):
+        raise UsageError(f"--budget: {question.budget_seconds:g} s are no time. Use 10m, say.")
+    if not question.turn_seconds >= LEAST_TURN:
+        raise UsageError(f"--turn: {question.turn_seconds:g} s are too short. Use 5s, say.")
+    if question.target is not None and not math.isfinite(question.target):
+        raise UsageError(f"--target {question.target}: give a number.")
+
+
+def _digest(arms: Sequence[Arm], question: Question) -> str:
+    """Return the name of a race's folder: of its arms and its metric."""
+    metric = question.metric
+    pattern = metric.pattern and metric.pattern.pattern
+    asked = [[asdict(arm) for arm in arms], metric.key, pattern, metric.is_less_better]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _restored(
+    folder: Path, arms: Sequence[Arm], display: Display, *, can_resume: bool
+) -> tuple[list[Entry], float]:
+    """Return the entries of an earlier race with its seconds, or new ones and 0."""
+    new = [Entry(arm, 0, number) for number, arm in enumerate(arms)]
+    earlier = records.read(folder, arms)
+    if earlier is None:
+        return new, 0.0
+    entries, spent, is_over = earlier
+    if can_resume:
+        whole = [each for each in entries if not each.seed or each.status is Status.ENDED]
+        return whole, spent
+    if spent and not is_over:
+        display.say(
+            f"An earlier race of these arms stopped after {spent:.0f} s. They begin again, which"
+            " costs that time once more: with --resume-flag they would continue."
+        )
+    return new, 0.0

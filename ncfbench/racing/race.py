@@ -1,0 +1,416 @@
+"""A race of entries: turns, rungs, those that leave, and repeats with further seeds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ncfbench.errors import CheckFailedError
+from ncfbench.racing import rule
+from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.metric import Metric
+from ncfbench.racing.rungs import GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
+from ncfbench.reporting.formats import three_digits
+from ncfbench.timing.ranking import ONE_SEED_FACTOR, SHARE, soonest
+
+FINALISTS = 2
+"""Arms of the last rung."""
+LEAST_CLOCK = 0.01
+"""Seconds of the first rung at least, where lines come at once."""
+LEAST_TURN = 0.05
+BEGIN_SHARE = 0.1
+"""Share of the budget that the first turns of all take at most."""
+OPEN_GROWTH = 1.25
+"""Growth of the clock up to which entries run that have no line yet."""
+OPEN_SHARE = 1 / 3
+"""Share of the budget after which two arms with a line are enough to judge."""
+NO_LINE = "no line yet, and no time for all"
+LATER = 1.25
+"""Time that is kept for a repeat, over that of the first seed."""
+MOST_REPEATS = 0.5
+"""Share of the time left that repeats may take; else there are none."""
+RESERVE = (2.5, 0.01, 0.2)
+"""Kept for the end of the processes: seconds and a share of the budget, at most this share."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a race is to find out, and in which time.
+
+    Attributes:
+        target: value to reach soonest; None for 95 % of the best.
+        seeds: of the finalists.
+        count_startup: count start-up and compilation as training.
+    """
+
+    metric: Metric
+    budget_seconds: float
+    target: float | None = None
+    seeds: int = 1
+    turn_seconds: float = 5.0
+    count_startup: bool = False
+
+    @property
+    def goal(self) -> float | None:
+        """The target as a value that curves fall to."""
+        if self.target is None or self.metric.is_less_better:
+            return self.target
+        return -self.target
+
+    def curve(self, entry: Entry) -> rule.Curve | None:
+        """Return the curve of an entry; None without a line."""
+        return entry.curve(
+            is_less_better=self.metric.is_less_better, count_startup=self.count_startup
+        )
+
+    def start_of(self, curves: Sequence[rule.Curve]) -> float:
+        """Return the value from which quality is measured: 0 for a metric that rises from 0 or
+        more, else the median of the first values.
+        """
+        if not self.metric.is_less_better and all(max(curve.losses) <= 0 for curve in curves):
+            return 0.0
+        return statistics.median(curve.losses[0] for curve in curves) if curves else 0.0
+
+    def winner(self, entries: Sequence[Entry]) -> tuple[str, float] | None:
+        """Return the name of the soonest arm and the level that decides, by first seeds; None
+        while no arm has a line, or none reached the target.
+        """
+        curves = {each.name: self.curve(each) for each in entries if not each.seed}
+        known = {name: curve for name, curve in curves.items() if curve is not None}
+        goal = self.goal
+        if goal is not None:
+            times = {name: curve.time_to(goal) for name, curve in known.items()}
+            reached = {name: at for name, at in times.items() if at is not None}
+            return (min(reached, key=reached.__getitem__), goal) if reached else None
+        if not known:
+            return None
+        start = self.start_of([*known.values()])
+        tops = {name: start - curve.level for name, curve in known.items()}
+        level = start - SHARE * max(tops.values())
+        times = {name: curve.time_to(level) for name, curve in known.items()}
+        seconds = {name: math.inf if at is None else at for name, at in times.items()}
+        return soonest(tops, seconds), level
+
+
+class Field(Protocol):
+    """Where entries run: :class:`ncfbench.racing.field.Field`, or curves that are played back."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since the race began."""
+
+    @property
+    def slots(self) -> Sequence[object]:
+        """An entry runs in each at a time."""
+
+    def start(self, entry: Entry) -> bool:
+        """Start an entry, paused; return False where it cannot begin."""
+
+    def turn(
+        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
+    ) -> None:
+        """Let entries run."""
+
+    def measure(self, entry: Entry) -> None:
+        """Measure the memory of an entry."""
+
+    def close(self, entries: Sequence[Entry]) -> None:
+        """End entries."""
+
+
+@dataclass
+class Race:
+    """A race over some entries of first seeds. :meth:`run` begins or continues it.
+
+    Entries begin one after the other and run to their first line. Then the one that trained least
+    has the next turn, so that a disturbance of the machine meets all. At the end of a rung all have
+    trained alike and are judged; slow ones leave, and the rest is planned anew.
+
+    Args:
+        entries: restored ones are racing or over; to which repeats are added.
+        spent_before: seconds of earlier sessions.
+        noted: called after each turn and each decision.
+        say: shows a message.
+    """
+
+    question: Question
+    entries: list[Entry]
+    field: Field
+    spent_before: float = 0.0
+    noted: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._wall = self._ran = 0.0
+        self.is_over = False
+
+    @property
+    def spent(self) -> float:
+        """Seconds spent, with those of earlier sessions."""
+        return self.spent_before + self.field.seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left for turns."""
+        budget, (least, share, most) = self.question.budget_seconds, RESERVE
+        return budget - min(least + share * budget, most * budget) - self.spent
+
+    @property
+    def firsts(self) -> list[Entry]:
+        """Entries of the first seed."""
+        return [each for each in self.entries if not each.seed]
+
+    @property
+    def active(self) -> list[Entry]:
+        """Entries of the first seed that can train on and change the answer."""
+        return [each for each in self.firsts if each.can_train and not self._has_lost(each)]
+
+    def run(self) -> None:
+        """Race until the budget is spent, or all that can decide is known.
+
+        Raises:
+            CheckFailedError: no entry printed a metric.
+            KeyboardInterrupt: interrupted; all is noted.
+        """
+        self._open()
+        if not any(each.timeline.readings for each in self.firsts):
+            first = self.firsts[0]
+            why = first.reason or f"it ran {first.running_seconds:.0f} s"
+            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}.")
+        clock = self._first_clock()
+        while (plan := self._plan(clock)) is not None and plan.clocks:
+            clock = plan.clocks[0]
+            self._train(self.active, clock)
+            self._judge(clock)
+        self._leave({each: "" for each in self.active if not self.is_known(each)}, clock)
+        self._repeat()
+        self.is_over = True
+        self.noted()
+
+    def is_known(self, entry: Entry) -> bool:
+        """Return whether an entry has a line after training began: one at step 0 tells nothing."""
+        curve = entry.curve(is_less_better=self.question.metric.is_less_better)
+        return curve is not None and curve.clock > 0
+
+    def _first_clock(self) -> float:
+        """Return the clock before the first rung: all of as many rungs as halve the field take
+        about the same time, and those without a line have trained to it.
+        """
+        active = self.active
+        silent = [each.trained_seconds for each in active if not self.is_known(each)]
+        trained = silent or [each.trained_seconds for each in active] or [0.0]
+        count = max(len(active), 1)
+        rungs = max(math.ceil(math.log2(count / FINALISTS)), 0) + 1
+        # Before a repeat is planned its time must be known.
+        rungs = max(rungs, min(self.question.seeds, 2))
+        share = self.left / self._pace().training / (rungs * count) / GROWTH
+        return max(statistics.median(trained), share, LEAST_CLOCK)
+
+    def _begin(self, entries: Sequence[Entry]) -> float:
+        """Start entries, as many as there is time and memory for, each with a short turn, whose
+        seconds are returned.
+        """
+        share = BEGIN_SHARE * self.question.budget_seconds / max(len(entries), 1)
+        seconds = min(self.question.turn_seconds, share)
+        for place in range(0, len(entries), len(self.field.slots)):
+            begun = entries[place : place + len(self.field.slots)]
+            if self.left > 0:
+                begun = [each for each in begun if self.field.start(each)]
+                self._turn(begun, seconds, self.is_known)
+                for each in begun:
+                    self.field.measure(each)
+            else:
+                for each in begun:
+                    each.reason = each.reason or "no time to begin"
+        return seconds
+
+    def _open(self) -> None:
+        """Let entries run until half of them have a line, or after a third of the budget two.
+
+        Those whose lines come late train on before they are judged, or leave without one.
+        """
+        waiting = [each for each in self.firsts if each.status in (Status.WAITING, Status.RACING)]
+        clock = self._begin(waiting)
+        while self.left > 0:
+            known = sum(map(self.is_known, self.firsts))
+            silent = [each for each in self.active if not self.is_known(each)]
+            is_late = self.spent > OPEN_SHARE * self.question.budget_seconds
+            wanted = 2 if is_late else max(math.ceil(len(self.firsts) / 2), 2)
+            if not silent or known >= wanted:
+                return
+            clock *= OPEN_GROWTH
+            self._train(silent, clock, self.is_known)
+
+    def _turn(
+        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
+    ) -> None:
+        began, before = self.field.seconds, sum(each.running_seconds for each in entries)
+        try:
+            self.field.turn(entries, min(seconds, max(self.left, 0.0)), is_over)
+        finally:
+            self._wall += self.field.seconds - began
+            self._ran += sum(each.running_seconds for each in entries) - before
+            self.noted()
+        over = [each for each in entries if not each.can_train]
+        for each in over:
+            self.say(f"{self.spent:.0f} s: {each.name}: {each.status}, {each.reason}.")
+        self.field.close(over)
+
+    def _train(
+        self,
+        entries: Sequence[Entry],
+        target: float,
+        is_over: Callable[[Entry], bool] | None = None,
+    ) -> None:
+        """Give turns to those that have trained least, until all have trained to a clock."""
+        while self.left > 0:
+            behind = [
+                each
+                for each in entries
+                if each.can_train
+                and each.trained_seconds < target
+                and not (is_over and is_over(each))
+                and not self._has_lost(each)
+            ]
+            if not behind:
+                return
+            turn = self._behind(behind)
+            missing = max(target - min(each.trained_seconds for each in turn), LEAST_TURN)
+            stop = is_over or (lambda each: each.trained_seconds >= target or self._has_lost(each))
+            self._turn(turn, min(self.question.turn_seconds, missing), stop)
+
+    def _has_lost(self, entry: Entry) -> bool:
+        """Return whether an entry can no longer tie with the first at the target."""
+        goal = self.question.goal
+        if goal is None or entry.seed:
+            return False
+        curves = {each: self.question.curve(each) for each in self.firsts}
+        times = (curve.time_to(goal) for curve in curves.values() if curve is not None)
+        first = min((at for at in times if at is not None), default=math.inf)
+        own = curves.get(entry)
+        # One line alone does not tell start-up from training.
+        is_there = own is not None and len(own.seconds) > 1 and own.time_to(goal) is not None
+        return is_there or entry.trained_seconds > ONE_SEED_FACTOR * first
+
+    def _behind(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entry of each slot that has trained least."""
+        by_slot: dict[int, Entry] = {}
+        for each in sorted(entries, key=lambda each: each.trained_seconds):
+            by_slot.setdefault(each.slot, each)
+        return [*by_slot.values()]
+
+    def _leave(self, reasons: Mapping[Entry, str], clock: float) -> None:
+        """Let entries leave at a clock; without a reason for want of a line."""
+        for each, why in reasons.items():
+            each.close(Status.LEFT, f"after {three_digits(clock)} s: {why or NO_LINE}")
+        self.field.close([*reasons])
+
+    def _plan(self, clock: float) -> Plan | None:
+        """Plan the rest, less the time of repeats; None where nothing can train."""
+        active, pace = self.active, self._pace()
+        if not active:
+            return None
+        behind = sum(max(clock - each.trained_seconds, 0.0) for each in active)
+        left = self.left - pace.training * behind
+        repeats = LATER * (self.question.seeds - 1) * self._seconds_of(self._finalists())
+        left -= repeats if repeats < MOST_REPEATS * left else 0.0
+        return plan_rungs(left, clock, len(active), pace, seeds=1, finalists=FINALISTS)
+
+    @property
+    def _stayed(self) -> list[Entry]:
+        return [each for each in self.firsts if each.status in STAYED]
+
+    def _finalists(self) -> dict[Entry, float]:
+        """Return the arms to repeat and their seconds to the level that decides, the best first."""
+        found, times = self.question.winner(self._stayed), {}
+        for each in self._stayed:
+            curve = self.question.curve(each)
+            at = None if found is None or curve is None else curve.time_to(found[1])
+            if at is not None:
+                times[each] = at
+        best = None if found is None else found[0]
+        order = sorted(times, key=lambda each: (each.name != best, times[each]))
+        return {each: times[each] for each in order[:FINALISTS]}
+
+    def _seconds_of(self, finalists: Mapping[Entry, float]) -> float:
+        """Return the wall seconds that one more seed of each takes."""
+        pace = self._pace()
+        return sum(pace.opening + pace.training * at for at in finalists.values())
+
+    def _pace(self) -> Pace:
+        startup = [each.timeline.startup_seconds for each in self.firsts if each.timeline.readings]
+        training = self._wall / self._ran if self._ran else 1.0
+        return Pace(statistics.mean(startup) if startup else 0.0, training, 0.0)
+
+    def _judge(self, clock: float) -> None:
+        """Let those leave that cannot win, or for whom there is no time."""
+        active = self.active
+        if not active:
+            return
+        plan = self._plan(clock)
+        curves = {each: self.question.curve(each) for each in self.firsts}
+        known = {
+            each: curve
+            for each, curve in curves.items()
+            if curve is not None and self.is_known(each)
+        }
+        over = [each for each in known if each.status is Status.ENDED]
+        over.sort(key=lambda each: known[each].level)
+        racing = [each for each in active if each in known]
+        arms = {
+            each.name: rule.Arm(known[each], "", learning_rate=each.arm.learning_rate)
+            for each in [*racing, *over[:1]]
+        }
+        if not arms:
+            return
+        silent = [each for each in active if each not in known]
+        keep = len(active)
+        if plan is not None:
+            keep = arms_of_rungs(keep, 2, FINALISTS)[1] if plan.clocks else FINALISTS
+        decision = rule.decide(arms, plan.horizon if plan else clock, keep + len(over[:1]))
+        # One that comes to rest early can be the soonest though it will not be the lowest.
+        stays = self.question.winner([*racing, *over])
+        dropped = {
+            each: decision.dropped[each.name]
+            for each in racing
+            if each.name in decision.dropped and not (stays and each.name == stays[0])
+        }
+        room = max(keep - (len(racing) - len(dropped)), 0)
+        dropped |= dict.fromkeys(silent[room:], "")
+        self._leave(dropped, clock)
+        left = len(dropped)
+        rest = f"on to {three_digits(plan.horizon)} s" if plan and plan.clocks else "last rung"
+        leave = f"{left} leave, " if left else ""
+        self.say(
+            f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {decision.leader} leads;"
+            f" {leave}{len(active) - left} stay, {rest}."
+        )
+        self.noted()
+
+    def _repeat(self) -> None:
+        """Train further seeds of the finalists, to the level that decides."""
+        finalists, found = self._finalists(), self.question.winner(self._stayed)
+
+        def is_there(entry: Entry) -> bool:
+            curve = self.question.curve(entry)
+            return found is not None and curve is not None and curve.level <= found[1]
+
+        for seed in range(1, self.question.seeds):
+            if not finalists or self.left < self._seconds_of(finalists):
+                return
+            self.say(f"Seed {seed} of {', '.join(each.name for each in finalists)}.")
+            more = [Entry(each.arm, seed, each.number) for each in finalists]
+            self.entries += more
+            self._begin(more)
+            self._train(more, 2 * LATER * max(finalists.values()), is_there)
+            for each in more:
+                if each.can_train:
+                    each.close(Status.ENDED, "at the level" if is_there(each) else "in time")
+            self.field.close([each for each in more if each.is_open])
+
+
+STAYED = (Status.RACING, Status.ENDED)
+"""Entries that can be the answer."""

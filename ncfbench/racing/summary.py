@@ -1,0 +1,244 @@
+"""The answer of a race of commands in words, as tables and as a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ncfbench.errors import UsageError
+from ncfbench.racing.answer import Answer, ArmResult
+from ncfbench.racing.race import FINALISTS
+from ncfbench.reporting.formats import counted, three_digits
+from ncfbench.reporting.table import Col, Table, sentence
+from ncfbench.timing.ranking import SHARE
+
+FALLING = 0.03
+"""A best arm that gained more of its quality in the latter half of its clock is still improving."""
+COARSE = 0.1
+"""Lines further apart than this share of the time to the level make that time uncertain."""
+BUNCHED = 0.5
+"""Share of an arm's lines that came together with later ones, from which its output is buffered."""
+
+
+def headline(answer: Answer) -> str:
+    """Return the answer in one paragraph."""
+    best, question = answer.best, answer.question
+    name = question.metric.name
+    if best is None:
+        return _no_choice(answer)
+    assert answer.level is not None
+    assert best.seconds is not None
+    level = three_digits(answer.value(answer.level))
+    why = "the target"
+    if question.target is None:
+        assert answer.top is not None
+        assert answer.top.curve is not None
+        top = three_digits(answer.value(answer.top.curve.level))
+        why = f"{SHARE:g} of the best, {top}"
+        if answer.start:
+            start = three_digits(answer.value(answer.start))
+            why = f"{SHARE:.0%} of the way from {start}, where arms began, to the best, {top}"
+    at_most = "at most " if best.is_at_most else ""
+    parts = [
+        f"Use {best.name}: it reaches {name} {level} ({why}) in {at_most}"
+        f"{three_digits(best.seconds)} s of {_clock_name(answer)}."
+    ]
+    parts += [_next_one(answer, best)]
+    if answer.ties:
+        names = ", ".join(each.name for each in answer.ties)
+        parts.append(f"Not to be told from it: {names}.")
+    if question.target is None and answer.top is not best:
+        assert answer.top is not None
+        assert answer.top.curve is not None
+        parts.append(
+            f"The best value so far, {three_digits(answer.value(answer.top.curve.level))}, is that"
+            f" of {answer.top.name}."
+        )
+    return " ".join(filter(None, parts))
+
+
+def caveats(answer: Answer) -> list[str]:
+    """Return how far to trust the answer, a sentence each."""
+    best, found = answer.best, []
+    if best is not None and best.curve is not None:
+        seeds = min(len(each.runs.curves) for each in [best, *answer.stayed[1:FINALISTS]])
+        text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that times of two"
+        found.append(f"{text} seeds differ by a tenth.")
+        if seeds == 1:
+            cost = sum(each.seconds or 0.0 for each in answer.stayed[:FINALISTS])
+            takes = f"A repeat of the finalists takes about {three_digits(cost)} s"
+            if best.entry.arm.uses("seed"):
+                found.append(f"{takes}: --seeds 2 and a larger --budget.")
+            else:
+                found.append(f"{takes}, and needs {{seed}} in the command.")
+        clock = three_digits(best.curve.clock)
+        if answer.fall > FALLING:
+            found.append(
+                f"The best value rose by {answer.fall:.0%} of its way in the latter half of its"
+                " training: longer training may change the order."
+            )
+        else:
+            found.append(f"The best trained {clock} s, and values had about come to rest.")
+        if best.is_at_most:
+            found.append("Its first line was past the level: more lines early show when it was.")
+        elif best.seconds and best.gap > COARSE * best.seconds:
+            apart = three_digits(best.gap)
+            found.append(f"Its lines there are {apart} s apart, and the intervals count that.")
+    undecided = sum(
+        each.status == "left" and (each.behind is None or each.behind.is_tie)
+        for each in answer.results
+    )
+    if undecided:
+        found.append(f"{counted(undecided, 'arm')} left before it could be told from the best.")
+    found += _of_clock(answer)
+    return [*found, *map(sentence, answer.notes)]
+
+
+def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[str, str]]:
+    """Return what to do next: purposes and commands.
+
+    Args:
+        again: the command of the race with a larger budget.
+    """
+    steps = []
+    if answer.best is not None:
+        purpose = "To train it on" if resume_flag else "To train it"
+        steps.append((purpose, answer.best.entry.arm.typed(flag=resume_flag)))
+    if again:
+        steps.append(("To be surer", again))
+    return steps
+
+
+def answer_tables(answer: Answer) -> list[Table]:
+    """Return the tables of an answer: the arms that stayed, and the others with the reasons."""
+    name = answer.question.metric.name
+    to = "s" if answer.level is None else f"s to {three_digits(answer.value(answer.level))}"
+    cols = [
+        Col("", "name", style=lambda each: "best" if each.status == "recommended" else "plain"),
+        Col(to, _seconds),
+        Col("times later (95 %)", _later),
+        Col("best", lambda each: _best(answer, each)),
+        Col("s trained", lambda each: None if each.curve is None else each.curve.clock, ".1f"),
+        Col("", "status", align="left"),
+    ]
+    notes = [f"best: {name}; s: of {_clock_name(answer)}, of the first seed"]
+    shown = [each for each in answer.results if each.curve is not None]
+    tables = [Table.of("Arms", cols, shown, notes, name="arms")] if shown else []
+    left = [each for each in answer.results if each.entry.reason and each not in answer.stayed]
+    reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
+    return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
+
+
+def draw(answer: Answer, path: Path) -> Path | None:
+    """Draw the curves of all arms, with the level; None where Matplotlib is not installed.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    from ncfbench.reporting.figures.drawing import (
+        GREY,
+        add_legend_below,
+        entitle,
+        finish,
+        new_figure,
+        save,
+        styles_of,
+        thin,
+    )
+
+    try:
+        figure = new_figure(7.0, 4.2)
+    except UsageError:
+        return None
+    axis, metric = figure.subplots(), answer.question.metric
+    stayed = {each.name for each in answer.stayed}
+    styles = styles_of(sorted(stayed))
+    for each in reversed(answer.results):
+        for seed, curve in each.runs.curves.items():
+            points = thin([*zip(curve.seconds, map(answer.value, curve.losses), strict=True)])
+            color, line, mark = styles.get(each.name, (GREY, "-", ""))
+            label = each.name if each.name in stayed and not seed else None
+            style = {"color": color, "linestyle": line, "marker": mark, "markersize": 3}
+            axis.plot(*zip(*points, strict=True), **style, linewidth=1.2, label=label)
+    if answer.level is not None:
+        axis.axhline(answer.value(answer.level), color=GREY, linestyle=":", linewidth=1)
+    axis.set(xlabel=f"s of {_clock_name(answer)}", ylabel=metric.name)
+    finish(axis)
+    handles, labels = axis.get_legend_handles_labels()
+    if handles:
+        add_legend_below(figure, handles[::-1], labels[::-1])
+    save(entitle(figure, f"What reaches {metric.name} soonest", ""), [path])
+    return path
+
+
+def _no_choice(answer: Answer) -> str:
+    target, top = answer.question.target, answer.top
+    if target is None or top is None or top.curve is None:
+        return "No choice can be justified: no arm printed a metric and trained on."
+    best = three_digits(answer.value(top.curve.level))
+    return (
+        f"No arm reached {answer.question.metric.name} {three_digits(target)}: the best value is"
+        f" {best}, of {top.name}, after {three_digits(top.curve.clock)} s. Give a larger --budget,"
+        " or a target that can be reached."
+    )
+
+
+def _next_one(answer: Answer, best: ArmResult) -> str:
+    others = [each for each in answer.stayed if each is not best and each.behind is not None]
+    if not others:
+        return ""
+    other = min(others, key=lambda each: each.seconds or 0.0)
+    behind, seconds = other.behind, other.seconds
+    assert behind is not None
+    assert seconds is not None
+    return (
+        f"The next one that does, {other.name}, takes {three_digits(seconds)} s:"
+        f" {three_digits(behind.value)} times as long (95 %: {behind.lower:.2g} to"
+        f" {behind.upper:.2g}, {counted(behind.seeds, 'seed')})."
+    )
+
+
+def _of_clock(answer: Answer) -> list[str]:
+    """Return what is to be said of the clock and of memory."""
+    found = []
+    starts = [each.entry.timeline.startup_seconds for each in answer.results if each.curve]
+    if starts and max(starts) >= 1 and not answer.question.count_startup:
+        low, high = (three_digits(each) for each in (min(starts), max(starts)))
+        span = f"{low} to {high} s" if low != high else f"{low} s"
+        found.append(f"Start-up and compilation, {span}, are not counted; --count-startup does.")
+    for each in answer.results:
+        if each.entry.bunched > BUNCHED * max(len(each.entry.timeline.readings), 1):
+            found.append(
+                f"Lines of {each.name} came together, so their times are late: flush its output"
+                " after each line."
+            )
+    waiting = [each for each in answer.results if each.status == "not begun"]
+    if waiting:
+        found.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].entry.reason}.")
+    return found
+
+
+def _clock_name(answer: Answer) -> str:
+    return "running" if answer.question.count_startup else "training"
+
+
+def _seconds(result: ArmResult) -> str:
+    if result.seconds is None:
+        return "never" if result.status == "slower" else "-"
+    return f"{'< ' if result.is_at_most else ''}{three_digits(result.seconds)}"
+
+
+def _later(result: ArmResult) -> str:
+    if result.status == "recommended":
+        return "1"
+    if result.behind is None:
+        return "-"
+    behind = result.behind
+    return f"{three_digits(behind.value)} ({behind.lower:.2g} to {behind.upper:.2g})"
+
+
+def _best(answer: Answer, result: ArmResult) -> str | None:
+    return None if result.curve is None else f"{answer.value(result.curve.level):.4g}"
+
+
+def _reason(result: ArmResult) -> str:
+    return f"{result.status}: {result.entry.reason}"

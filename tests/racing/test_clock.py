@@ -1,0 +1,81 @@
+"""The clock of an arm: start-up, the program's own clock, pauses, resumed processes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.racing.clock import Reading, Timeline, own_seconds, startup_of
+
+
+def lines(startup: float, pace: float, steps: list[int], *, numbered: bool = True) -> list[Reading]:
+    """Lines of a program that trains at a steady pace after its start-up."""
+    return [
+        Reading(startup + pace * step, float(step), step if numbered else None) for step in steps
+    ]
+
+
+@given(
+    st.floats(0, 50),
+    st.floats(0.01, 10),
+    st.lists(st.integers(1, 1000), min_size=2, max_size=30, unique=True).map(sorted),
+)
+def test_startup_is_what_steps_do_not_take(startup: float, pace: float, steps: list[int]) -> None:
+    piece = lines(startup, pace, steps)
+    assert startup_of(piece) == pytest.approx(startup, abs=1e-6)
+    points = Timeline([piece]).points()
+    assert [at for at, _ in points] == pytest.approx([pace * step for step in steps], abs=1e-6)
+    counted = Timeline([piece]).points(count_startup=True)
+    assert [at for at, _ in counted] == [each.running for each in piece]
+
+
+def test_lines_without_a_step_count_as_evenly_spaced() -> None:
+    piece = lines(3.0, 2.0, [1, 2, 3, 4], numbered=False)
+    assert startup_of(piece) == pytest.approx(3.0)
+    assert startup_of(piece[:1]) == 0
+
+
+def test_a_line_before_training_ends_the_startup() -> None:
+    assert startup_of(lines(4.0, 1.0, [0, 5])) == 4.0
+    assert startup_of(lines(4.0, 1.0, [0])) == 4.0
+
+
+def test_the_own_clock_leaves_evaluation_out() -> None:
+    """Training takes 2 s between lines, evaluation 1 s, start-up 5 s."""
+    piece = [Reading(5 + 3.0 * n, n, None, 2.0 * n) for n in (1, 2, 3)]
+    assert Timeline([piece]).points() == [(2, 1), (4, 2), (6, 3)]
+    assert startup_of(piece) == pytest.approx(6)
+    assert Timeline([piece]).points(count_startup=True) == [(8, 1), (10, 2), (12, 3)]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_pause_is_taken_out_of_the_own_clock(inside: bool) -> None:
+    """A pause of 20 s before the second line, in training or in evaluation."""
+    pause = 20.0
+    piece = [
+        Reading(3, 0.1, None, 2.0, paused=0.0),
+        Reading(6, 0.2, None, 4.0 + pause * inside, paused=pause),
+        Reading(9, 0.3, None, 6.0 + pause * inside, paused=pause),
+    ]
+    assert own_seconds(piece) == [2, 4, 6]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_resumed_process_goes_on(numbered: bool) -> None:
+    """It starts for 3 s, from the checkpoint at step 2, and makes step 3 again."""
+    again = [Reading(3.0 + 1.0 * n, 10.0 + n, n + 2 if numbered else None) for n in (1, 2, 3)]
+    timeline = Timeline([lines(5.0, 1.0, [1, 2, 3], numbered=numbered), again])
+    clocks = [at for at, _ in timeline.points()]
+    assert clocks == pytest.approx([1, 2, 3, 4, 5] if numbered else [1, 2, 3, 4, 5, 6])
+    values = [value for _, value in timeline.points()]
+    assert values == ([1, 2, 11, 12, 13] if numbered else [1, 2, 3, 11, 12, 13])
+
+
+def test_curves_fall_whatever_is_better() -> None:
+    timeline = Timeline([lines(0.0, 1.0, [1, 2])])
+    for is_less_better, losses in ((True, [1, 2]), (False, [-1, -2])):
+        curve = timeline.curve(is_less_better=is_less_better)
+        assert curve is not None
+        assert curve.losses == losses
+    assert Timeline().curve(is_less_better=True) is None

@@ -1,0 +1,60 @@
+"""The programs of docs/race.md race: a shell script, PyTorch, and ``ncfbench run``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from invoked import check, invoke
+
+from ncfbench.racing.metric import Metric
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_shell_example_races(tmp_path: Path) -> None:
+    command = f"sh {EXAMPLES}/race_in_shell.sh {{pace}}"
+    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "6s", "--turn", "0.3s"]
+    done = invoke(*words, "--target", "0.5", "-L", "pace", "0.2,2", command)
+    check(done, 0)
+    assert json.loads(done.stdout)["recommended"] == "pace=0.2"
+
+
+def test_the_pytorch_example_races(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = f"{sys.executable} {EXAMPLES}/race_in_pytorch.py {{lr}}"
+    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "90s", "--turn", "1s"]
+    done = invoke(*words, "--target", "0.9", "-L", "lr", "1e-5,1e-2", command)
+    check(done, 0)
+    assert json.loads(done.stdout)["recommended"] == "lr=1e-2"
+
+
+def test_a_run_prints_lines_that_a_race_reads(data_dir: Path, tmp_path: Path) -> None:
+    words = ["run", "--dataset", "tiny", "--encoder", "bow", "--sampler", "ns", "--epochs", "2"]
+    more = ["--data-dir", data_dir, "--runs-dir", tmp_path, "--batch-size", "64", "--quiet"]
+    done = invoke(*words, *more, "--log-metrics")
+    check(done, 0)
+    found = list(filter(None, map(Metric.of("probe_loss").read, done.stdout.splitlines())))
+    assert len(found) > 3
+    assert found[0].step == 0
+    seconds = [each.seconds or 0.0 for each in found]
+    assert seconds == sorted(seconds)
+    assert found[-1].value < found[0].value
+    recalls = filter(None, map(Metric.of("test_recall_at_50").read, done.stdout.splitlines()))
+    assert len(list(recalls)) == 2
+
+
+@pytest.mark.long
+def test_runs_of_this_program_race(data_dir: Path, tmp_path: Path) -> None:
+    words = (
+        f"{sys.executable} -m ncfbench run --dataset tiny --encoder bow --sampler ns --epochs 40"
+    )
+    words += f" --data-dir {shlex.quote(str(data_dir))} --runs-dir {tmp_path} --log-metrics"
+    race = ["race", "--runs-dir", tmp_path, "--json", "--budget", "60s", "--minimize"]
+    rates = ["-L", "rate", "1e-6,1e-2", f"{words} --quiet --learning-rate {{rate}}"]
+    done = invoke(*race, "--metric", "probe_loss", "--turn", "1s", *rates)
+    check(done, 0)
+    assert json.loads(done.stdout)["recommended"] == "rate=1e-2"

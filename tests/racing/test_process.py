@@ -1,0 +1,193 @@
+"""Processes of arms: paused, continued, read, and ended with all that they started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ncfbench.errors import UsageError
+from ncfbench.racing import process as processes
+from ncfbench.racing.metric import Metric
+from ncfbench.racing.process import Process, require_pausing
+
+TICKING = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.01; done"
+LIMIT_SECONDS = 20
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts a command; at the end nothing of it is left."""
+    made: list[Process] = []
+
+    def start(command: str, metric: str = "v=([0-9.]+)") -> Process:
+        log, news = tmp_path / f"{len(made)}.log", threading.Event()
+        made.append(Process(command, Metric.of(metric), log, news, environment={"A": "1"}))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()
+        assert not each.is_alive
+
+
+def python(text: str) -> str:
+    return f"{sys.executable} -S -c {shlex.quote(text)}"
+
+
+def tree(process: Process) -> list[psutil.Process]:
+    return process._descendants()
+
+
+def stand_still(processes: list[psutil.Process]) -> bool:
+    """Return whether all are stopped or gone; one that waits for a stopped child to begin its
+    program stands still too.
+    """
+    found = set()
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            found.add(each.status())
+    return found <= {psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP, psutil.STATUS_ZOMBIE}
+
+
+def test_lines_are_read_and_the_code_is_known(started: Callable[..., Process]) -> None:
+    done = started("echo hello; echo v=$A; printf 'bar 10%%\\rv=2\\n' >&2; printf v=3; exit 5")
+    wait(lambda: not done.is_alive)
+    assert [each.value for each in done.readings] == [1, 2, 3]
+    assert (done.code, [*done.last_lines]) == (5, ["hello", "bar 10%"])
+
+
+def test_a_paused_process_stands_still(started: Callable[..., Process]) -> None:
+    running = started(TICKING)
+    wait(lambda: len(running.readings) >= 3)
+    running.pause()
+    time.sleep(0.02)  # what was in the pipe
+    count, clock = len(running.readings), running.running_seconds
+    time.sleep(0.1)
+    assert (len(running.readings), running.running_seconds) == (count, clock)
+    assert stand_still(tree(running))
+    running.resume()
+    wait(lambda: len(running.readings) > count + 2)
+    last = running.readings[-1]
+    assert clock < last.running <= running.running_seconds
+    assert last.paused == pytest.approx(0.12, abs=0.1)
+    assert last.paused >= 0.12
+
+
+def test_children_in_sessions_of_their_own_pause_and_end(started: Callable[..., Process]) -> None:
+    """One that begins a session, and one that is orphaned as a daemon is."""
+    running = started(f"setsid sh -c '{TICKING}' & (setsid sleep 60 &) ; sleep 60")
+    wait(lambda: bool(running.readings) and len(tree(running)) >= 4)
+    own = tree(running)
+    running.pause()
+    wait(lambda: stand_still(own))
+    running.resume()
+    count = len(running.readings)
+    wait(lambda: len(running.readings) > count)
+    running.end()
+    wait(lambda: not any(each.is_running() for each in own))
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_killed_keeper_leaves_nothing(started: Callable[..., Process], paused: bool) -> None:
+    running = started(python("import os\nos.fork()\nos.write(1, b'v=1\\n')\nwhile True: pass"))
+    wait(lambda: len(running.readings) == 2)
+    running.pause()
+    if not paused:
+        running.resume()
+    own = tree(running)
+    running._keeper.kill()
+    wait(lambda: not running.is_alive)
+    wait(lambda: not any(each.is_running() for each in own))
+    assert running.code is None
+
+
+def test_what_is_left_behind_at_the_end_is_ended(started: Callable[..., Process]) -> None:
+    done = started("sleep 60 & echo v=1")
+    wait(lambda: not done.is_alive)
+    assert done.code == 0
+    assert tree(done) == []
+
+
+def test_a_killed_arm_is_known(started: Callable[..., Process]) -> None:
+    running = started(TICKING)
+    wait(lambda: bool(running.readings))
+    os.killpg(running.group, signal.SIGKILL)
+    wait(lambda: not running.is_alive)
+    assert running.code == -signal.SIGKILL
+
+
+def test_a_process_can_save_when_it_is_asked_to_end(started: Callable[..., Process]) -> None:
+    running = started("trap 'echo v=9 $A; exit 0' TERM; echo v=1; while :; do sleep 0.01; done")
+    wait(lambda: bool(running.readings))
+    running.pause()
+    running.ask_to_end()
+    running.end(time.monotonic() + LIMIT_SECONDS)
+    assert Path(running._log.name).read_text().endswith("v=9 1\n")
+    assert [each.value for each in running.readings] == [1], "others end beside it"
+    assert running.code == 0
+
+
+def test_a_line_is_read_soon_after_it_is_printed(started: Callable[..., Process]) -> None:
+    """Both clocks are the system's. Beside other work some are late, half are not."""
+    text = """import time
+for _ in range(20):
+    print(f'v={time.perf_counter()}', flush=True)
+    time.sleep(0.005)"""
+    done = started(python(text))
+    wait(lambda: not done.is_alive)
+    late = sorted(done.began + each.running + each.paused - each.value for each in done.readings)
+    assert len(late) == 20
+    assert late[0] >= 0
+    assert late[10] < 0.05
+    assert done.bunched < 10
+
+
+def test_output_that_is_held_back_is_noticed(started: Callable[..., Process]) -> None:
+    done = started("printf 'v=1\\nv=2\\nv=3\\n'")
+    wait(lambda: not done.is_alive)
+    assert done.bunched == 2
+
+
+def test_a_choice_of_metrics_is_passed_on(started: Callable[..., Process]) -> None:
+    done = started("""echo '{"a": 1, "b": 2}'""", None)  # type: ignore[arg-type]
+    wait(lambda: done.error is not None)
+    assert "--metric a" in str(done.error)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Cannot start in .*none: No such"):
+        Process(
+            "true",
+            Metric(),
+            tmp_path / "log",
+            threading.Event(),
+            environment={},
+            folder=str(tmp_path / "none"),
+        )
+
+
+def test_a_system_without_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_pausing()
+    monkeypatch.setattr(processes, "_comes_to", lambda pid, *, is_stopped: False)
+    with pytest.raises(UsageError, match="cannot pause"):
+        require_pausing()
+    monkeypatch.delattr(signal, "SIGSTOP")
+    with pytest.raises(UsageError, match="cannot pause"):
+        require_pausing()

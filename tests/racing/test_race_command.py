@@ -1,0 +1,288 @@
+"""``ncfbench race`` from beginning to end, with programs that print lines and what can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from invoked import check, invoke
+
+from ncfbench.racing import field as fields
+from ncfbench.racing import pipeline
+
+PLAYER = Path(__file__).parents[2] / "benchmarks" / "play_curve.py"
+LIMIT_SECONDS = 30
+COUNT = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo v=$n; sleep 0.01; done"
+ENDLESS = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.0{pace}; done"
+V = ("--metric", "v=([0-9.]+)")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second look at other programs, and little time to end."""
+    monkeypatch.setattr(pipeline.OtherPrograms, "describe", lambda _: None)
+    monkeypatch.setattr(fields, "GRACE_SECONDS", 0.3)
+
+
+def race(tmp_path: Path, *words: str, code: int = 0) -> dict[str, Any]:
+    """Race in a folder, and return the answer."""
+    done = invoke("race", "--runs-dir", tmp_path / "runs", "--json", "--quiet", *words)
+    check(done, code)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def by_name(found: dict[str, Any]) -> dict[str, Any]:
+    return {arm["arm"]: arm for arm in found["arms"]}
+
+
+def left_behind(token: object) -> list[list[str]]:
+    """Return the command lines that hold a text."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            words = each.cmdline()
+        except psutil.Error:
+            continue
+        if any(str(token) in word for word in words) and each.status() != psutil.STATUS_ZOMBIE:
+            found.append(words)
+    return found
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.01)
+
+
+def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
+    """The quick one reaches 0.475 of 0.5 after 0.1 s, the other one after 0.4 s."""
+    curves = {
+        name: [[t / 100, min(0.5, 0.5 * t / 100 / whole)] for t in range(2, 60, 2)]
+        for name, whole in (("quick", 0.1), ("slow", 0.4), ("low", 3.0))
+    }
+    file = tmp_path / "curves.json"
+    file.write_text(json.dumps(curves))
+    command = f"{sys.executable} -S {PLAYER} {file} {{arm}}"
+    exports = {kind: tmp_path / f"answer.{kind}" for kind in ("json", "markdown", "csv")}
+    words = [word for kind, path in exports.items() for word in (f"--export-{kind}", str(path))]
+    found = race(tmp_path, command, "-L", "arm", "slow,quick,low", "--turn", "0.1s", *words)
+    assert found["recommended"] == "arm=quick"
+    arms = by_name(found)
+    assert arms["arm=quick"]["seconds"] == pytest.approx(0.095, abs=0.03)
+    assert arms["arm=slow"]["times_later"] == pytest.approx(4, rel=0.3)
+    assert found["level"] == pytest.approx(0.475)
+    assert json.loads(exports["json"].read_text()) == found
+    assert "Use arm=quick" in exports["markdown"].read_text()
+    assert exports["csv"].read_text().splitlines()[1].startswith("arm=quick,")
+    assert arms["arm=quick"]["command"] == command.replace("{arm}", "quick")
+    assert found["next"][0]["command"] == arms["arm=quick"]["command"]
+    assert Path(found["figure"]).exists()
+    assert left_behind(file) == []
+
+
+def test_the_answer_is_printed(tmp_path: Path) -> None:
+    words = ["race", "--runs-dir", tmp_path, *V, "-n", "few", COUNT.format(count=5)]
+    done = invoke(*words, COUNT.format(count=9))
+    check(done, 0, "Use n=0;", "times later (95 %)", "How far to trust it", "To train it", "few")
+
+
+def test_every_end_of_an_arm_is_told(tmp_path: Path) -> None:
+    """Crash, silence, no metric, a metric that is no number, a failing setup, a good one."""
+    file = tmp_path / "arms.toml"
+    arms = {
+        "good": COUNT.format(count=20),
+        "crash": "echo v=1; echo bad luck >&2; exit 3",
+        "silent": "sleep 60",
+        "stuck": "echo v=1; sleep 60",
+        "mute": "echo nothing to see",
+        "nan": "echo v=0.1; echo v=nan; sleep 60",
+    }
+    text = "".join(f"[{name}]\ncommand = {json.dumps(each)}\n" for name, each in arms.items())
+    file.write_text(text + '[unset]\ncommand = "true"\nsetup = "echo no disk; exit 1"\n')
+    metric = ("--metric", "v=([0-9.]+|nan)", "--silence", "0.3s")
+    found = race(tmp_path, "--arms", str(file), "--budget", "20s", *metric)
+    told = {name: (arm["status"], arm["reason"]) for name, arm in by_name(found).items()}
+    assert told["good"] == ("recommended", "by itself")
+    assert told["crash"] == ("failed", "ended with exit code 3, last lines: bad luck")
+    assert told["silent"][0] == "failed"
+    assert "no metric in 0 s of running, it printed nothing" in told["silent"][1]
+    assert "since its last one" in told["stuck"][1]
+    assert told["mute"][1] == "ended and printed no metric, last lines: nothing to see"
+    assert told["nan"] == ("diverged", "its metric became nan")
+    assert told["unset"] == ("failed", "its setup ended with exit code 1, last lines: no disk")
+
+
+def test_no_metric_at_all_is_a_failure(tmp_path: Path) -> None:
+    done = invoke("race", "--runs-dir", tmp_path, "echo a", "echo b")
+    check(done, 6, "No arm printed a metric. echo a: ended and printed no metric, last lines: a.")
+
+
+def test_a_target_that_nobody_reaches_has_its_own_code(tmp_path: Path) -> None:
+    words = [*V, "--target", "99", COUNT.format(count=5), COUNT.format(count=6)]
+    found = race(tmp_path, *words, code=6)
+    assert found["recommended"] is None
+    assert "No arm reached v 99: the best value is 6" in found["headline"]
+
+
+def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
+    """Each arm with each seed has its own."""
+    log = tmp_path / "log"
+    count = COUNT.format(count=30).replace("0.01", "0.00{k}")
+    command = f"echo $WHO {{seed}} >> {log}; {count}"
+    options = ["-L", "k", "1,9", "--env", "WHO=k{k}", "--budget", "20s", "--seeds", "2"]
+    beside = ["--setup", f"echo set{{k}} >> {log}", "--cleanup", f"echo clean{{k}} >> {log}"]
+    found = race(tmp_path, command, *V, *options, *beside)
+    assert found["recommended"] == "k=1"
+    lines = log.read_text().splitlines()
+    assert lines[:2] == ["set1", "k1 0"]
+    assert {"k9 0", "k1 1", "k9 1"} <= set(lines)
+    assert lines.count("clean1") == lines.count("set1") == 2
+
+
+def test_arms_run_at_once_on_their_own_cores(tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("one core")
+    text = """import os, time
+for n in range(20):
+    print(f'v={n}', flush=True)
+    time.sleep(0.01)
+print(sorted(os.sched_getaffinity(0)))"""
+    command = f"{sys.executable} -S -c {shlex.quote(text)} {{x}}"
+    found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
+    logs = sorted(Path(found["folder"]).glob("*.log"))
+    half = len(cores) // 2
+    assert [log.read_text().splitlines()[-1] for log in logs] == [
+        str(cores[:half]),
+        str(cores[half : 2 * half]),
+    ]
+    done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(len(cores) + 1))
+    check(done, 2, f"there are {len(cores)} cores")
+
+
+def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is memory for one: the second would take as much."""
+    monkeypatch.setattr(fields, "available_memory", lambda: 1000)
+    found = race(tmp_path, *V, "--budget", "3s", "-L", "pace", "1,2", ENDLESS)
+    first, second = by_name(found).values()
+    assert (first["status"], second["status"]) == ("recommended", "not begun")
+    assert second["reason"].startswith("no memory")
+    assert first["memory_bytes"] > 1000
+    assert any("1 arm did not begin" in each for each in found["trust"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["echo"], "There is one arm, so there is no race."),
+        (["echo {x}", "--parameter-list=x"], "it takes 2 words"),
+        (["echo {x}", "-P", "x", "1", "0"], "a least and a largest number"),
+        (["echo {x}", "-L", "x", "1,2", "-L", "x", "3"], "given twice"),
+        (["echo {x}", "-L", "x", "1,2", "--seeds", "2"], "Write {seed} where"),
+        (["echo {x}", "-L", "x", "1,2", "--seeds", "0"], "must be at least 1"),
+        (["echo {x}", "-L", "x", "1,2", "--budget", "0s"], "are no time"),
+        (["echo {x}", "-L", "x", "1,2", "--turn", "0s"], "are too short"),
+        (["echo {x}", "-L", "x", "1,2", "--env", "A"], "give NAME=VALUE"),
+        (["echo {x}", "-L", "x", "1,2", "--target", "nan"], "give a number"),
+        (["echo {x}", "-L", "x", "1,2", "--metric", "("], "no regular expression"),
+        (["echo {x}", "-L", "x", "1,2", "--parallel", "0"], "--parallel 0"),
+    ],
+)
+def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
+    """Before anything is written."""
+    done = invoke("race", "--runs-dir", tmp_path / "runs", *words)
+    check(done, 2, said)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_parameters_may_be_ranges(tmp_path: Path) -> None:
+    found = race(tmp_path, *V, "-P", "x", "1", "3", "-D", "0.5", "echo v={x}")
+    assert sorted(by_name(found)) == ["x=1", "x=1.5", "x=2", "x=2.5", "x=3"]
+    assert found["recommended"] == "x=3"
+
+
+def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
+    """Start a race of two endless arms that name the folder."""
+    command = f"T={tmp_path} && {ENDLESS}"
+    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "-L", "pace", "1,2"]
+    program = [sys.executable, "-m", "ncfbench", *all_words, "--turn", "0.2s", *words, command]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(program, **pipes, **more)
+
+
+def noted(tmp_path: Path) -> str:
+    files = [*tmp_path.glob("runs/race/*/race.jsonl")]
+    return files[0].read_text() if files else ""
+
+
+def both_run(tmp_path: Path) -> bool:
+    return '"arm": 0' in noted(tmp_path) and '"arm": 1, "seed": 0, "piece"' in noted(tmp_path)
+
+
+def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait(lambda: both_run(tmp_path))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_SECONDS)
+    assert process.returncode == 130, err
+    assert "Use pace=" in out
+    assert "Interrupted; this is the answer so far." in err
+    assert left_behind(f"T={tmp_path}") == []
+
+
+def test_a_killed_race_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
+    """Its lines are kept; with --resume-flag its arms continue."""
+    process = start(tmp_path)
+    wait(lambda: both_run(tmp_path))
+    process.kill()
+    process.communicate()
+    wait(lambda: left_behind(f"T={tmp_path}") == [])
+    lines = noted(tmp_path).count("reading")
+    words = ["-L", "pace", "1,2", "--turn", "0.2s", f"T={tmp_path} && {ENDLESS}"]
+    found = race(tmp_path, *V, "--resume-flag", "# on", "--budget", "4s", *words)
+    assert sum(arm["lines"] for arm in found["arms"]) > lines
+    assert all(arm["running_seconds"] > 0.1 for arm in found["arms"])
+    assert found["next"][0]["command"].endswith("done # on")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill", range(50))
+def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
+    """Of the race, its terminal's process group, an arm, or a keeper, at a random moment; at most
+    one turn is lost.
+    """
+    draw = random.Random(kill)
+    process = start(tmp_path, "--budget", "20s", start_new_session=True)
+    wait(lambda: bool(noted(tmp_path)))
+    time.sleep(draw.uniform(0, 2))
+    arms = psutil.Process(process.pid).children(recursive=True)
+    what = kill % 4
+    begun = time.monotonic()
+    if what == 0:
+        process.kill()
+    elif what == 1:
+        os.killpg(process.pid, draw.choice([signal.SIGKILL, signal.SIGHUP]))
+    elif arms:
+        keepers = [each for each in arms if "keeper.py" in " ".join(each.cmdline())]
+        own = [each for each in arms if each not in keepers]
+        victim = draw.choice((keepers if what == 3 else own) or arms)
+        victim.kill()
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT_SECONDS)
+    wait(lambda: left_behind(f"T={tmp_path}") == [])
+    spent = [json.loads(line).get("spent", 0.0) for line in noted(tmp_path).splitlines()[:-1]]
+    assert begun - time.monotonic() < LIMIT_SECONDS
+    assert max(spent, default=0.0) >= 0

@@ -1,0 +1,169 @@
+"""Races of recorded curves: who leaves, who is the soonest, and in which time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from played_field import PlayedField, Points
+
+from ncfbench.errors import CheckFailedError
+from ncfbench.racing.answer import Answer, make_answer
+from ncfbench.racing.arms import Arm
+from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.metric import Metric
+from ncfbench.racing.race import Question, Race
+
+
+def played(
+    curves: Mapping[str, Points], budget: float, startup: float = 0.0, **asked: object
+) -> tuple[Race, PlayedField]:
+    """Race curves to the end of a budget."""
+    is_less_better = bool(asked.pop("minimize", False))
+    question = Question(Metric("value", is_less_better=is_less_better), budget, **asked)  # type: ignore[arg-type]
+    field = PlayedField(curves, startup)
+    entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
+    race = Race(question, entries, field)
+    race.run()
+    return race, field
+
+
+def rising(pace: float, top: float = 0.5, end: float = 100.0, every: float = 0.5) -> Points:
+    """A recall that comes to rest at a top, by the pace."""
+    count = int(end / every)
+    return [(every * n, top * (1 - math.exp(-every * n / pace))) for n in range(1, count + 1)]
+
+
+def answer_of(race: Race) -> Answer:
+    return make_answer(race.question, race.entries, race.spent, is_over=race.is_over)
+
+
+def full_times(curves: Mapping[str, Points], *, sign: float = 1.0) -> dict[str, float]:
+    """Seconds of whole curves to 95 % of the best, of those within 1.5 % of it; by brute force."""
+    tops = {name: max(sign * value for _, value in points) for name, points in curves.items()}
+    best = max(tops.values())
+    found = {}
+    for name, points in curves.items():
+        first = min((at for at, value in points if sign * value >= 0.95 * best), default=math.inf)
+        found[name] = first if tops[name] >= 0.985 * best else math.inf
+    return found
+
+
+def test_the_soonest_wins_within_a_tenth_of_the_time() -> None:
+    """Of ten arms, each of which would take 100 s: the budget is that of one."""
+    curves = {f"arm {n}": rising(2.0 * 1.5**n, 0.5 if n % 3 else 0.4) for n in range(10)}
+    race, field = played(curves, budget=100.0)
+    best = answer_of(race).best
+    times = full_times(curves)
+    assert best is not None
+    assert times[best.name] <= 1.1 * min(times.values())
+    assert field.seconds <= 100
+    assert race.is_over
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.5, 20), st.floats(0.1, 1)), min_size=2, max_size=8))
+def test_races_keep_their_budget_and_their_books(laws: list[tuple[float, float]]) -> None:
+    curves = {f"arm {n}": rising(*law, end=60) for n, law in enumerate(laws)}
+    race, field = played(curves, budget=60.0)
+    answer = answer_of(race)
+    assert field.seconds <= 60
+    assert sum(seconds for _, seconds in field.turns) == pytest.approx(field.seconds)
+    assert sum(each.running_seconds for each in race.entries) == pytest.approx(field.seconds)
+    assert answer.best is not None
+    assert {each.name for each in answer.results} == set(curves)
+    for each in answer.results:
+        assert bool(each.entry.reason) == (each.entry.status is not Status.RACING)
+
+
+def test_arms_take_turns() -> None:
+    race, field = played({"a": rising(9), "b": rising(9)}, budget=60.0, turn_seconds=2.0)
+    names = [name for name, _ in field.turns[2:]]
+    assert max(seconds for _, seconds in field.turns) == pytest.approx(2)
+    assert names[:8] in (["a", "b"] * 4, ["b", "a"] * 4)
+    trained = [each.trained_seconds for each in race.entries]
+    assert max(trained) - min(trained) <= 2.001
+
+
+def test_startup_is_not_counted() -> None:
+    """The one with the long start-up trains sooner."""
+    curves = {"a": rising(4.0), "b": rising(8.0)}
+    race, _ = played(curves, budget=100.0, startup=10.0)
+    answer = answer_of(race)
+    assert answer.best is not None
+    assert answer.best.name == "a"
+    assert answer.best.entry.timeline.startup_seconds == pytest.approx(10)
+    counted, _ = played(curves, budget=100.0, startup=10.0, count_startup=True)
+    best = answer_of(counted).best
+    assert best is not None
+    assert best.seconds == pytest.approx((answer.best.seconds or 0) + 10, rel=0.05)
+
+
+def test_a_loss_is_measured_from_where_arms_began() -> None:
+    """From 2 to 0.5 and to 0.51: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
+
+    def falling(pace: float, low: float) -> Points:
+        return [(t / 4, low + (2 - low) * math.exp(-t / 4 / pace)) for t in range(400)]
+
+    race, _ = played({"a": falling(5, 0.5), "b": falling(2, 0.51)}, budget=150, minimize=True)
+    answer = answer_of(race)
+    assert answer.best is not None
+    assert answer.best.name == "b"
+    assert answer.value(answer.level or 0) == pytest.approx(0.575, abs=0.003)
+    assert answer.start == pytest.approx(2)
+    crossing = -2 * math.log((0.575 - 0.51) / 1.49)
+    assert answer.best.seconds == pytest.approx(crossing, rel=0.05)
+
+
+def test_a_target_ends_the_race_once_it_is_decided() -> None:
+    curves = {"slow": rising(40), "quick": rising(4), "low": rising(1, top=0.2)}
+    race, field = played(curves, budget=300.0, target=0.4)
+    answer = answer_of(race)
+    assert answer.best is not None
+    assert answer.best.name == "quick"
+    wanted = -4 * math.log(1 - 0.8)
+    assert answer.best.seconds == pytest.approx(wanted, rel=0.05)
+    assert field.seconds < 3 * 1.4 * wanted + 5
+
+
+def test_no_arm_may_reach_the_target() -> None:
+    race, _ = played({"a": rising(4), "b": rising(5)}, budget=80.0, target=0.9)
+    answer = answer_of(race)
+    assert answer.best is None
+    assert {each.status for each in answer.results} <= {"slower", "left"}
+
+
+def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
+    curves = {"a": rising(1, end=6), "b": rising(1.5, end=6), "c": rising(3, end=6)}
+    race, field = played(curves, budget=1000.0)
+    answer = answer_of(race)
+    assert 12 <= field.seconds <= 18
+    assert answer.best is not None
+    assert answer.best.name == "a"
+    assert {each.status for each in race.entries} <= {Status.ENDED, Status.LEFT}
+
+
+def test_finalists_are_repeated() -> None:
+    """To the level that decides; seeds share a curve here, so the ratio stays."""
+    curves = {"a": rising(1), "b": rising(6, top=0.501)}
+    race, _ = played(curves, budget=200.0, seeds=2)
+    answer = answer_of(race)
+    repeats = {each.arm.name: each for each in race.entries if each.seed}
+    assert set(repeats) == {"a", "b"}
+    assert repeats["a"].running_seconds == pytest.approx(3, abs=0.6)
+    other = next(each for each in answer.results if each.name == "b")
+    assert other.behind is not None
+    assert other.behind.seeds == 2
+    assert other.behind.value == pytest.approx(6, rel=0.1)
+
+
+def test_an_arm_without_a_line_in_time_has_no_place() -> None:
+    late = [(500.0, 0.9)]
+    race, _ = played({"a": rising(2), "late": late}, budget=60.0)
+    answer = answer_of(race)
+    assert {each.name: each.status for each in answer.results}["late"] == "left"
+    with pytest.raises(CheckFailedError, match="No arm printed"):
+        played({"x": late, "y": late}, budget=20.0)
