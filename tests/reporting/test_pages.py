@@ -15,6 +15,7 @@ from ncfbench.paper import printed
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.overall import worth
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.views.overall import objective_tables
@@ -228,6 +229,28 @@ def test_the_page_on_results_shows_times_to_a_recall() -> None:
         for loss in ("sg", "mse", "log", "hinge"):
             cells.append(seconds.get((sampler, loss), "-"))
         assert f"| {' | '.join(cells)} |" in page
+
+
+def test_the_page_on_results_says_what_to_train_with() -> None:
+    """Over the losses of CiteULike with the CNN: the report's first answer."""
+    (found,) = kept("citeulike-title-tags", encoder="cnn").overall
+    assert found.best is not None
+    later = {(row.choice, row.value): f"{row.arm.expected:.2g}" for row in worth(found)}
+    ties = sorted(arm.name.split()[1] for arm in found.ties)
+    assert ties == ["hinge", "log"]
+    assert later["sampler", "iid"] == later["sampler", "neg"]
+    assert later["loss", "sg"] == "inf"
+    loss = find_loss(found.best.config.loss).title
+    lines = (
+        f"the CNN it is `{found.best.config.sampler}` with {loss}:"
+        f" a recall@50 of {abs(found.target or 0):.3f} on validation links after"
+        f" {three_digits(found.best.total_seconds or 0)} s. `ns` takes"
+        f" {later['sampler', 'ns']} times as long, `iid`",
+        f"and `neg` {later['sampler', 'iid']} times; log and hinge cannot be told from MSE",
+        f"which has {found.floors[0].recall:.3f} on test links without training.",
+    )
+    page = (REPOSITORY / "docs/results.md").read_text()
+    assert all(line in page for line in lines)
 
 
 def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], str]) -> list[str]:
