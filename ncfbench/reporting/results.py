@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.config import Folder, Locations
-from ncfbench.errors import UsageError, nearest, shown
+from ncfbench.errors import UsageError, shown
 from ncfbench.paper.cells import MISSING, CellVerdict, judge_cells
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
@@ -35,11 +35,10 @@ from ncfbench.reporting.beside import (
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
-from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.selection import select, wanted_values
+from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import (
     answer_tables,
@@ -56,8 +55,7 @@ from ncfbench.reporting.views.results import (
     recall_tables,
     speedup_tables,
 )
-from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import ANSWERED, RunRecord, copy_records, read_all, read_compared
+from ncfbench.runs.folder import ANSWERED, copy_records, read_all, read_compared
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
@@ -200,13 +198,9 @@ class Results:
         """
         return [
             *speedup_tables(self.comparisons, self.speedups),
-            *([] if self.race else self._recall_tables),
+            *([] if self.race else recall_tables(self.comparisons, self.recalls)),
             *([] if self.race else missing_tables([*self.speedup, *self.recall])),
         ]
-
-    @cached_property
-    def _recall_tables(self) -> list[Table]:
-        return recall_tables(self.comparisons, self.recalls)
 
     @cached_property
     def detail_tables(self) -> list[Table]:
@@ -218,7 +212,7 @@ class Results:
             *quality_tables(self.answers),
             *frontier_tables([*self.overall, *self.answers]),
             *objective_tables(self.overall),
-            *(self._recall_tables if self.race else []),
+            *(recall_tables(self.comparisons, self.recalls) if self.race else []),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),
         ]
@@ -357,7 +351,7 @@ def collect(
     grouped = group(records, baseline)
     runs = [run for compared in grouped for run in compared]
     if baseline is not None:
-        _check_baseline(baseline, runs)
+        check_baseline(baseline, runs)
     manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
     floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
@@ -393,41 +387,8 @@ def collect(
         sweeps=sweeps,
         race=find_race(folders.runs_dir),
         problems=[*problems, *unknown, *damaged, *unreadable, *broken],
-        left_out=_left_out(records, runs, locations),
+        left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
         is_filtered=bool(wanted) or baseline is not None,
     )
-
-
-def _check_baseline(baseline: str, runs: Sequence[Run]) -> None:
-    present = dict.fromkeys(run.config.sampler for run in runs)
-    if present and baseline not in present:
-        raise UsageError(
-            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
-            f" {', '.join(present)}."
-        )
-
-
-def _left_out(
-    records: Sequence[RunRecord], runs: Sequence[Run], locations: Mapping[str, str]
-) -> list[str]:
-    """Return a message about each run that is not compared, with the command to go on with."""
-    compared = {run.name for run in runs}
-    messages = []
-    for record in records:
-        status, config = record.summary["status"], record.config
-        if record.name in compared:
-            continue
-        if status in ("finished", "diverged"):
-            reason = "a newer run has its settings, data and seed."
-            messages.append(f"{record.name} is left out: {reason}")
-            continue
-        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
-        if config.tuned or any(record.environment.get("interleaved") or ()):
-            command = "the command of its sweep or race"
-        messages.append(
-            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
-            f" out. To continue it: {command}"
-        )
-    return messages

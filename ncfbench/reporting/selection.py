@@ -8,8 +8,9 @@ from typing import Any
 
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
+from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
-from ncfbench.runs.arms import shared_settings
+from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 
 LETTERS = {
@@ -146,3 +147,37 @@ def choose(names: Iterable[str], wanted: Sequence[str], kind: str) -> list[str]:
             )
         found |= dict.fromkeys(own)
     return [name for name in known if name in found]
+
+
+def check_baseline(baseline: str, runs: Sequence[RunRecord]) -> None:
+    """Refuse a baseline that no run has as its sampler by a UsageError."""
+    present = dict.fromkeys(run.config.sampler for run in runs)
+    if present and baseline not in present:
+        raise UsageError(
+            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
+            f" {', '.join(present)}."
+        )
+
+
+def left_out(
+    records: Sequence[RunRecord], runs: Sequence[RunRecord], locations: Mapping[str, str]
+) -> list[str]:
+    """Return a message about each run that is not compared, with the command to go on with."""
+    compared = {run.name for run in runs}
+    messages = []
+    for record in records:
+        status, config = record.summary["status"], record.config
+        if record.name in compared:
+            continue
+        if status in ("finished", "diverged"):
+            reason = "a newer run has its settings, data and seed."
+            messages.append(f"{record.name} is left out: {reason}")
+            continue
+        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
+        if config.tuned or any(record.environment.get("interleaved") or ()):
+            command = "the command of its sweep or race"
+        messages.append(
+            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
+            f" out. To continue it: {command}"
+        )
+    return messages
