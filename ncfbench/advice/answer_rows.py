@@ -12,9 +12,7 @@ from typing import Any
 from ncfbench.advice.answer import RaceAnswer, RacedArm
 from ncfbench.advice.summary import caveats, headline, next_steps
 from ncfbench.reporting.beside import ANSWER_FORMAT
-from ncfbench.reporting.frames import interval_columns
-from ncfbench.reporting.quality import RECALL
-from ncfbench.reporting.views.overall import facts
+from ncfbench.reporting.views.overall import arm_facts, facts
 
 
 def rows(answer: RaceAnswer) -> list[dict[str, Any]]:
@@ -59,10 +57,9 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
 
 
 def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
-    shape, config, has_run = arm.entrant.shape, arm.config, arm.has_run
+    shape, config = arm.entrant.shape, arm.config
     summary = arm.first.summary if arm.runs else {}
-    recalls = arm.at_end.values if has_run and arm.at_end else {}
-    is_expected = answer.best and has_run and math.isfinite(arm.expected)
+    is_expected = answer.best and arm.has_run and math.isfinite(arm.expected)
     return {
         "dataset": config.dataset,
         "encoder": config.encoder,
@@ -75,23 +72,13 @@ def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
         "learning_rate": config.learning_rate,
         "probe_every": config.probe_every,
         "is_baseline": arm.is_baseline,
-        "status": arm.status,
         "reason": arm.entrant.reason or None,
-        "seeds": len(arm.measured.curves),
-        "clock_seconds": arm.curve.clock if has_run else None,
-        "learned_seconds": arm.learned_at,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
-        "level": arm.level if has_run else None,
         # In a search only the first candidate was timed before.
         "predicted_iteration_seconds": arm.entrant.iteration_seconds if not answer.ranks else None,
-        "full_iteration_seconds": arm.iteration_seconds if has_run else None,
-        "item_slots": arm.items if has_run else None,
-        **interval_columns("times_slower", arm.behind),
         "times_slower_expected": arm.expected if is_expected else None,
-        "test_recall_at_50": recalls.get(RECALL),
-        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
-        "runs": [run.name for run in arm.runs.values()],
+        **arm_facts(arm),
         "config": json.dumps(config.to_dict(), sort_keys=True),
         "data_fingerprint": answer.state.fingerprint,
     }

@@ -189,7 +189,7 @@ def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
 
     assert verified() == set()
     cell, wrong = "overall/citeulike", dict(found["arms"][-1])
-    columns = ("quality", "clock_seconds", "full_iteration_seconds", "recall_at_50")
+    columns = ("level", "clock_seconds", "full_iteration_seconds", "test_recall_at_50")
     arms = [*found["arms"][:-1], wrong | {column: wrong[column] * 1.001 for column in columns}]
     assert verified(arms=arms, level=-0.5, recommended=wrong["arm"]) == {
         *((f"{cell}/{wrong['arm']}", column) for column in columns),

@@ -55,12 +55,12 @@ class Ranked:
         """Take the mean over some seeds, or the first one."""
         self.seeds = [*seeds] or [*self.points][:1]
         self.quality, self.iterations = math.nan, np.zeros(0)
+        self.full = mean(self.runs[seed].full for seed in self.seeds) if self.seeds else math.nan
         if self.points:
             curves = [self.points[seed] for seed in self.seeds]
             self.iterations = curves[0][0]
             self.values = np.mean([values for _, values in curves], axis=0)
             self.quality = float(self.values.max())
-            self.full = mean(self.runs[seed].full for seed in self.seeds)
 
     def reach(self, level: float) -> float:
         """Return the iterations of the mean curve to a level; NaN if it does not come there."""
@@ -197,14 +197,12 @@ def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tu
         "full_iteration_seconds": mean(run.full for run in arm.runs.values()),
         "clock_seconds": arm.iterations[-1] * arm.full if arm.points else math.nan,
         "learned_seconds": math.nan if arm.learned is None else arm.learned,
-        "quality": arm.quality,
+        "level": -arm.quality,
         "iterations_to_level": iterations,
-        "seconds_to_level": math.nan
-        if math.isnan(iterations)
-        else arm.features + iterations * arm.full,
+        "seconds_to_level": arm.features + iterations * arm.full,
         **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
-        "recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
-        "recall_at_50_error": standings.error_of(ends),
+        "test_recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
+        "test_recall_at_50_error": standings.error_of(ends),
     }
     if best is None or arm is best:
         values["status"] = arm.status if best is None else "recommended"

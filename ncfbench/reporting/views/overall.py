@@ -174,7 +174,16 @@ def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
             "headline": headline(answer),
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
             **facts(answer),
-            "arms": [_as_row(arm) for arm in answer.arms],
+            "arms": [
+                {
+                    "arm": arm.name,
+                    "flags": flags(arm.config, of_model=True),
+                    "iterations_to_level": arm.iterations,
+                    "seconds_to_level": arm.total_seconds,
+                    **arm_facts(arm),
+                }
+                for arm in answer.arms
+            ],
         }
         for answer in answers
     ]
@@ -208,24 +217,21 @@ def facts(answer: Overall) -> dict[str, Any]:
     }
 
 
-def _as_row(arm: RankedArm) -> dict[str, Any]:
-    at_end = arm.at_end.values if arm.at_end else {}
+def arm_facts(arm: RankedArm) -> dict[str, Any]:
+    """Return what JSON and :data:`ncfbench.storage.schemas.ADVICE` say of an arm's curves."""
+    has_run = arm.has_run
+    recalls = arm.at_end.values if has_run and arm.at_end else {}
     return {
-        "arm": arm.name,
-        "flags": flags(arm.config, of_model=True),
-        **{name: getattr(arm.config, name) for name in ("encoder", "loss", "sampler")},
         "status": arm.status,
         "seeds": len(arm.measured.curves),
-        "deciding_seeds": list(arm.deciding),
-        "full_iteration_seconds": arm.iteration_seconds,
-        "clock_seconds": arm.curve.clock if arm.has_run else None,
+        "clock_seconds": arm.curve.clock if has_run else None,
         "learned_seconds": arm.learned_at,
-        "quality": -arm.level if math.isfinite(arm.level) else None,
-        "iterations_to_level": arm.iterations,
-        "seconds_to_level": arm.total_seconds,
+        "level": arm.level if has_run else None,
+        "full_iteration_seconds": arm.iteration_seconds if has_run else None,
+        "item_slots": arm.items if has_run else None,
         **interval_columns("times_slower", arm.behind),
-        RECALL: at_end.get(RECALL),
-        f"{RECALL}_error": at_end.get(f"{RECALL}_error"),
+        "test_recall_at_50": recalls.get(RECALL),
+        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
         "runs": [run.name for run in arm.runs.values()],
     }
 
