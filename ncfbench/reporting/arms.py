@@ -189,7 +189,7 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
             find_sampler(variant.sampler).title,
             f"b={config.batch_size}" if "batch_size" in different else "",
             variant.note(config.encoder),
-            f"rate={config.learning_rate:g}" if "learning_rate" in different else "",
+            f"lr={config.learning_rate:g}" if "learning_rate" in different else "",
             f"blocks of {config.item_block}" if config.item_block else "",
             *(f"{name}={value}" for name, value in unusual if name in different - NAMED),
         ]

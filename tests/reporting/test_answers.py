@@ -241,10 +241,10 @@ def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
         recalls = [0, *[rate] * 8]
         write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, recalls, learning_rate=rate)
     answer = answer_of(tmp_path)
-    assert [each.name for each in answer.arms] == ["IID rate=0.03", "IID rate=0.01"]
+    assert [each.name for each in answer.arms] == ["IID lr=0.03", "IID lr=0.01"]
     found = views.headline(answer)
     assert found.count("No ratio") == 1
-    assert all(f"IID rate={rate} has not trained" in found for rate in (0.01, 0.03))
+    assert all(f"IID lr={rate} has not trained" in found for rate in (0.01, 0.03))
 
 
 def test_the_newest_environment_counts(tmp_path: Path) -> None:

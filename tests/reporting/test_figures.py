@@ -70,7 +70,7 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
 def test_legends_are_whole_however_long(words: int) -> None:
     pytest.importorskip("matplotlib")
     figure = drawing_module.new_figure(9.5, 3.6)
-    labels = [" ".join(["Strat. w. N.S. rate=0.03"] * words) + str(place) for place in range(8)]
+    labels = [" ".join(["Strat. w. N.S. lr=0.03"] * words) + str(place) for place in range(8)]
     axis = figure.subplots()
     handles = [axis.plot([0, 1])[0] for _ in labels]
     drawing_module.add_legend_below(figure, handles, labels)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from statistics import fmean
+from operator import itemgetter
 from typing import Any
 
 from ncfbench.reporting.answers import Caveat
@@ -144,24 +143,31 @@ def objective_tables(answers: Sequence[Overall]) -> list[Table]:
     tables = []
     for answer in answers:
         # All seeds count here, not only those that decide.
-        every = [ArmResult(arm.name, arm.config, arm.runs) for arm in answer.arms]
-        arms = [arm for arm in every if arm.peak is not None and not arm.has_diverged]
-        largest = max((arm.peak.recall for arm in arms if arm.peak), default=0.0)
+        every = (ArmResult(arm.name, arm.config, arm.runs) for arm in answer.arms)
+        arms = [(arm, arm.peak) for arm in every if arm.peak and not arm.has_diverged]
+        largest = max((peak.recall for _, peak in arms), default=0.0)
         levels = [share * largest for share in LEVEL_SHARES]
+        rows = []
+        for arm, peak in arms:
+            means, recalls = arm.means(TEST_RECALL), peak.recalls
+            at = [next((at for at, recall in means if recall >= level), None) for level in levels]
+            order = *(math.inf if one is None else one for one in reversed(at)), -peak.recall
+            ends = f" ({min(recalls):.3f} to {max(recalls):.3f})" if recalls[1:] else ""
+            rows.append((order, arm.name, *at, f"{peak.recall:.3f}{ends}", peak.seconds))
         cols = [
-            Col("arm", "name", wraps=True),
+            Col("arm", 1, wraps=True),
             *(
-                Col(f"s to {level:.3f}", partial(_first_at, level), three_digits, absent="never")
-                for level in levels
+                Col(f"s to {level:.3f}", place, three_digits, absent="never")
+                for place, level in enumerate(levels, 2)
             ),
-            Col("best recall@50", _range),
-            Col("after s", lambda arm: arm.peak.seconds, three_digits),
+            Col("best recall@50", 4),
+            Col("after s", 5, three_digits),
         ]
-        rows = sorted(arms, key=partial(_by_levels, levels))
-        waits = any(arm.feature_seconds for arm in arms)
+        waits = any(arm.feature_seconds for arm, _ in arms)
         notes = [LEVELS_NOTE, *([FEATURES_NOTE] if waits else [])]
         title = f"Recall by training time, over objectives: {answer.config.dataset}"
-        tables.append(Table.of(title, cols, rows, notes, name=answer.named("objectives")))
+        name = answer.named("objectives")
+        tables.append(Table.of(title, cols, sorted(rows, key=itemgetter(0)), notes, name=name))
     return tables
 
 
@@ -277,22 +283,6 @@ def _edges(answer: Overall, best: RankedArm) -> list[Caveat]:
             text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
             found.append(Caveat(f"{end}_{name}", text))
     return found
-
-
-def _first_at(level: float, arm: ArmResult) -> float | None:
-    return next((seconds for seconds, recall in arm.means(TEST_RECALL) if recall >= level), None)
-
-
-def _by_levels(levels: Sequence[float], arm: ArmResult) -> tuple[float, ...]:
-    times = [_first_at(level, arm) for level in reversed(levels)]
-    recall = arm.peak.recall if arm.peak else 0.0
-    return *(math.inf if at is None else at for at in times), -recall
-
-
-def _range(arm: ArmResult) -> str:
-    recalls = arm.peak.recalls if arm.peak else []
-    spread = f" ({min(recalls):.3f} to {max(recalls):.3f})" if len(recalls) > 1 else ""
-    return f"{fmean(recalls):.3f}{spread}"
 
 
 def _later(arm: RankedArm | FloorResult) -> str | None:
