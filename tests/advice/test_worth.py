@@ -83,3 +83,5 @@ def _reports_alike(data_dir: Path, folder: Path, raced: dict[str, Any]) -> None:
     where = ["--data-dir", data_dir]
     check(invoke("report", folder.name, "--runs-dir", folder.parents[1], *where), 0, start[:60])
     check(invoke("report", folder, "--verify", *where), 0, "0 do not match")
+    check(invoke("report", folder, "--export", folder / "out", *where), 0)
+    assert views.as_rows(collect(folder / "out", data_dir).overall) == [row]

@@ -37,13 +37,18 @@ TO_TARGET = (
 
 
 def answer_checks(
-    answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row], floors: Sequence[Row]
+    answers: Sequence[Row],
+    runs: Sequence[Run],
+    profiled: Sequence[Row],
+    floors: Sequence[Row],
+    found: list[Arm],
 ) -> Iterator[Check]:
     """Yield the check of each answer, as ``report --json`` prints it, and of its arms and floors.
 
     Args:
         profiled: rows of ``costmodel.parquet``.
         floors: kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
+        found: takes all arms, with the times that count.
     """
     groups: dict[str, list[Run]] = {}
     for run in newest(runs):
@@ -59,7 +64,7 @@ def answer_checks(
         else:
             digest = answer["data_fingerprint"]
             fitted = [row for row in floors if row["data_fingerprint"] == digest]
-            yield from _checks(answer, cell, own, profiled, fitted)
+            yield from _checks(answer, cell, own, profiled, fitted, found)
     for own in groups.values():
         yield Check("answer", own[0].name, {}, {}, ["no answer has this run"])
 
@@ -70,10 +75,12 @@ def _checks(
     runs: Sequence[Run],
     profiled: Sequence[Row],
     floors: Sequence[Row],
+    found: list[Arm],
 ) -> Iterator[Check]:
     rounds = answer["profile_rounds"]
-    profile = {timed_as(row): row for row in profiled if row["rounds"] == rounds}
-    arms = arms_of(runs, None if rounds is None else profile)
+    profile = {_timed_as(row): row for row in profiled if row["rounds"] == rounds}
+    arms = _arms(runs, None if rounds is None else profile)
+    found += arms
     is_alone = len(arms) == 1 or any(run.record.is_simulated for run in runs)
     baseline = None if is_alone else _best_baseline(arms)
     results = [_against(arm, baseline, profile) for arm in arms]
@@ -129,7 +136,7 @@ def _words(arm: Arm) -> tuple[str, str]:
     return find_sampler(run.config.sampler).title, run.variant.note(run.config.encoder)
 
 
-def arms_of(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
+def _arms(runs: Sequence[Run], profile: Mapping[Any, Row] | None) -> list[Arm]:
     """Return the arms, with the times of a profile if there is one.
 
     Of a seed's runs the longest counts. Runs of other environments than the newest run's have no
@@ -163,8 +170,7 @@ def _timed_by(run: Run) -> tuple[Any, ...]:
     return (run.record.data_fingerprint, *names, *arm, words)
 
 
-def timed_as(row: Row) -> tuple[Any, ...]:
-    """Return what a row of a profile and its runs have in common."""
+def _timed_as(row: Row) -> tuple[Any, ...]:
     words = (row["unusual_settings"] or "").split(", ")
     computed = frozenset(word for word in words if word.split("=")[0] in COMPUTATION_SETTINGS)
     names = (

@@ -12,9 +12,9 @@ from scipy.special import stdtrit
 
 from ncfbench.catalog import BUILT_IN
 from ncfbench.reporting.verify import standings
-from ncfbench.reporting.verify.answers import TRIED, arms_of, floor_checks, timed_as
+from ncfbench.reporting.verify.answers import floor_checks
 from ncfbench.reporting.verify.check import Check
-from ncfbench.reporting.verify.rows import Values, newest
+from ncfbench.reporting.verify.rows import Values
 from ncfbench.reporting.verify.runs import Run
 from ncfbench.reporting.verify.standings import Arm
 from ncfbench.reporting.verify.statistics import Floats, mean
@@ -84,24 +84,18 @@ class Ranked:
 
 
 def overall_checks(
-    written: Sequence[Row],
-    answers: Sequence[Row],
-    runs: Sequence[Run],
-    profiled: Sequence[Row],
-    floors: Sequence[Row],
-    race: Row,
+    written: Sequence[Row], arms: Sequence[Arm], floors: Sequence[Row], race: Row
 ) -> Iterator[Check]:
     """Yield the checks of each answer, of its arms, floors and choices.
 
     Args:
         written: answers as ``report --json`` prints them.
-        answers: those of each loss and encoder, which say whose times count.
+        arms: those of the answers on each loss and encoder.
         race: the answer of the race whose runs these are; empty without one.
     """
-    arms = _arms(answers, runs, profiled)
     for answer in written:
         digest, cell = answer["data_fingerprint"], f"overall/{answer['dataset']}"
-        own = [arm for arm in arms if next(iter(arm.values())).record.data_fingerprint == digest]
+        own = [arm for arm in arms if _first(arm).record.data_fingerprint == digest]
         fitted = [row for row in floors if row["data_fingerprint"] == digest]
         yield from _checks(answer, cell, own, fitted, race)
 
@@ -109,6 +103,7 @@ def overall_checks(
 def _checks(
     answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
 ) -> Iterator[Check]:
+    arms = [arm for arm in arms if not _first(arm).record.is_simulated]
     arms = [arm for arm in arms if _evaluated(_first(arm), "test_recall_at_50")]
     runs = [run for arm in arms for run in arm.values()]
     last = max(runs, key=lambda run: str(run.environment.get("time"))).environment["key"]
@@ -143,25 +138,6 @@ def _checks(
         shown = {seed: best.runs[seed] for seed in best.seeds}
         yield from floor_checks(answer, cell, shown, floors)
     yield Check("overall", cell, answer, values)
-
-
-def _arms(answers: Sequence[Row], runs: Sequence[Run], profiled: Sequence[Row]) -> list[Arm]:
-    """Return the arms of all answers, with the times of the profile that an answer names."""
-    rounds = {
-        name: answer["profile_rounds"]
-        for answer in answers
-        for arm in answer["arms"]
-        for name in arm["runs"]
-    }
-    groups: dict[str, list[Run]] = {}
-    for run in newest(runs):
-        groups.setdefault(run.compared_by(*TRIED), []).append(run)
-    arms = []
-    for own in groups.values():
-        known = {rounds[run.name] for run in own if rounds.get(run.name)}
-        profile = {timed_as(row): row for row in profiled if row["rounds"] in known}
-        arms += arms_of(own, profile if known else None)
-    return [arm for arm in arms if not _first(arm).record.is_simulated]
 
 
 def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:

@@ -19,6 +19,7 @@ from ncfbench.reporting.verify.check import Check, Mismatch
 from ncfbench.reporting.verify.overall import overall_checks
 from ncfbench.reporting.verify.rows import KEY, Cell, Key, Values, cells, recall_row, speedup_row
 from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.standings import Arm
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 
@@ -72,8 +73,9 @@ def verify(
     ]
     for table, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL)):
         checks += _table_checks(table, tables.read_rows(paths[table], schema), expected)
-    checks += [] if answers is None else answer_checks(answers, own, profiled, floors)
-    checks += overall_checks(overall, answers or (), own, profiled, floors, race or {})
+    arms: list[Arm] = []
+    checks += [] if answers is None else answer_checks(answers, own, profiled, floors, arms)
+    checks += overall_checks(overall, arms, floors, race or {})
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),
