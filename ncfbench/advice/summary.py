@@ -23,16 +23,13 @@ from ncfbench.reporting.views.answers import (
     FLOORS_NOTE,
     STATUS_WORDS,
     answer_columns,
-    beside_floors,
+    paragraph,
 )
 from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_caveats,
     cost_sentence,
-    features_sentence,
     floor_caveats,
-    recall_sentence,
-    tied_sentence,
 )
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
@@ -56,10 +53,7 @@ def headline(answer: RaceAnswer) -> str:
         baseline = None
     else:
         parts += [_ratio(answer, best, baseline), cost_sentence(best, baseline)]
-    other = baseline.at_end if baseline else None
-    parts.append(recall_sentence(best.at_end, other, answer.chance))
-    parts += [tied_sentence(answer.ties), beside_floors(answer)]
-    return " ".join(filter(None, [*parts, features_sentence(answer.feature_seconds), sample]))
+    return f"{paragraph(answer, parts, baseline, answer.chance)} {sample}".strip()
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:

@@ -64,6 +64,7 @@ COLUMNS = [
 """Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`, or a
 :class:`ncfbench.reporting.floors.FloorResult` below them.
 """
+NOT_INTERLEAVED = "Some runs did not take turns, so a change of the machine's speed counts."
 FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
 FRONTIER = [
     Col("arm", "name", wraps=True),
@@ -130,9 +131,7 @@ def headline(answer: Answer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None or baseline is None or answer.target is None:
-        reasons = [caveat.sentence for caveat in answer.reasons]
-        features = features_sentence(answer.feature_seconds)
-        return " ".join(filter(None, [*reasons, beside_floors(answer), features]))
+        return paragraph(answer, [caveat.sentence for caveat in answer.reasons])
     parts = [f"Use {flags(best.config)}."]
     if best is baseline:
         parts.append(
@@ -142,16 +141,22 @@ def headline(answer: Answer) -> str:
         parts += [_ratio(answer, best, baseline), _easier(answer, baseline)]
         parts.append(cost_sentence(best, baseline))
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
-    other = None if baseline is best else baseline.at_end
-    parts += [recall_sentence(best.at_end, other, chance), tied_sentence(answer.ties)]
-    parts += [beside_floors(answer), features_sentence(answer.feature_seconds)]
-    return " ".join(filter(None, parts))
+    return paragraph(answer, parts, None if baseline is best else baseline, chance)
 
 
-def beside_floors(answer: Answer) -> str:
-    """Return how the arms stand to the floors; nothing without floors."""
+def paragraph(
+    answer: Answer,
+    first: Sequence[str],
+    baseline: ArmResult | None = None,
+    chance: float | None = None,
+) -> str:
+    """Return some sentences, and how the best arm ranks, beside a baseline, its ties and floors."""
+    end = answer.best.at_end if answer.best else None
+    parts = [*first, recall_sentence(end, baseline.at_end if baseline else None, chance)]
+    parts.append(tied_sentence(answer.ties))
     falls = answer.is_still_falling
-    return floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls)
+    parts.append(floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls))
+    return " ".join(filter(None, [*parts, features_sentence(answer.feature_seconds)]))
 
 
 def caveats(answer: Answer) -> list[Caveat]:
@@ -176,8 +181,7 @@ def caveats(answer: Answer) -> list[Caveat]:
         )
         found.append(Caveat("profile_times", text))
     if not answer.is_interleaved:
-        text = "Some runs did not take turns, so a change of the machine's speed counts."
-        found.append(Caveat("not_interleaved", text))
+        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
     if better := better_recall(answer.best, answer.arms):
         found.append(Caveat("better_recall", f"{better}: see --table {answer.named('frontier')}."))
     return found

@@ -18,13 +18,10 @@ from ncfbench.reporting.quality import ERROR, RECALL
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
-from ncfbench.reporting.views.answers import FLOORS_NOTE, beside_floors
+from ncfbench.reporting.views.answers import FLOORS_NOTE, NOT_INTERLEAVED, paragraph
 from ncfbench.reporting.views.sentences import (
     busy_caveats,
-    features_sentence,
     floor_caveats,
-    recall_sentence,
-    tied_sentence,
 )
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.ranking import SHARE
@@ -41,7 +38,6 @@ LEVELS_NOTE = (
 )
 FEATURES_NOTE = "Seconds count those that derived item features took before training."
 BY_TEST = "Test links decided: some runs have no recall of validation links."
-IN_TURN = "Some runs did not take turns, so a change of the machine's speed counts."
 NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
 
 
@@ -51,13 +47,11 @@ def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
     Args:
         no_choice: why no arm is recommended, where that is so.
     """
-    best, parts = answer.best, [no_choice]
-    if best is not None:
-        parts = [_not_worth_training(answer), f"Use {flags(best.config, of_model=True)}."]
-        parts += [_reach(answer, best), recall_sentence(best.at_end, None, answer.chance)]
-        parts.append(tied_sentence(answer.ties))
-    parts += [beside_floors(answer), features_sentence(answer.feature_seconds)]
-    return " ".join(filter(None, parts))
+    if answer.best is None:
+        return paragraph(answer, [no_choice])
+    use = f"Use {flags(answer.best.config, of_model=True)}."
+    parts = [_not_worth_training(answer), use, _reach(answer, answer.best)]
+    return paragraph(answer, parts, chance=answer.chance)
 
 
 def caveats(answer: Overall) -> list[Caveat]:
@@ -72,7 +66,7 @@ def caveats(answer: Overall) -> list[Caveat]:
     found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
     found += rest_caveats(answer, best)
     if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
-        found.append(Caveat("not_interleaved", IN_TURN))
+        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
     return found + floor_caveats(answer) + busy_caveats(answer.spread)
 
 
