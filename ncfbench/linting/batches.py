@@ -1,0 +1,248 @@
+"""What batches hold: from a graph of pairs, or from the user's own iterable."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.ids import encode
+from ncfbench.data.table import read_table
+from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.linting.derivatives import Evaluator
+from ncfbench.linting.facts import counted_columns
+from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.scenes import Ids
+
+USERS, ITEMS, LINKS = 60, 80, 480
+"""Sizes of the graph without pairs."""
+LOOKED_AT = 8
+"""Batches whose gradients are looked at."""
+READ = 64
+"""Batches of the user's own that are read."""
+MOST_ROWS = {"gradients": 512, "drawn": 128, "quotients": 16}
+"""Rows of a batch that are looked at, by what they cost."""
+USER_NAMES = ("user", "user_id", "userid", "query", "anchor", "sentence1", "sentence_0")
+ITEM_NAMES = ("item", "item_id", "itemid", "positive", "document", "sentence2", "sentence_1")
+
+
+class Batch(NamedTuple):
+    """The ids of a batch: [b], [b] and [b, k]."""
+
+    user: Ids
+    item: Ids
+    negative: Ids
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in batches, a number for each batch.
+
+    Attributes:
+        rows: of a batch, at most as many as were asked for.
+        linked, linked_push: share of the pairs pushed apart that are training links, and of the
+            push on them; the user's own item in another row is not among them.
+        duplicates, duplicates_push: the same of that.
+        drawn_linked: share of the drawn negatives that are training links.
+    """
+
+    rows: int
+    linked: list[float]
+    linked_push: list[float]
+    duplicates: list[float]
+    duplicates_push: list[float]
+    drawn_linked: list[float]
+
+
+def default_graph(seed: int = 0) -> BipartiteGraph:
+    """Return a small random graph in which popularity follows Zipf's law."""
+    rng = np.random.default_rng(seed)
+    popularity = -0.9 * np.log(1 + rng.permutation(ITEMS))
+    keys = rng.normal(0, 0.4, USERS)[:, None] + popularity + rng.gumbel(size=(USERS, ITEMS))
+    pairs = np.argpartition(-keys.reshape(-1), LINKS)[:LINKS]
+    # Every user and every item has a link.
+    every = np.arange(max(USERS, ITEMS))
+    pairs = np.unique(np.append(pairs, every % USERS * ITEMS + every % ITEMS))
+    users, items = np.divmod(pairs, ITEMS)
+    return BipartiteGraph.from_links(users, items, USERS, ITEMS)
+
+
+def read_pairs(path: Path) -> BipartiteGraph:
+    """Return the graph of a file of pairs: CSV, TSV, JSON Lines or Parquet.
+
+    The columns are those named user and item, else the first two. Whole numbers from 0 keep their
+    values, so that a loss can look ids up; other ids are numbered.
+
+    Raises:
+        DataError: it cannot be read, or has no pair.
+    """
+    table = read_table(path)
+    if len(table.names) < 2:
+        raise DataError(f"{path} has one column: pairs of a user and an item have two.")
+    by_name = {name.lower(): name for name in reversed(table.names)}
+    named = [
+        next((by_name[word] for word in words if word in by_name), table.names[at])
+        for at, words in enumerate((USER_NAMES, ITEM_NAMES))
+    ]
+    columns = [encode(table[name]) for name in named]
+    is_pair = np.logical_and(*(column.codes >= 0 for column in columns))
+    if not is_pair.any():
+        raise DataError(f"{path} has no pair of {named[0]} and {named[1]}.")
+    ends = [column.codes[is_pair] for column in columns]
+    sizes, names = [], []
+    for at, column in enumerate(columns):
+        texts = np.array(column.names.to_pylist(), dtype=object)
+        numbers = _numbers(texts)
+        if numbers is not None:
+            ends[at], texts = numbers[ends[at]], np.arange(numbers.max() + 1)
+        sizes.append(len(texts))
+        names.append(texts)
+    users, items = np.divmod(np.unique(ends[0].astype(np.int64) * sizes[1] + ends[1]), sizes[1])
+    return BipartiteGraph.from_links(users, items, *sizes, *names)
+
+
+def _numbers(texts: Any) -> Ids | None:
+    """Return ids as the numbers that they are, where they are small whole numbers."""
+    if not all(str(text).isdecimal() and len(str(text)) < 9 for text in texts):
+        return None
+    numbers = np.array(texts, np.int64)
+    return numbers if numbers.max() < max(100 * len(numbers), 10_000) else None
+
+
+def own_batches(source: Any, graph: BipartiteGraph | None, size: int) -> list[Batch]:
+    """Read the first batches of the user's own iterable, with ids as the graph numbers them.
+
+    Args:
+        source: an iterable, or a function that returns one: of nothing, or of the links' users and
+            items and the batch size.
+
+    Raises:
+        UsageError: it yields no batches.
+    """
+    links = graph or default_graph()
+    try:
+        if callable(source) and not isinstance(source, Iterable):
+            wanted = len(inspect.signature(source).parameters)
+            source = source(*(links.link_user, links.link_item, size)[:wanted])
+        batches = [_as_batch(each) for each in itertools.islice(source, READ)]
+    except Exception as error:
+        raise UsageError(
+            f"The batches cannot be read: {type(error).__name__}: {reason(error)}. They must be"
+            " tuples of users, items and, if there are any, negatives: [b], [b] and [b, k]."
+        ) from error
+    if not batches:
+        raise UsageError("The batches are none: the iterable ends at once.")
+    if graph is None:
+        return batches
+    return [_numbered(batch, graph) for batch in batches]
+
+
+def _as_batch(each: Any) -> Batch:
+    if isinstance(each, dict):
+        each = list(each.values())
+    user, item, *rest = (np.asarray(part) for part in each)
+    negative = rest[0] if rest else np.zeros((len(user), 0), np.int64)
+    if user.ndim != 1 or user.shape != item.shape or len(negative) != len(user):
+        raise ValueError(f"users {user.shape}, items {item.shape}, negatives {negative.shape}")
+    return Batch(user, item, negative.reshape(len(user), -1))
+
+
+def _numbered(batch: Batch, graph: BipartiteGraph) -> Batch:
+    """Return a batch with the graph's numbers in place of ids that are no numbers."""
+    found = []
+    for part, ids, n in (
+        (batch.user, graph.user_ids, graph.n_users),
+        (batch.item, graph.item_ids, graph.n_items),
+        (batch.negative, graph.item_ids, graph.n_items),
+    ):
+        if part.dtype.kind not in "iu":
+            index = {str(name): at for at, name in enumerate([] if ids is None else ids)}
+            flat = [index.get(str(name), -1) for name in part.reshape(-1)]
+            part = np.array(flat, np.int64).reshape(part.shape)
+        if part.size and not 0 <= part.min() <= part.max() < n:
+            raise UsageError(
+                f"The batches have an id that is in none of the pairs: {part.max()} of {n}. Give the"
+                " pairs that the batches are made of with --pairs."
+            )
+        found.append(part.astype(np.int32))
+    return Batch(*found)
+
+
+def graph_of(batches: list[Batch]) -> BipartiteGraph:
+    """Return the graph of all links of some batches."""
+    users, items = (np.concatenate([batch[n] for batch in batches]) for n in (0, 1))
+    n_items = int(max(items.max(), *(b.negative.max(initial=0) for b in batches))) + 1
+    users, items = np.divmod(np.unique(users.astype(np.int64) * n_items + items), n_items)
+    return BipartiteGraph.from_links(users, items, int(users.max()) + 1, n_items)
+
+
+def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
+    """Look at the gradients of some batches, of the user's own or of links drawn at random."""
+    found = Contents(0, [], [], [], [], [])
+    scenes, rows = evaluator.scenes(), size
+    k = own[0].negative.shape[1] if own else evaluator.layout.k
+    cost = "drawn" if k and evaluator.layout.k else "gradients"
+    if evaluator.is_slow:
+        cost = "quotients"
+    most = MOST_ROWS[cost]
+    for number in range(LOOKED_AT):
+        rng = np.random.default_rng((5, number))
+        if own:
+            user, item, negative = (part[:most] for part in own[number % len(own)])
+            found.drawn_linked.extend(_linked_share(evaluator.graph, user, negative))
+            if not evaluator.layout.k:
+                negative = negative[:, :0]
+            scene = scenes.of_batch(rng, user, item, negative, 0.1)
+        else:
+            scene = scenes.batch(rng, min(size, most), 0.1)
+        rows = scene.b
+        layout = replace(evaluator.layout, k=scene.negative.shape[1])
+        push = replace(evaluator, layout=layout).pushes(scene)
+        is_negative = counted_columns(evaluator, push)
+        is_same = scene.item[:, None] == scene.column_item[None, :]
+        is_own = np.arange(push.shape[1])[None, :] == np.arange(rows)[:, None]
+        is_negative &= ~is_own
+        is_linked = scene.linked & ~is_same & is_negative
+        total, amount = max(int(is_negative.sum()), 1), max(push[is_negative].sum(), 1e-30)
+        found.linked.append(float(is_linked.sum()) / total)
+        found.linked_push.append(float(push[is_linked].sum() / amount))
+        is_again = is_same & is_negative
+        found.duplicates.append(float(is_again.sum()) / total)
+        found.duplicates_push.append(float(push[is_again].sum() / amount))
+    return replace(found, rows=rows)
+
+
+def _linked_share(graph: BipartiteGraph, user: Ids, negative: Ids) -> Iterator[float]:
+    if negative.size:
+        yield float(graph.linked(user[:, None].astype(np.int32), negative.astype(np.int32)).mean())
+
+
+def log_spread(graph: BipartiteGraph) -> float:
+    """Return the standard deviation over links of the logarithm of their items' links."""
+    return float(np.std(np.log(graph.item_degrees[graph.link_item])))
+
+
+def drawn(contents: Contents, *, share: float) -> Iterator[Finding]:
+    """Say whether the user's batches draw linked items as negatives.
+
+    Args:
+        share: of the negatives, above which that is a fault.
+    """
+    if contents.drawn_linked:
+        result = finding(
+            "sampled-positives",
+            contents.drawn_linked,
+            "share of the drawn negatives",
+            0,
+            f"{READ} batches at most",
+        )
+        if result.low > share:
+            yield result
+
+

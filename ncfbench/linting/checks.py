@@ -1,0 +1,303 @@
+"""Checks of a loss on its own: each changes one thing in a scene and says what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ncfbench.linting.derivatives import ROWS, Evaluator, owner
+from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
+from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.scenes import Float, Scene
+
+DROPOUT = 0.1
+"""Share of coordinates that dropout removes: the default of transformers."""
+SIZES = (ROWS, 5, 37)
+"""Rows of batches: a full one, a smaller last one, one of several chunks."""
+FEWEST_FIXED = 4
+"""Smallest fixed divisor that is told from a weight of the loss's own."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What a loss does with pairs that are no true negatives."""
+
+    duplicates: list[float]
+    """Push of a row's own item in another row, over the median push of a negative."""
+    same_user: list[float]
+    linked: list[float]
+    """The same of another link of the user in the batch, and outside it."""
+    others: list[float]
+    """Share of the pairs without a link that are negatives no more if another pair is linked."""
+    leaks: list[float]
+    """Share of the masked duplicates that dropout unmasks."""
+    constant: list[float]
+    """Share of the softmax that masked pairs still have."""
+
+
+def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
+    """Compare gradients with difference quotients of the loss, where it has a framework.
+
+    Returns:
+        findings, and the evaluator, by quotients where gradients are not the loss's own.
+    """
+    plain = evaluator.loss.has("users") and evaluator.layout.labels == "rows"
+    if not (evaluator.framework.has_gradients and plain):
+        return [], evaluator
+    ratios: dict[str, list[float]] = {}
+    for seed in SEEDS[:2]:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        true_items, true_users = evaluator.true_pushes(scene)
+        for side, found, true in (
+            ("items", evaluator.pushes(scene), true_items),
+            ("users", evaluator.pushes_on_users(scene), true_users),
+        ):
+            for name, pairs in groups(scene).items():
+                size = np.linalg.norm(true[pairs])
+                if size > 1e-4 * np.linalg.norm(true):
+                    ratio = float(np.sum(found[pairs] * true[pairs])) / size**2
+                    ratios.setdefault(f"{name}, on the {side}' side", []).append(ratio)
+    # float32 leaves a few parts in a thousand.
+    wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
+    found = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
+    if wrong:
+        evaluator = replace(evaluator, by_quotients=True)
+    return found, evaluator
+
+
+def groups(scene: Scene) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+    """Return bool[b, columns] of positives and of negatives, by name."""
+    is_row = np.arange(len(scene.slot)) < scene.b
+    own = owner(scene)[None, :] == np.arange(scene.b)[:, None]
+    return {
+        "positives": own & is_row,
+        "the batch's negatives": ~own & is_row,
+        "drawn negatives": np.broadcast_to(~is_row, own.shape),
+    }
+
+
+def gradient_findings(
+    wrong: dict[str, list[float]], lost: str, doubled: str
+) -> Iterator[Finding]:
+    """Yield what ratios of a gradient to the true one mean, if it is lost or doubled."""
+    for name, some in wrong.items():
+        ratio, unit = float(np.mean(some)), "share of the gradient that arrives"
+        if ratio < 0.05:
+            yield finding(lost, some, unit, 1, name)
+        elif ratio > 1.5:
+            yield finding(doubled, some, unit, 1, name)
+        elif ratio < 0.95:
+            yield finding(lost, some, unit, 1, f"{name}, in part", "warning")
+
+
+def basics(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that the loss is finite and pulls each row to its own item."""
+    wrong_sign, elsewhere, misplaced = [], [], []
+    for seed in SEEDS:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        push = evaluator.pushes(scene)
+        if not np.isfinite(push).all() or not np.isfinite(evaluator.value(scene)):
+            unit = "finite share of the pushes"
+            yield finding("not-finite", [float(np.isfinite(push).mean())], unit, 1, f"{ROWS} rows")
+            return
+        own = np.diagonal(push)
+        limit = 1e-3 * np.abs(push).max()
+        wrong_sign.append(float(np.mean(own > limit)))
+        pulled = push < -limit
+        elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
+        at = owner(scene)
+        drawn = counted_columns(evaluator, push)[:, ROWS:]
+        is_own = at[ROWS:][None, :] == np.arange(ROWS)[:, None]
+        misplaced.append(float(drawn.any() and not drawn[is_own].any()))
+    if min(wrong_sign) > 0.5:
+        unit = "share of the positives that are pushed apart"
+        yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
+    elif min(elsewhere) > 0:
+        unit = "share of the rows"
+        yield finding("wrong-positive", elsewhere, unit, 0, "one process")
+    if min(misplaced) > 0:
+        unit = "share of the scenes"
+        yield finding("wrong-negative", misplaced, unit, 0, "no row meets its own negatives")
+
+
+def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check batches of other sizes and orders."""
+    weights: dict[int, Float] = {}
+    for rows in SIZES:
+        scene = evaluator.scenes().distinct(0, rows)
+        try:
+            if not np.isfinite(evaluator.value(scene)):
+                detail = f"{scene.b} rows"
+                yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
+                return
+            found = amplitudes(evaluator, scene, facts.kind)
+        except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+            detail = f"a batch of {scene.b} rows fails with {type(error).__name__}"
+            yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
+            return
+        weights[scene.b] = found
+        if evaluator.is_random:
+            continue
+        spread = float(np.ptp(found) / max(np.abs(found).max(), 1e-30))
+        if spread > 0.01:
+            reverse = amplitudes(evaluator, scene.rows(slice(None, None, -1)), facts.kind)
+            by_position = np.abs(reverse - found).max() < 0.2 * np.ptp(found)
+            unit = "relative difference of the rows' weights"
+            detail = f"{scene.b} rows of equal scores"
+            if by_position:
+                yield finding("uneven-rows", [spread], unit, 0, detail)
+        order = np.random.default_rng(1).permutation(scene.b)
+        here, there = evaluator.value(scene), evaluator.value(scene.rows(order))
+        change = abs(there / here - 1) if here else abs(there)
+        if change > 1e3 * evaluator.tolerance**2 + 1e-6 and spread <= 0.01:
+            detail = f"{scene.b} rows in another order"
+            yield finding("order", [change], "relative change of the loss", 0, detail)
+            break
+    yield from _divisor(weights, facts)
+
+
+def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
+    """Say where rows keep the weight of a full batch in a smaller one."""
+    full, small = (float(np.mean(weights[rows])) for rows in SIZES[:2] if rows in weights)
+    if len(weights) < 2 or min(full, small) <= 0:
+        return
+    factor = facts.scale.value if facts.scale else 1.0
+    if facts.kind in ("pairwise", "pointwise"):
+        factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0
+    for grows in (lambda rows: 1.0, lambda rows: (rows - 1.0)):
+        each = full / factor / grows(SIZES[0]), small / factor / grows(SIZES[1])
+        divisor = 1 / each[0]
+        is_whole = abs(divisor - round(divisor)) < 1e-3 * divisor
+        if abs(each[1] / each[0] - 1) < 1e-3 and is_whole and round(divisor) >= FEWEST_FIXED:
+            yield finding(
+                "last-batch",
+                [each[1] * SIZES[1]],
+                "total weight of the rows",
+                1,
+                f"{SIZES[1]} rows are divided by {round(divisor)}",
+            )
+            return
+
+
+def look_at_masks(evaluator: Evaluator) -> Masks:
+    """Make pairs that are no true negatives, and see whether they are pushed apart."""
+    found = Masks([], [], [], [], [], [])
+    last = ROWS - 1
+    for seed in SEEDS:
+        for relation, pairs in (
+            ("same item", found.duplicates),
+            ("same user", found.same_user),
+            ("linked", found.linked),
+        ):
+            scene, twin = evaluator.scenes().related(seed, ROWS, relation)  # type: ignore[arg-type]
+            push, without = evaluator.pushes(scene), evaluator.pushes(twin)
+            free = ~(scene.linked | twin.linked)
+            usual = float(np.median(push[0][free[0]])) if free[0].any() else 0.0
+            if usual <= 0:
+                continue
+            at = [(0, last)] if relation == "linked" else [(0, last), (last, 0)]
+            pairs.append(float(np.mean([push[pair] for pair in at])) / usual)
+            if relation != "same item":
+                found.others.append(_wrongly_masked(evaluator, push, without, free))
+            if relation == "same item" and abs(pairs[-1]) < 0.01:
+                found.leaks.append(_leak(evaluator, scene, seed))
+                plain = np.abs(without[0].sum()) / np.abs(without[0]).sum()
+                masked = np.abs(push[0].sum()) / np.abs(push[0]).sum()
+                found.constant.append(float(masked if plain < 1e-3 else 0.0))
+    return found
+
+
+def _wrongly_masked(evaluator: Evaluator, push: Float, without: Float, free: Any) -> float:
+    """Return which share of the free pairs are negatives only without the last row's link.
+
+    Pushes are compared within a row, whose sum the last column's probability may change.
+    """
+    counts = free & counted_columns(evaluator, without)
+    counts[:, ROWS - 1] = False
+    kept = np.where(counts, push / np.where(counts, without, 1), 0)
+    largest = kept.max(axis=1, keepdims=True)
+    lost = counts & (kept < 1e-3 * largest)
+    return float(lost.sum()) / max(int(counts.sum()), 1)
+
+
+def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
+    """Return how often a masked duplicate is a negative under dropout."""
+    last, leaks = ROWS - 1, []
+    if not evaluator.loss.has("users", "scores") or evaluator.layout.labels == "pairs":
+        return 0.0
+    for draw in range(4):
+        push = evaluator.perturbed_pushes(scene, 10 * seed + draw, DROPOUT)
+        others = [push[0, column] for column in range(1, last)]
+        usual = float(np.median(others))
+        leaks += [float(push[pair] > 0.05 * usual) for pair in ((0, last), (last, 0))]
+    return float(np.mean(leaks))
+
+
+def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
+    """Say what is wrong with the masks of a loss, apart from what batches must do."""
+    if not facts.in_batch:
+        return
+    unit = "push over that of another negative"
+    if found.leaks and float(np.mean(found.leaks)) > 0.1:
+        share = "share of the duplicates that it misses"
+        detail = f"vectors after dropout of {DROPOUT:.0%}"
+        yield finding("mask-dropout", found.leaks, share, 0, detail)
+    if found.constant and min(found.constant) > 1e-3:
+        share = "share of the softmax"
+        yield finding("mask-zero", found.constant, share, 0, "a masked duplicate")
+    if found.others and float(np.mean(found.others)) > 0.01 and max(found.others) > 0.02:
+        share = "share of the pairs without a link that are masked"
+        yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
+    elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
+        yield finding("linked", found.linked, unit, 0, "although the argument names the links")
+    if found.duplicates and min(found.duplicates) > 0.01 and not duplicates_belong(facts):
+        yield finding("duplicates", found.duplicates, unit, 0, "two rows with one item")
+
+
+def duplicates_belong(facts: Facts) -> bool:
+    """Return whether a corrected softmax needs the positive's other copies in its sum.
+
+    They make the positive's weight that of any other item where the correction divides by its
+    probability, and too large where it divides by its expected number.
+    """
+    if facts.kind not in ("listwise", "symmetric") or facts.slope is None:
+        return False
+    if abs(facts.slope.value + 1) > 0.2:
+        return False
+    if facts.positive_slope and abs(facts.positive_slope.value + 1) < 0.2:
+        return True
+    weight = facts.positive_weight.value if facts.positive_weight else 1.0
+    return abs(np.log(weight + 1)) < abs(np.log(weight))
+
+
+def corrections(facts: Facts, found: Masks, log_spread: float) -> Iterator[Finding]:
+    """Check the correction for popularity.
+
+    Args:
+        log_spread: standard deviation of the logarithm of items' popularity over links.
+    """
+    if facts.kind == "over users":
+        unit = "rows over which the softmax runs, as a share of the columns"
+        yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
+    if facts.slope is None or log_spread < 0.1:
+        return
+    slope = facts.slope
+    low = slope.value if slope.lower is None else slope.lower
+    unit = "exponent of probability in a negative's weight"
+    if slope.value > 0.3 and low > 0.1:
+        yield finding("logq-sign", slope, unit, -1, f"{slope.value:+.2f}")
+    elif abs(slope.value) <= 0.1:
+        yield finding("missing-logq", slope, unit, -1, f"{slope.value:+.2f}")
+    elif abs(slope.value + 1) > 0.1:
+        yield finding("logq-scale", slope, unit, -1, f"{slope.value:+.2f}")
+    positive, weight = facts.positive_slope, facts.positive_weight
+    is_masked = not found.duplicates or max(found.duplicates) < 0.01
+    if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):
+        unit = "exponent of probability in the positive's weight"
+        yield finding("logq-positive", positive, unit, 0, f"{positive.value:+.2f}")
+    elif weight and is_masked and abs(slope.value + 1) <= 0.1 and not 0.5 < weight.value < 2:
+        unit = "the positive's weight over another item's"
+        yield finding("logq-constant", weight, unit, 1, f"{ROWS} rows")

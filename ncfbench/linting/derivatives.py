@@ -1,0 +1,405 @@
+"""The derivative of a loss by every score of a scene: how a batch pushes each pair."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError, reason
+from ncfbench.linting.frameworks import (
+    AXIS,
+    Arrays,
+    Call,
+    Framework,
+    Jax,
+    Torch,
+    fixed_randomness,
+    framework_of,
+)
+from ncfbench.linting.scenes import Coordinates, Float, Scene, Scenes
+from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
+
+DRAWN = 3
+"""Negatives for each row, where a loss takes several."""
+ROWS = 8
+"""Rows of a probe's scene."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shapes that a loss takes.
+
+    Attributes:
+        k: negatives for each row.
+        negatives: whether they are [b, k, D], [b, D] or [b k, D].
+        labels: 0 to b - 1, one for each row; or 0 and 1, one for each pair.
+    """
+
+    k: int = 0
+    negatives: Literal["rows", "single", "shared"] = "rows"
+    labels: Literal["rows", "pairs"] = "rows"
+
+
+@dataclass
+class Evaluator:
+    """A loss with its options, on scenes."""
+
+    loss: Loss
+    framework: Framework
+    graph: BipartiteGraph
+    layout: Layout
+    options: Mapping[str, Any]
+    is_random: bool = False
+    is_stateful: bool = False
+    by_quotients: bool = False
+    """Whether pushes come from the loss's values, because its gradients are not its own."""
+    seed: int = 0
+
+    @classmethod
+    def of(cls, loss: Loss, graph: BipartiteGraph) -> Evaluator:
+        """Find the shapes that a loss takes, by trying.
+
+        Raises:
+            UsageError: it fails with all of them.
+        """
+        frameworks = [framework_of(loss.target)]
+        if isinstance(frameworks[0], Torch):
+            frameworks.append(Torch(double=False))
+        errors: list[Exception] = []
+        works: Evaluator | None = None
+        for framework in frameworks:
+            for layout in _layouts(loss):
+                found = cls(loss, framework, graph, layout, loss.options)
+                scene = found.scenes().plain(0, ROWS)
+                try:
+                    pushes = found.pushes(scene)
+                except UsageError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+                    errors.append(error)
+                    continue
+                works = works or found
+                own = np.diagonal(pushes)
+                if np.isfinite(pushes).all() and (own < 0).all():
+                    return found._settled(scene)
+            if works:
+                return works._settled(scene)
+        raise UsageError(
+            f"{loss.name} fails on a batch of {ROWS} links: {type(errors[0]).__name__}:"
+            f" {reason(errors[0])}.\n{SHAPES}"
+        ) from errors[0]
+
+    def scenes(self) -> Scenes:
+        """Return what makes the scenes that this loss takes."""
+        names = "negative_probability", "negative_log_probability"
+        return Scenes(self.graph, self.layout.k, by_popularity=self.loss.has(*names))
+
+    def _settled(self, scene: Scene) -> Evaluator:
+        """Return the evaluator, with whether the loss draws or remembers."""
+        other = self.scenes().plain(1, len(scene.user))
+        first, again = self.value(scene), self.value(scene)
+        self.value(other)
+        later = self.value(scene)
+        if np.isclose(first, again, rtol=1e-9, equal_nan=True) and np.isclose(
+            first, later, rtol=1e-9, equal_nan=True
+        ):
+            return self
+        self.is_random = True
+        first = self.value(scene)
+        self.value(other)
+        later = self.value(scene)
+        if not np.isclose(first, later, rtol=1e-9):
+            self.is_random, self.is_stateful = False, True
+            self.is_random = not np.isclose(self.value(scene), self.value(scene), rtol=1e-9)
+        return self
+
+    def with_options(self, **changed: Any) -> Evaluator:
+        """Return the evaluator with other options of the loss."""
+        return replace(self, options={**self.options, **changed})
+
+    def call(self, rank: int = 0, world_size: int = 1) -> Call:
+        """Return the loss as a function of a batch's arguments, as one of some processes has it."""
+        loss = self.loss
+        if self.is_stateful and not loss.is_class:
+            loss = replace(loss, target=copy.deepcopy(loss.target))
+        calls = self.__dict__.setdefault("_calls", {})
+        key = repr((self.options, rank, world_size))
+        if key not in calls or self.is_stateful:
+            call = loss.bind(self.options, self.constants(rank, world_size))
+            # Processes of JAX are an axis; alone it has length 1.
+            calls[key] = call
+            if isinstance(self.framework, Jax) and loss.has("axis_name") and world_size == 1:
+                calls[key] = lambda **arrays: self.framework.mapped(call, arrays, 1)[0]  # type: ignore[attr-defined]
+        found: Call = calls[key]
+        return found
+
+    def value(self, scene: Scene) -> float:
+        """Return the loss of a scene."""
+        return self.value_of(self.arrays(scene, scene.coordinates()))
+
+    def value_of(self, arrays: Arrays) -> float:
+        """Return the loss of a batch's arguments."""
+        with self._seeded():
+            return self.framework.value(self.call(), arrays)
+
+    def pushes(self, scene: Scene) -> Float:
+        """Return float[b, columns]: the derivative of the loss by each score, on the items' side.
+
+        A pair of derivative below 0 is pulled together, one above 0 is pushed apart.
+        """
+        coordinates = scene.coordinates()
+        arrays = self.arrays(scene, coordinates)
+        if not self.loss.has("users"):
+            return self._of_scores(scene, arrays)
+        if self.is_slow:
+            return self.true_pushes(scene, users=False)[0]
+        return by_users(self._column_gradient(scene, arrays), scene, coordinates)
+
+    def push(self, scene: Scene, row: int, column: int) -> float:
+        """Return one of :meth:`pushes`."""
+        if not self.is_slow:
+            return float(self.pushes(scene)[row, column])
+        step = self.framework.step
+        above, below = (self.value(scene.with_score(row, column, h)) for h in (step, -step))
+        return (above - below) / (2 * step)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether each push costs two calls of the loss."""
+        return self.by_quotients or not self.framework.has_gradients
+
+    @property
+    def tolerance(self) -> float:
+        """Share of the largest push below which one is none."""
+        return 1e-6 if self.framework.step < 1e-3 else 1e-3
+
+    def pushes_on_users(self, scene: Scene) -> Float:
+        """Return the same from the users' side, where no two columns have one item."""
+        coordinates = scene.coordinates()
+        arrays = self.arrays(scene, coordinates)
+        (name,) = self._names("users")
+        _, (gradient,) = self._gradients(arrays, [name])
+        return _by_items(gradient, scene, coordinates)
+
+    def perturbed_pushes(self, scene: Scene, seed: int, share: float) -> Float:
+        """Return the pushes where every row's vector has lost a share of its coordinates, as dropout
+        does; the scores themselves are disturbed where the loss takes scores.
+        """
+        rng = np.random.default_rng(seed)
+        coordinates = scene.coordinates()
+        if not self._names("users"):
+            noise = 1 + share * rng.normal(size=scene.scores.shape)
+            arrays = self._scores(scene, scene.scores * noise) | self._others(scene)
+            return self._of_scores(scene, arrays)
+        width = coordinates.users.shape[1]
+        rotation = np.linalg.qr(rng.normal(size=(width, width)))[0]
+        users, columns = (
+            part @ rotation * (rng.random(part.shape) >= share) / (1 - share)
+            for part in (coordinates.users, coordinates.columns)
+        )
+        arrays = self.arrays(scene, Coordinates(users, columns, coordinates.rest))
+        gradient = self._column_gradient(scene, arrays)
+        basis = np.concatenate([users, columns])
+        return np.asarray(np.linalg.lstsq(basis.T, gradient.T, rcond=None)[0][: scene.b])
+
+    def true_pushes(self, scene: Scene, *, users: bool = True) -> tuple[Float, Float]:
+        """Return what difference quotients of the loss give in place of its gradients, on the
+        items' side and on the users'; zeros there without ``users``.
+        """
+        coordinates = scene.coordinates()
+        arrays = self.arrays(scene, coordinates)
+        return quotients(
+            self,
+            scene,
+            coordinates,
+            arrays,
+            lambda some: list(map(self.value_of, some)),
+            users=users,
+        )
+
+    def arrays(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
+        """Return the arguments of a call, by name."""
+        return self._vectors(scene, coordinates) | self._scores(scene, scene.scores) | (
+            self._others(scene)
+        )
+
+    def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
+        b, k = scene.b, self.layout.k
+        users, items, negatives = coordinates.users, coordinates.columns[:b], coordinates.columns[b:]
+        if self.layout.labels == "pairs":
+            users, items = users[owner(scene)], coordinates.columns
+        shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}
+        drawn = negatives.reshape(shape[self.layout.negatives]) if k else negatives
+        return self._named({"users": users, "items": items, "negatives": drawn})
+
+    def _scores(self, scene: Scene, scores: Float) -> dict[str, Any]:
+        b = scene.b
+        own = scores[owner(scene), np.arange(scores.shape[1])]
+        drawn = own[b:].reshape(b, -1)
+        return self._named(
+            {
+                "scores": own if self.layout.labels == "pairs" else scores[:, :b].copy(),
+                "positive_scores": own[:b],
+                "negative_scores": drawn[:, 0] if self.layout.negatives == "single" else drawn,
+            }
+        )
+
+    def _others(self, scene: Scene) -> dict[str, Any]:
+        """Return the arguments that are neither vectors nor scores."""
+        b, probability = scene.b, scene.probability
+        item, drawn = probability[:b], probability[b:].reshape(scene.negative.shape)
+        negative_ids = scene.negative.astype(np.int64)
+        if self.layout.negatives == "single":
+            drawn, negative_ids = drawn[:, 0], negative_ids[:, 0]
+        is_pair = (np.arange(len(scene.slot)) < b).astype(np.float64)
+        known = {
+            "user_ids": scene.user.astype(np.int64),
+            "item_ids": scene.item.astype(np.int64),
+            "negative_ids": negative_ids,
+            "probability": item,
+            "log_probability": np.log(item),
+            "counts": np.round(item * self.graph.n_links),
+            "negative_probability": drawn,
+            "negative_log_probability": np.log(drawn),
+            "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
+            "labels": is_pair if self.layout.labels == "pairs" else np.arange(b),
+        }
+        return self._named(known | self.constants())
+
+    def constants(self, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
+        """Return the arguments that are the same for every batch of a process, by meaning."""
+        degrees = np.maximum(self.graph.item_degrees, 1).astype(np.float64)
+        share = degrees / self.graph.n_links
+        return {
+            "probability_table": share,
+            "log_probability_table": np.log(share),
+            "counts_table": degrees,
+            "rank": rank,
+            "world_size": world_size,
+            "axis_name": AXIS,
+            "batch_size": ROWS // world_size,
+            "n_items": self.graph.n_items,
+            "key": self.framework.key(),
+        }
+
+    def _named(self, by_role: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: by_role[role] for name, role in self.loss.roles.items() if role in by_role}
+
+    def _names(self, *roles: str) -> list[str]:
+        return [name for name, role in self.loss.roles.items() if role in roles]
+
+    @contextlib.contextmanager
+    def _seeded(self) -> Iterator[None]:
+        if self.is_random:
+            with fixed_randomness(self.seed):
+                yield
+        else:
+            yield
+
+    def _gradients(self, arrays: Arrays, names: list[str]) -> tuple[float, list[Float]]:
+        with self._seeded():
+            return self.framework.gradients(self.call(), arrays, names)
+
+    def _column_gradient(self, scene: Scene, arrays: Arrays) -> Float:
+        """Return float[columns, D], the gradient by each column's vector."""
+        names = [name for role in ("items", "negatives") for name in self._names(role)]
+        _, gradients = self._gradients(arrays, names)
+        return np.concatenate([part.reshape(-1, part.shape[-1]) for part in gradients])
+
+    def _of_scores(self, scene: Scene, arrays: Arrays) -> Float:
+        names = self._names(*SCORES)
+        _, gradients = self._gradients(arrays, names)
+        b, n = scene.b, len(scene.slot)
+        found = np.zeros((b, n))
+        at = owner(scene)
+        for name, gradient in zip(names, gradients, strict=True):
+            role = self.loss.roles[name]
+            if role == "scores" and self.layout.labels == "rows":
+                found[:, :b] += gradient
+            elif role == "scores":
+                found[at, np.arange(n)] += gradient
+            else:
+                some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
+                found[at[some], some] += gradient.reshape(-1)
+        return found
+
+
+def owner(scene: Scene) -> Any:
+    """Return int[columns], the row that each column belongs to."""
+    b = scene.b
+    return np.concatenate([np.arange(b), np.repeat(np.arange(b), scene.negative.shape[1])])
+
+
+def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+    """Return float[b, columns]: how much of each column's gradient lies along each user's vector.
+
+    The rest lies along items: lengths, and what a loss compares items with.
+    """
+    b, n_items = scene.score.shape
+    along_items = gradient[:, b : b + n_items] / coordinates.rest
+    return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
+
+
+def _by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+    b, n_items = scene.score.shape
+    return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])
+
+
+def quotients(
+    evaluator: Evaluator,
+    scene: Scene,
+    coordinates: Coordinates,
+    arrays: Arrays,
+    values: Callable[[list[Arrays]], Sequence[float]],
+    *,
+    users: bool = True,
+) -> tuple[Float, Float]:
+    """Return the pushes by difference quotients, on the items' side and on the users'.
+
+    One vector of one row moves at a time, in the direction that changes one score alone.
+
+    Args:
+        values: returns the losses of some calls' arguments.
+    """
+    b, n_items = scene.score.shape
+    width, step = coordinates.users.shape[1], evaluator.framework.step
+    names = {role: name for name, role in evaluator.loss.roles.items() if role in VECTORS}
+    cases: list[Arrays] = []
+
+    def add(role: str, row: int, direction: Float) -> None:
+        for sign in (1, -1):
+            changed = np.array(arrays[names[role]])
+            changed.reshape(-1, width)[row] += sign * step * direction
+            cases.append({**arrays, names[role]: changed})
+
+    for i in range(b):
+        toward_user = np.zeros(width)
+        toward_user[i] = 1
+        toward_user[b : b + n_items] = -scene.score[i] / coordinates.rest
+        for column in range(len(scene.slot)):
+            is_item = column < b or "negatives" not in names
+            role, row = ("items", column) if is_item else ("negatives", column - b)
+            add(role, row, toward_user)
+        for item in scene.slot if users else ():
+            toward_item = np.zeros(width)
+            toward_item[b + item] = 1 / coordinates.rest[item]
+            add("users", i, toward_item)
+    found = np.array(values(cases)).reshape(b, -1, len(scene.slot), 2)
+    slopes = (found[..., 0] - found[..., 1]) / (2 * step)
+    return slopes[:, 0], slopes[:, 1] if users else np.zeros_like(slopes[:, 0])
+
+
+def _layouts(loss: Loss) -> list[Layout]:
+    if loss.has("negatives", "negative_scores"):
+        return [Layout(DRAWN), Layout(1, "single"), Layout(DRAWN, "shared")]
+    if loss.has("labels") and loss.has("scores"):
+        return [Layout(), Layout(DRAWN, labels="pairs")]
+    if loss.has("labels"):
+        return [Layout(DRAWN, labels="pairs"), Layout()]
+    return [Layout()]

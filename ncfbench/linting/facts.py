@@ -1,0 +1,277 @@
+"""Facts about a loss, each from a change of one score and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.scenes import Float, Scene
+from ncfbench.timing.intervals import Estimate, mean
+
+Kind: TypeAlias = Literal["listwise", "pairwise", "pointwise", "over users", "symmetric", "other"]
+SEEDS = tuple(range(3))
+"""Scenes that each number is measured on."""
+CHANGE = 0.1
+"""Change of a score: vectors of length 1 have room for it."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a loss is.
+
+    Attributes:
+        kind: what a negative's push depends on: the other negatives of its user (listwise), the
+            positive (pairwise), nothing else (pointwise), or the other users of its item.
+        scale: factor of scores within the loss; None where the push is no logistic function.
+        amplitude: the largest push, times the rows.
+        in_batch, drawn, drawn_for_others: which columns are negatives of a row.
+        slope: exponent of an item's probability in its weight as a negative: -1 corrects for
+            batches in which popular items are frequent, 0 does not; None where it makes no sense.
+        positive_slope: the same of the positive's own weight.
+        positive_weight: the positive's weight over that of any other item, were the items that
+            repeat it not there.
+        normalises: whether the length of vectors changes nothing.
+    """
+
+    kind: Kind
+    scale: Estimate | None
+    in_batch: bool
+    drawn: bool
+    drawn_for_others: bool
+    slope: Estimate | None
+    positive_slope: Estimate | None
+    positive_weight: Estimate | None
+    normalises: bool | None
+
+    @property
+    def title(self) -> str:
+        """The objective in a few words."""
+        titles = {
+            "listwise": "sampled softmax over items",
+            "pairwise": "pairwise (BPR, hinge)",
+            "pointwise": "pointwise",
+            "over users": "softmax over users",
+            "symmetric": "softmax over items and over users",
+            "other": "none of the known ones",
+        }
+        return titles[self.kind]
+
+
+def measure(evaluator: Evaluator) -> Facts:
+    """Measure a loss on scenes in which nothing is linked but the rows themselves."""
+    scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
+    pushes = [evaluator.pushes(scene) for scene in scenes]
+    kind = kind_of(evaluator, scenes[0], pushes[0])
+    counted = [counted_columns(evaluator, push) for push in pushes]
+    columns = np.arange(pushes[0].shape[1])
+    rows, k = np.arange(ROWS), evaluator.layout.k
+    at = np.concatenate([rows, np.repeat(rows, k)])
+    is_own = at[None, :] == rows[:, None]
+    any_counted = np.any(counted, axis=0)
+    scale = slope = positive_slope = weight = None
+    if kind == "symmetric":
+        fits = [fit_symmetric(scene, push) for scene, push in zip(scenes, pushes, strict=True)]
+        if all(fit is not None for fit in fits):
+            scale, slope = (mean([fit[n] for fit in fits if fit]) for n in (0, 1))
+    else:
+        found = [logistic(evaluator, scene, 0, _negative(push)) for scene, push in zip(scenes, pushes, strict=True)]
+        scales = [each[0] for each in found if each]
+        scale = mean(scales) if scales else None
+    by_popularity = evaluator.scenes().by_popularity
+    in_batch = bool(any_counted[:, :ROWS].any())
+    if kind == "listwise" and scale and (in_batch or by_popularity):
+        some = columns < ROWS if in_batch else columns >= ROWS
+        slope = mean([
+            _slope(scene, push, some & ok, scale.value)
+            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
+        ])
+        offsets = [
+            offset
+            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
+            if (offset := _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value))
+        ]
+        if offsets:
+            positive_slope = mean([each[0] for each in offsets])
+            weight = mean([each[1] for each in offsets])
+    return Facts(
+        kind=kind,
+        scale=scale,
+        in_batch=in_batch,
+        drawn=bool((any_counted & is_own)[:, ROWS:].any()),
+        drawn_for_others=bool((any_counted & ~is_own)[:, ROWS:].any()),
+        slope=slope,
+        positive_slope=positive_slope,
+        positive_weight=weight,
+        normalises=_normalises(evaluator, scenes[0]),
+    )
+
+
+def counted_columns(evaluator: Evaluator, push: Float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return bool[b, columns]: the pairs that are pushed apart."""
+    size = np.abs(push).max() or 1.0
+    return np.asarray(push > evaluator.tolerance * size)
+
+
+def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
+    """Return what the push of a negative depends on, by changing one score at a time."""
+    total = np.abs(push).sum(axis=1)
+    by_row = np.abs(push.sum(axis=1)) / np.maximum(total, 1e-30)
+    square = push[:, : scene.b]
+    by_column = np.abs(square.sum(axis=0)) / np.maximum(np.abs(square).sum(axis=0), 1e-30)
+    keeps_rows = bool(np.median(by_row) < 1e-3)
+    keeps_columns = bool(np.median(by_column) < 1e-3)
+    row = int(np.argmax(counted_columns(evaluator, push).sum(axis=1)))
+    columns = np.flatnonzero(counted_columns(evaluator, push)[row])
+    if not len(columns):
+        return "other"
+
+    def effect(other_row: int, column: int, seen: int) -> float:
+        """Return how much a change of one score changes another's push."""
+        changed = evaluator.push(scene.with_score(other_row, column, CHANGE), row, seen)
+        return abs(changed / push[row, seen] - 1)
+
+    rival = effect(row, columns[-1], columns[0]) if len(columns) > 1 else 0.0
+    in_batch = columns[columns < scene.b]
+    other_user = 0.0
+    if len(in_batch):
+        rows = [i for i in range(scene.b) if i not in (row, in_batch[0])]
+        other_user = effect(rows[0], in_batch[0], in_batch[0])
+    least = 1e-4
+    if rival > least and other_user > least:
+        return "symmetric"
+    if other_user > least and keeps_columns:
+        return "over users"
+    if keeps_rows:
+        return "listwise" if rival > least else "pairwise"
+    if rival <= least and effect(row, row, columns[0]) <= least:
+        return "pointwise"
+    return "listwise" if rival > least else "other"
+
+
+def _negative(push: Float) -> int:
+    """Return the column of row 0 that is pushed apart most."""
+    return int(np.argmax(push[0]))
+
+
+def logistic(
+    evaluator: Evaluator, scene: Scene, row: int, column: int
+) -> tuple[float, float] | None:
+    """Return the scale and the amplitude of a push that is a logistic function of its own score.
+
+    1 / push is then linear in exp(-scale score), so three scores tell both. That holds for the
+    softmax, for BPR and for the cross-entropy. None where the push is another function.
+    """
+    low, middle, high = (
+        evaluator.push(scene.with_score(row, column, step * CHANGE), row, column)
+        for step in (-1, 0, 1)
+    )
+    if min(low, middle, high) <= 0:
+        return None
+    first, second = 1 / low - 1 / middle, 1 / middle - 1 / high
+    if second <= 1e-9 / middle or first / second <= 1 + 1e-6:
+        return None
+    scale = math.log(first / second) / CHANGE
+    rest = second / (1 - math.exp(-scale * CHANGE))
+    inverse = 1 / middle - rest
+    return (scale, 1 / inverse) if inverse > 0 else None
+
+
+def _slope(scene: Scene, push: Float, columns: Float, scale: float) -> float:
+    """Return the exponent of probability in the columns' weights, by least squares in each row."""
+    log_p, x, y = np.log(scene.probability), [], []
+    for row in range(scene.b):
+        some = np.flatnonzero(columns[row])
+        if len(some) > 1:
+            rest = np.log(push[row, some]) - scale * scene.scores[row, some]
+            x += list(log_p[some] - log_p[some].mean())
+            y += list(rest - rest.mean())
+    spread = float(np.square(x).sum())
+    return float(np.dot(x, y)) / spread if spread > 1e-6 else 0.0
+
+
+def _positive_offset(
+    evaluator: Evaluator,
+    scene: Scene,
+    push: Float,
+    columns: Float,
+    scale: float,
+    slope: float,
+) -> tuple[float, float] | None:
+    """Return the exponent of probability in the positive's weight, and its weight by the median
+    over what any other item's weight is expected to be in such a batch.
+    """
+    log_p, offsets = np.log(scene.probability), []
+    for row in range(scene.b):
+        some = np.flatnonzero(columns[row])
+        if not len(some):
+            return None
+        found = logistic(evaluator, scene, row, int(some[np.argmax(push[row, some])]))
+        own = 1 + push[row, row] / found[1] if found else 0.0
+        if found is None or own <= 1e-9:
+            return None
+        weights = np.log(push[row, some] / found[1]) - scale * scene.scores[row, some]
+        base = float(np.mean(weights - slope * log_p[some]))
+        offsets.append(math.log(own) - scale * scene.scores[row, row] - base)
+    x = log_p[: scene.b] - log_p[: scene.b].mean()
+    spread = float(np.square(x).sum())
+    exponent = float(np.dot(x, offsets)) / spread if spread > 1e-6 else 0.0
+    count = np.count_nonzero(columns, axis=1).mean()
+    return exponent, float(np.exp(np.median(offsets))) / count
+
+
+def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
+    """Return the scale and the exponent of probability of a softmax over items and over users."""
+    from scipy.optimize import least_squares
+    from scipy.special import softmax
+
+    b = scene.b
+    scores, seen = scene.scores[:, :b], push[:, :b]
+    log_p = np.log(scene.probability[:b])
+    off = ~np.eye(b, dtype=bool)
+
+    def shape(values: Sequence[float]) -> Float:
+        logits = values[0] * scores
+        both = softmax(logits + values[1] * log_p, axis=1) + softmax(logits, axis=0)
+        return np.asarray(both[off] / both[off].sum())
+
+    wanted = seen[off] / seen[off].sum()
+    starts = [least_squares(lambda v: shape(v) - wanted, [start, 0.0]) for start in (1, 5, 20)]
+    best = min(starts, key=lambda each: each.cost)
+    if not math.sqrt(2 * best.cost) < 1e-3 * float(np.linalg.norm(wanted)):
+        return None
+    return float(best.x[0]), float(best.x[1])
+
+
+def _normalises(evaluator: Evaluator, scene: Scene) -> bool | None:
+    """Return whether the length of users' vectors changes nothing; None for a loss of scores."""
+    if not evaluator.loss.has("users"):
+        return None
+    found = scene.coordinates()
+    values = [
+        evaluator.value_of(evaluator.arrays(scene, found._replace(users=factor * found.users)))
+        for factor in (1.0, 2.0)
+    ]
+    return bool(np.isclose(*values, rtol=1e-6))
+
+
+def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
+    """Return the weight that each of the first, the middle and the last row has, for scores that
+    are all 0.
+    """
+    flat = replace(scene, score=0 * scene.score)
+    rows = sorted({0, flat.b // 2, flat.b - 1})
+    found = []
+    for row in rows:
+        own = -evaluator.push(flat, row, row)
+        if kind == "listwise":
+            others = [c for c in (row + 1, row - 1, flat.b) if 0 <= c < len(flat.slot)]
+            fits = [logistic(evaluator, flat, row, c) for c in others]
+            fit = next((each for each in fits if each), None)
+            own = fit[1] if fit else own
+        found.append(own)
+    return np.array(found)

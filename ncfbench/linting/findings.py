@@ -1,0 +1,246 @@
+"""Findings: what is wrong with a loss or its batches, how much, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from ncfbench.errors import UsageError, nearest
+from ncfbench.timing.intervals import Estimate, mean
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+KINDS: dict[str, tuple[Severity, str, str]] = {
+    "not-finite": (
+        "error",
+        "the loss or its gradient is not finite",
+        "Mask with a large negative score instead of infinity, and keep a row's own item.",
+    ),
+    "wrong-sign": (
+        "error",
+        "positives are pushed apart and negatives together",
+        "Negate the loss, or swap positive and negative scores.",
+    ),
+    "wrong-positive": (
+        "error",
+        "a row is pulled to an item that is not its own",
+        "Make row i's label the column of its own item: i, plus rank * rows where items are"
+        " gathered.",
+    ),
+    "wrong-negative": (
+        "error",
+        "a row's drawn negatives meet another row's user",
+        "Reshape negatives to [b, k, D] without transposing, and multiply row by row.",
+    ),
+    "over-users": (
+        "error",
+        "the softmax runs over the batch's users, not over items",
+        "Normalise along the items' axis: axis 1 of scores of shape [users, items].",
+    ),
+    "missing-logq": (
+        "error",
+        "popular items are negatives more often, and no correction makes up for it",
+        "Subtract the logarithm of each item's share of the links from its column of scores.",
+    ),
+    "logq-sign": (
+        "error",
+        "the correction for popularity has the wrong sign",
+        "Subtract the logarithm of the probability, do not add it.",
+    ),
+    "logq-scale": (
+        "error",
+        "the correction for popularity has the wrong size",
+        "Subtract log p once, after the scores have been divided by the temperature.",
+    ),
+    "logq-positive": (
+        "error",
+        "the correction is applied to the positive too, whose other copies are masked",
+        "Correct the negatives only: add log p back on the diagonal.",
+    ),
+    "logq-constant": (
+        "warning",
+        "the positive has another weight than the other items",
+        "Correct a negative by log((b - 1) p), not by log p.",
+    ),
+    "duplicates": (
+        "error",
+        "a row's own item counts as its negative where another row has it",
+        "Mask the columns with the row's item id, all but the diagonal.",
+    ),
+    "linked": (
+        "error",
+        "items that the user is linked with count as her negatives",
+        "Mask the batch's pairs that are training links.",
+    ),
+    "sampled-positives": (
+        "error",
+        "the batches' negatives are drawn from items that the user is linked with",
+        "Draw again where a negative is a training link of its user.",
+    ),
+    "mask-others": (
+        "error",
+        "the mask hits pairs that are no links, and misses those that are",
+        "Build the mask with users along rows and items along columns.",
+    ),
+    "mask-zero": (
+        "error",
+        "masked pairs still count as scores of a constant in the softmax",
+        "Set masked scores to minus infinity before the softmax, do not multiply by the mask.",
+    ),
+    "mask-dropout": (
+        "error",
+        "the mask compares vectors, and dropout makes one item's vectors differ",
+        "Mask by item ids.",
+    ),
+    "lost-gradient": (
+        "error",
+        "a part of the gradient does not reach the vectors",
+        "Do not detach these vectors, or stop the gradient of none but a memory's.",
+    ),
+    "doubled-gradient": (
+        "error",
+        "a part of the gradient counts more than once",
+        "Let each vector's gradient arrive once.",
+    ),
+    "gather-lost": (
+        "error",
+        "gathered vectors have no gradient",
+        "Gather with the gradient: torch.distributed.nn.functional.all_gather, or jax.lax.all_gather.",
+    ),
+    "gather-doubled": (
+        "error",
+        "the gradient of gathered vectors counts more than once",
+        "Do not multiply by the number of processes where the gathering adds gradients up.",
+    ),
+    "gather-scale": (
+        "error",
+        "averaged over processes, the gradient is smaller than that of all rows in one",
+        "Multiply the loss by the number of processes, or gather with the gradient.",
+    ),
+    "idle-flag": (
+        "error",
+        "an option changes neither the loss nor its gradient",
+        "Use the option in the loss, or remove it.",
+    ),
+    "idle-argument": (
+        "error",
+        "an argument changes neither the loss nor its gradient",
+        "Use the argument in the loss, or remove it.",
+    ),
+    "idle-number": (
+        "warning",
+        "a number changes neither the loss nor its gradient",
+        "Use it, or remove it; the size of chunks may change nothing.",
+    ),
+    "temperature-twice": (
+        "error",
+        "the temperature is applied twice",
+        "Divide scores by the temperature in one place.",
+    ),
+    "temperature": (
+        "error",
+        "scores do not follow the temperature as they should",
+        "Divide scores by the temperature, or multiply them by the scale, once.",
+    ),
+    "last-batch": (
+        "error",
+        "a smaller last batch is divided by a fixed number of rows",
+        "Take the mean over the rows that the batch has.",
+    ),
+    "uneven-rows": (
+        "error",
+        "rows of one batch have unequal weights by their position",
+        "Add up losses of all chunks and divide once by the rows of the batch.",
+    ),
+    "order": (
+        "warning",
+        "the loss depends on the order of the batch's rows",
+        "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
+    ),
+    "memory": (
+        "warning",
+        "remembered items are pushed on the users' side only",
+        "Keep the memory short; its items get no gradient.",
+    ),
+}
+"""By code: the severity, what is wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a change in a scene has shown.
+
+    Attributes:
+        value, low, high: the number that shows it, with its interval over scenes, and its unit.
+        expected: the number that a right loss would have.
+    """
+
+    code: str
+    severity: Severity
+    detail: str
+    value: float
+    low: float
+    high: float
+    expected: float
+    unit: str
+
+    @property
+    def what(self) -> str:
+        """What is wrong."""
+        return KINDS[self.code][1]
+
+    @property
+    def fix(self) -> str:
+        """What to do."""
+        return KINDS[self.code][2]
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and by how much."""
+        what, around = self.what, ""
+        if self.high - self.low > 1e-3 * max(abs(self.value), 1e-3):
+            around = f" ({self.low:.3g} to {self.high:.3g})"
+        return (
+            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {self.value:.3g}{around},"
+            f" and {self.expected:.3g} would be right."
+        )
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the finding for ``--json``."""
+        return asdict(self) | {"what": self.what, "sentence": self.sentence, "fix": self.fix}
+
+
+def finding(
+    code: str,
+    values: Sequence[float] | Estimate,
+    unit: str,
+    expected: float,
+    detail: str,
+    severity: Severity | None = None,
+) -> Finding:
+    """Return a finding with the mean of its number over scenes."""
+    number = values if isinstance(values, Estimate) else mean(values)
+    low, high = number.lower, number.upper
+    return Finding(
+        code=code,
+        severity=severity or KINDS[code][0],
+        detail=detail,
+        value=number.value,
+        low=number.value if low is None else low,
+        high=number.value if high is None else high,
+        expected=expected,
+        unit=unit,
+    )
+
+
+def check_codes(codes: Collection[str]) -> None:
+    """Refuse an unknown code.
+
+    Raises:
+        UsageError: it is unknown.
+    """
+    for code in codes:
+        if code not in KINDS:
+            raise UsageError(f"--accept {code}: no finding has that code{nearest(code, KINDS)}")

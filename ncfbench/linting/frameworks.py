@@ -1,0 +1,323 @@
+"""The value of a loss and its gradients, by the framework that it is written in."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.errors import UsageError, reason
+
+Arrays: TypeAlias = Mapping[str, Any]
+Call: TypeAlias = Callable[..., Any]
+STEP = 1e-5
+"""Step of a difference quotient in float64, where scores are of the order of 0.1."""
+
+
+AXIS = "processes"
+"""Name of the axis that stands for processes in JAX."""
+
+
+class Framework(Protocol):
+    """Calls a loss with arrays of NumPy, and returns numbers of NumPy."""
+
+    name: str
+    step: float
+    """Step of a difference quotient that its precision allows."""
+    has_gradients: bool
+
+    def value(self, call: Call, arrays: Arrays) -> float:
+        """Return the loss."""
+
+    def gradients(
+        self, call: Call, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """Return the loss and its gradients by some arrays."""
+
+    def key(self) -> Any:
+        """Return a source of randomness, for an argument that asks for one."""
+
+
+class Numpy:
+    """Difference quotients of a loss in NumPy."""
+
+    name, step, has_gradients = "NumPy", STEP, False
+
+    def value(self, call: Call, arrays: Arrays) -> float:
+        """See :class:`Framework`."""
+        return scalar(call(**arrays))
+
+    def gradients(
+        self, call: Call, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """See :class:`Framework`."""
+        arrays, found = {name: np.copy(part) for name, part in arrays.items()}, []
+        for name in names:
+            array = arrays[name]
+            gradient = np.zeros(array.shape)
+            for index in np.ndindex(array.shape):
+                kept = array[index]
+                array[index] = kept + STEP
+                above = scalar(call(**arrays))
+                array[index] = kept - STEP
+                gradient[index] = (above - scalar(call(**arrays))) / (2 * STEP)
+                array[index] = kept
+            found.append(gradient)
+        return scalar(call(**arrays)), found
+
+    def key(self) -> Any:
+        """See :class:`Framework`."""
+        return np.random.default_rng(0)
+
+
+class Torch:
+    """Gradients of PyTorch."""
+
+    name, has_gradients = "PyTorch", True
+
+    def __init__(self, *, double: bool = True) -> None:
+        import torch
+
+        self.torch = torch
+        self.step = STEP if double else 1e-2
+        self.floats = torch.float64 if double else torch.float32
+
+    def _tensors(self, arrays: Arrays, names: Sequence[str] = ()) -> dict[str, Any]:
+        tensors = {}
+        for name, array in arrays.items():
+            if isinstance(array, np.ndarray):
+                array = self.torch.tensor(array)
+                if array.is_floating_point():
+                    array = array.to(self.floats).requires_grad_(name in names)
+                elif array.dtype != self.torch.bool:
+                    array = array.long()
+            tensors[name] = array
+        return tensors
+
+    def value(self, call: Call, arrays: Arrays) -> float:
+        """See :class:`Framework`."""
+        # Some losses differentiate within themselves, so gradients stay on.
+        return scalar(call(**self._tensors(arrays)))
+
+    def gradients(
+        self, call: Call, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """See :class:`Framework`."""
+        tensors = self._tensors(arrays, names)
+        loss = call(**tensors)
+        value = scalar(loss)
+        if loss.requires_grad:
+            loss.backward()
+        found = [
+            np.zeros(tensors[name].shape)
+            if tensors[name].grad is None
+            else tensors[name].grad.double().numpy()
+            for name in names
+        ]
+        return value, found
+
+    def key(self) -> Any:
+        """See :class:`Framework`."""
+        return self.torch.Generator().manual_seed(0)
+
+
+class Jax:
+    """Gradients of JAX, in float64; compiled where the loss allows it."""
+
+    name, step, has_gradients = "JAX", STEP, True
+
+    def __init__(self) -> None:
+        import jax
+
+        self.jax = jax
+        self._compiled: dict[Any, Any] = {}
+        self._is_eager = False
+
+    @contextlib.contextmanager
+    def precise(self) -> Iterator[None]:
+        """Compute in float64, with ranks promoted as a program outside does."""
+        with self.jax.enable_x64(True), self.jax.numpy_rank_promotion("allow"):
+            yield
+
+    def _run(self, call: Call, arrays: Arrays, names: Sequence[str], make: Any) -> Any:
+        """Return ``make`` of a function of some arrays, applied to them."""
+        constants = {n: part for n, part in arrays.items() if not isinstance(part, np.ndarray)}
+        some = {name: part for name, part in arrays.items() if name not in constants}
+        key = (call, tuple(names), make.__name__, tuple(map(str, constants.items())))
+
+        def function(wanted: Any, rest: Any) -> Any:
+            return call(**dict(zip(names, wanted, strict=True)), **rest, **constants)
+
+        wanted = [some[name] for name in names]
+        rest = {name: part for name, part in some.items() if name not in names}
+        with self.precise():
+            if not self._is_eager:
+                if key not in self._compiled:
+                    self._compiled[key] = self.jax.jit(make(function))
+                try:
+                    return self._compiled[key](wanted, rest)
+                except (self.jax.errors.JAXTypeError, self.jax.errors.JAXIndexError):
+                    self._is_eager = True  # it looks at the values, as a compiled one cannot
+            # Arrays of JAX, so that ``.at`` is there.
+            arrays_of_jax = self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest))
+            return make(function)(*arrays_of_jax)
+
+    def mapped(self, call: Call, arrays: Arrays, count: int) -> Any:
+        """Return the losses of some processes, each with its part of the rows."""
+        some = {n: part for n, part in arrays.items() if hasattr(part, "shape") and part.ndim}
+        rest = {name: part for name, part in arrays.items() if name not in some}
+        parts = {name: part.reshape(count, -1, *part.shape[1:]) for name, part in some.items()}
+        return self.jax.vmap(lambda own: call(**own, **rest), axis_name=AXIS)(parts)
+
+    def value(self, call: Call, arrays: Arrays) -> float:
+        """See :class:`Framework`."""
+
+        def plain(function: Any) -> Any:
+            return function
+
+        return scalar(self._run(call, arrays, [], plain))
+
+    def gradients(
+        self, call: Call, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """See :class:`Framework`."""
+        value, found = self._run(call, arrays, names, self.jax.value_and_grad)
+        return scalar(value), [np.asarray(part, np.float64) for part in found]
+
+    def key(self) -> Any:
+        """See :class:`Framework`."""
+        return self.jax.random.key(0)
+
+
+class TensorFlow:
+    """Gradients of TensorFlow."""
+
+    name, step, has_gradients = "TensorFlow", 1e-2, True
+
+    def __init__(self) -> None:
+        import tensorflow  # type: ignore[import-not-found,unused-ignore]
+
+        self.tf: Any = tensorflow
+
+    def _tensors(self, arrays: Arrays) -> dict[str, Any]:
+        return {
+            name: self.tf.constant(array.astype(np.float32 if array.dtype.kind == "f" else array.dtype))
+            if isinstance(array, np.ndarray)
+            else array
+            for name, array in arrays.items()
+        }
+
+    def value(self, call: Call, arrays: Arrays) -> float:
+        """See :class:`Framework`."""
+        return scalar(call(**self._tensors(arrays)))
+
+    def gradients(
+        self, call: Call, arrays: Arrays, names: Sequence[str]
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """See :class:`Framework`."""
+        tensors = self._tensors(arrays)
+        wanted = [tensors[name] for name in names]
+        with self.tf.GradientTape() as tape:
+            tape.watch(wanted)
+            loss = call(**tensors)
+        found = tape.gradient(loss, wanted, unconnected_gradients="zero")
+        dense = [self.tf.convert_to_tensor(part).numpy() for part in found]
+        return scalar(loss), [np.asarray(part, np.float64) for part in dense]
+
+    def key(self) -> Any:
+        """See :class:`Framework`."""
+        return self.tf.random.Generator.from_seed(0)
+
+
+def scalar(loss: Any) -> float:
+    """Return a loss as a number.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(loss, dict) and "loss" in loss:
+        loss = loss["loss"]
+    if hasattr(loss, "detach"):
+        loss = loss.detach()
+    value = np.asarray(loss)
+    if value.size != 1 or value.dtype.kind not in "fiub":
+        raise UsageError(
+            f"The loss returns {type(loss).__name__} of shape {value.shape}: it must return one"
+            " number, such as the mean over the batch."
+        )
+    return float(value.reshape(()))
+
+
+def framework_of(target: Any) -> Framework:
+    """Return the framework that a loss is written in, as the names in its code tell.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    modules = {module.partition(".")[0] for module in _modules_of(target)}
+    for names, make in (
+        ({"torch", "sentence_transformers", "pytorch_metric_learning", "recbole"}, Torch),
+        ({"jax", "jaxlib", "optax", "flax"}, Jax),
+        ({"tensorflow", "keras", "tf_keras", "keras_rs", "tensorflow_recommenders"}, TensorFlow),
+    ):
+        if modules & names:
+            try:
+                return make()
+            except ImportError as error:
+                raise UsageError(f"The loss needs a framework: {reason(error)}.") from error
+    return Numpy()
+
+
+def _modules_of(target: Any) -> Iterator[str]:
+    """Yield the modules that a loss's code names, its base classes', and its closure's."""
+    made = target if inspect.isclass(target) else type(target)
+    yield from (each.__module__ for each in made.__mro__)
+    yield getattr(target, "__module__", "") or ""
+    function = getattr(target, "func", target)
+    function = getattr(function, "__wrapped__", function)
+    functions = [function, *vars(made).values()] if made.__module__ != "builtins" else [function]
+    for each in functions:
+        code = getattr(each, "__code__", None)
+        if code is None:
+            continue
+        names = {*code.co_names, *_inner_names(code)}
+        scope = dict(each.__globals__) | inspect.getclosurevars(each).nonlocals
+        for name in names & scope.keys() | {n for n in scope if n in code.co_freevars}:
+            value = scope[name]
+            yield value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "") or ""
+            if inspect.isfunction(value) and value.__module__ == each.__module__ and value is not each:
+                for inner in value.__code__.co_names:
+                    module = value.__globals__.get(inner)
+                    if inspect.ismodule(module):
+                        yield module.__name__
+
+
+def _inner_names(code: Any) -> Iterator[str]:
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            yield from constant.co_names
+            yield from _inner_names(constant)
+
+
+@contextlib.contextmanager
+def fixed_randomness(seed: int) -> Iterator[None]:
+    """Seed the generators that a loss may draw from, and put them back afterwards."""
+    torch = sys.modules.get("torch")
+    kept = random.getstate(), np.random.get_state(), torch and torch.random.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if torch:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        if torch:
+            torch.random.set_rng_state(kept[2])

@@ -1,0 +1,288 @@
+"""The lint of a loss: facts, findings and what it estimates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ncfbench.catalog.infos import EncoderInfo
+from ncfbench.errors import UsageError
+from ncfbench.linting import batches, checks, objectives, options, processes
+from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.facts import SEEDS, Facts, measure
+from ncfbench.linting.findings import SEVERITIES, Finding, check_codes, finding
+from ncfbench.linting.objectives import Fits
+from ncfbench.linting.signature import read_loss
+from ncfbench.runs.progress import Progress
+from ncfbench.timing.intervals import Estimate, mean
+
+LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
+"""Shares of the push on negatives above which linked pairs, and duplicates, are a fault."""
+
+
+@dataclass(frozen=True, repr=False)
+class Lint:
+    """What is known of a loss.
+
+    Attributes:
+        findings: the worst first, without those that were accepted.
+        accepted: those that were.
+        fits: exact objectives, the one that the loss estimates best first; None where nothing can
+            be estimated.
+    """
+
+    name: str
+    framework: str
+    facts: Facts | None
+    findings: list[Finding]
+    accepted: list[Finding]
+    contents: batches.Contents | None
+    fits: Fits | None
+    sizes: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        return f"<Lint of {self.name}: {', '.join(each.code for each in self.findings) or 'clean'}>"
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are wrong for certain."""
+        return [each for each in self.findings if each.severity == "error"]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        facts = asdict(self.facts) | {"objective": self.facts.title} if self.facts else None
+        fits = self.fits and {
+            "objectives": [{"title": fit.title, **asdict(fit.bias)} for fit in self.fits.fits],
+            "push_by_decile": self.fits.deciles,
+        }
+        return {
+            "loss": self.name,
+            "framework": self.framework,
+            "graph": dict(self.sizes),
+            "findings": [each.as_row() for each in self.findings],
+            "accepted": [each.as_row() for each in self.accepted],
+            "facts": facts,
+            "batches": asdict(self.contents) if self.contents else None,
+            "estimates": fits,
+        }
+
+
+def lint_loss(
+    loss: Any,
+    *,
+    pairs: str | Path | None = None,
+    batches_from: Any = None,
+    batch_size: int = 64,
+    accept: Collection[str] = (),
+    options_: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Lint:
+    """Judge a loss by what changes of single scores do to its gradient.
+
+    Args:
+        loss: ``module:name``, a function, a class or an object; see
+            :data:`ncfbench.linting.signature.SHAPES`.
+        pairs: a file of training links; by default a small random graph.
+        batches_from: the user's own batches, as ``module:name``, an iterable or a function that
+            returns one; by default links drawn at random.
+        accept: codes of findings that are meant to be.
+        options_: values of the loss's arguments in place of their defaults.
+
+    Raises:
+        DataError: the pairs cannot be read, or are too few or too dense.
+        UsageError: the loss or the batches cannot be used.
+    """
+    check_codes(accept)
+    if batch_size < 2:
+        raise UsageError(f"batch_size = {batch_size}: a batch needs 2 links or more.")
+    progress = progress or Progress()
+    read = read_loss(loss, options_)
+    graph = batches.read_pairs(Path(pairs)) if pairs else None
+    own = None
+    if batches_from is not None:
+        if isinstance(batches_from, str):
+            batches_from = EncoderInfo(path=batches_from).load()
+        own = batches.own_batches(batches_from, graph, batch_size)
+        if graph is None and not callable(batches_from):
+            graph = batches.graph_of(own)
+    graph = graph or batches.default_graph()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the user's code, in batches that are none of hers
+        evaluator = Evaluator.of(read, graph)
+        progress.say(
+            f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
+            f" {graph.n_items:,} items and {graph.n_links:,} links."
+        )
+        steps = _Steps(evaluator, batch_size, own, progress.say)
+        found = list(steps.findings())
+    found.sort(key=lambda each: SEVERITIES.index(each.severity))
+    return Lint(
+        name=read.name,
+        framework=evaluator.framework.name,
+        facts=steps.facts,
+        findings=[each for each in found if each.code not in accept],
+        accepted=[each for each in found if each.code in accept],
+        contents=steps.contents,
+        fits=steps.fits,
+        sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
+    )
+
+
+@dataclass
+class _Steps:
+    evaluator: Evaluator
+    batch_size: int
+    own: list[batches.Batch] | None
+    say: Callable[[str], None]
+    facts: Facts | None = None
+    contents: batches.Contents | None = None
+    fits: Fits | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield all findings; facts, contents and fits are known afterwards."""
+        yield from self._memory()
+        lost, evaluator = checks.fidelity(self.evaluator)
+        yield from lost
+        wrong = list(checks.basics(evaluator))
+        yield from wrong
+        if any(each.code == "not-finite" for each in wrong):
+            return
+        facts = self.facts = measure(evaluator)
+        self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
+        yield from checks.sizes(evaluator, facts)
+        masks = checks.look_at_masks(evaluator)
+        contents = self.contents = batches.look(evaluator, self.batch_size, self.own)
+        yield from batches.drawn(contents, share=LEAST_DUPLICATES)
+        for each in checks.masks(evaluator, facts, masks):
+            if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
+                yield each
+        yield from self._linked(facts, masks, contents)
+        spread = batches.log_spread(evaluator.graph)
+        yield from checks.corrections(facts, masks, spread)
+        yield from options.temperatures(evaluator, facts)
+        yield from options.idle(evaluator)
+        yield from self._processes()
+        self.say("The objective that it estimates best.")
+        self.fits = objectives.fit(evaluator, facts)
+
+    def _linked(
+        self, facts: Facts, masks: checks.Masks, contents: batches.Contents
+    ) -> Iterator[Finding]:
+        """Say how much push is on training links, where the objective leaves them out.
+
+        A softmax over all items has them among its items.
+        """
+        if not facts.in_batch or (masks.same_user and max(masks.same_user) < 0.01):
+            return
+        share = mean(contents.linked_push)
+        if (share.lower or 0.0) > LEAST_LINKED:
+            severity = "error" if facts.kind in ("pairwise", "pointwise") else "note"
+            detail = f"batches of {contents.rows} links"
+            unit = "share of the push on negatives"
+            yield finding("linked", share, unit, 0, detail, severity)  # type: ignore[arg-type]
+
+    def _memory(self) -> Iterator[Finding]:
+        """Say whether a call depends on earlier ones."""
+        evaluator = self.evaluator
+        if not evaluator.is_stateful:
+            return
+        scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
+        changes = []
+        for before, scene in zip(scenes, scenes[1:], strict=False):
+            call = evaluator.call()
+            arrays = evaluator.arrays(scene, scene.coordinates())
+            alone = evaluator.framework.value(call, arrays)
+            call = evaluator.call()
+            evaluator.framework.value(call, evaluator.arrays(before, before.coordinates()))
+            changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
+        unit = "relative change of the loss by an earlier batch"
+        yield finding("memory", changes, unit, 0, "a call remembers the one before")
+
+    def _processes(self) -> Iterator[Finding]:
+        """Check losses that gather, on several simulated processes."""
+        evaluator = self.evaluator
+        gathering = {
+            name: True
+            for name, value in evaluator.options.items()
+            if value is False and "gather" in name and "grad" not in name
+        }
+        for options_ in ({}, gathering) if gathering else ({},):
+            one = evaluator.with_options(**options_)
+            if evaluator.is_random or evaluator.is_stateful or not processes.can_simulate(one):
+                continue
+            scene = one.scenes().plain(0, ROWS)
+            try:
+                if not processes.gathers(one, scene):
+                    continue
+            except UsageError as error:
+                detail = str(error).rstrip(".")
+                yield finding("not-finite", [0.0], "processes that end", processes.COUNT, detail)
+                continue
+            self.say(f"It gathers: {processes.COUNT} simulated processes.")
+            yield from _of_processes(one)
+            return
+
+
+def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
+    """Compare gradients on several processes with the true ones, and with those of one process."""
+    ratios: dict[str, list[float]] = {}
+    factors: list[float] = []
+    elsewhere: list[float] = []
+    for seed in SEEDS[:2]:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        found = processes.gathered(evaluator, scene)
+        process = np.arange(ROWS) // (ROWS // processes.COUNT)
+        own = np.append(process, np.repeat(process, scene.negative.shape[1]))
+        crosses = process[:, None] != own[None, :]
+        true = found.true_on_items
+        limit = 1e-3 * np.abs(true).max()
+        elsewhere.append(
+            float(np.mean((true < -limit).any(axis=1) & (np.diagonal(true) > -limit)))
+        )
+        for side, mine, right in (
+            ("items", found.on_items, true),
+            ("users", found.on_users, found.true_on_users),
+        ):
+            for name, pairs in checks.groups(scene).items():
+                for where, some in (
+                    ("of other processes", pairs & crosses),
+                    ("of the same process", pairs & ~crosses),
+                ):
+                    size = float(np.linalg.norm(right[some]))
+                    if size > 1e-4 * np.linalg.norm(right):
+                        ratio = float(np.sum(mine[some] * right[some])) / size**2
+                        ratios.setdefault(f"{name} {where}, {side}' side", []).append(ratio)
+        alone = evaluator.true_pushes(scene, users=False)[0]
+        factors.append(float(np.sum(found.on_items * alone)) / float(np.sum(alone**2)))
+    if min(elsewhere) > 0:
+        detail = f"{processes.COUNT} processes that gather"
+        yield finding("wrong-positive", elsewhere, "share of the rows", 0, detail)
+        return
+    means = {name: float(np.mean(some)) for name, some in ratios.items()}
+    unit, factor = "share of the gradient that arrives", float(np.mean(factors))
+    low, high = min(means.values()), max(means.values())
+    if high < 0.05 or low < 0.5 * high:
+        worst = min(ratios, key=lambda name: means[name])
+        yield finding("gather-lost", ratios[worst], unit, 1, worst)
+    elif abs(factor - 1) < 0.05:
+        return  # whatever the processes' losses are, the gradient is that of all rows
+    elif high > 1.5 or (low > 0.95 and factor > 1.5):
+        detail = f"{processes.COUNT} processes against one with all rows"
+        yield finding("gather-doubled", factors, "ratio of the gradients", 1, detail)
+    elif high < 0.95:
+        detail = f"{processes.COUNT} processes against one with all rows"
+        yield finding("gather-scale", factors, "ratio of the gradients", 1, detail)
+
+
+def estimate_text(number: Estimate | None) -> str:
+    """Return a number with its interval, for a table."""
+    if number is None:
+        return "-"
+    if number.lower is None or abs((number.upper or 0) - number.lower) < 1e-3 * abs(number.value):
+        return f"{number.value:.3g}"
+    return f"{number.value:.3g} ({number.lower:.3g} to {number.upper:.3g})"

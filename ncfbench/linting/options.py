@@ -1,0 +1,193 @@
+"""Checks of a loss's options and arguments: each must change something."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ncfbench.linting import processes
+from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
+from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.frameworks import Arrays
+from ncfbench.linting.scenes import Scene
+
+TEMPERATURES = r"temp(erature)?|tau|t"
+SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
+WITHOUT_EFFECT = (
+    r".*(chunk|mini|micro|verbose|progress|debug|eps|device|dtype|name|seed|worker|log_|check).*"
+)
+"""Names of options that may change nothing."""
+REDUCTIONS = ("sum", "mean")
+TOLD = {
+    "item_ids": "error",
+    "linked": "error",
+    "probability": "error",
+    "log_probability": "error",
+    "counts": "error",
+    "negative_probability": "error",
+    "negative_log_probability": "error",
+    "probability_table": "error",
+    "log_probability_table": "error",
+    "counts_table": "error",
+    "user_ids": "note",
+    "negative_ids": "note",
+}
+"""Arguments that say something about links, and how bad it is if one changes nothing."""
+
+
+def idle(evaluator: Evaluator) -> Iterator[Finding]:
+    """Say which options and arguments change nothing, in any of some batches."""
+    if evaluator.is_random or evaluator.is_stateful:
+        return
+    scenes = _scenes(evaluator)
+    bools = [name for name, value in evaluator.options.items() if isinstance(value, bool)]
+    contexts = [evaluator] + [
+        evaluator.with_options(**{name: not evaluator.options[name]}) for name in bools
+    ]
+    unit = "largest relative change"
+    for name, value in evaluator.options.items():
+        others = list(_alternatives(value))
+        if not others or re.fullmatch(WITHOUT_EFFECT, name):
+            continue
+        pairs = [
+            (context, context.with_options(**{name: other}))
+            for context in contexts
+            for other in others
+            if context.options[name] == value
+        ]
+        if any(_differ(one, other, scenes) for one, other in pairs):
+            continue
+        is_flag = isinstance(value, bool | str)
+        code = "idle-flag" if is_flag else "idle-number"
+        tried = ", ".join(map(str, others))
+        yield finding(code, [0.0], unit, 1, f"{name} = {value}, tried {tried}")
+    for name, role in evaluator.loss.roles.items():
+        if role in TOLD and not any(_matters(each, name, role, scenes) for each in contexts):
+            yield finding("idle-argument", [0.0], unit, 1, name, TOLD[role])  # type: ignore[arg-type]
+
+
+def _scenes(evaluator: Evaluator) -> list[Scene]:
+    scenes = evaluator.scenes()
+    found = [scenes.plain(0, ROWS), scenes.distinct(0, 5)]
+    for relation in ("same item", "same user", "linked"):
+        found.append(scenes.related(0, ROWS, relation)[0])  # type: ignore[arg-type]
+    if evaluator.layout.k:
+        found.append(scenes.collision(0, ROWS))
+    return found
+
+
+def _alternatives(value: Any) -> Iterator[Any]:
+    """Yield other values of an option; nothing where none is known."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (2 * value + 1, value + 3, max(value // 2, 1))
+    elif isinstance(value, float) and math.isfinite(value):
+        yield from ((2 * value, value / 2, 1e3 * value) if value else (0.5, 10.0))
+    elif value in REDUCTIONS:
+        yield from (other for other in REDUCTIONS if other != value)
+
+
+def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
+    """Return whether two choices of options differ in a loss, a gradient or an error."""
+    try:
+        for scene in scenes:
+            if _values_differ(one.value(scene), other.value(scene), one):
+                return True
+        pushes = one.pushes(scenes[0]), other.pushes(scenes[0])
+        if not np.allclose(*pushes, rtol=1e-6, atol=1e-9, equal_nan=True):
+            return True
+        if one.loss.has("users") and one.framework.has_gradients:
+            on_users = one.pushes_on_users(scenes[0]), other.pushes_on_users(scenes[0])
+            if not np.allclose(*on_users, rtol=1e-6, atol=1e-9, equal_nan=True):
+                return True
+        if processes.can_simulate(one):
+            spread = [processes.gathered(each, scenes[0]) for each in (one, other)]
+            return not all(
+                np.allclose(*parts, rtol=1e-5, atol=1e-8) for parts in zip(*spread, strict=True)
+            )
+    except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
+        return True
+    return False
+
+
+def _values_differ(one: float, other: float, evaluator: Evaluator) -> bool:
+    tolerance = 1e-9 if evaluator.tolerance < 1e-4 else 1e-6
+    return not math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance**1.5) and not (
+        math.isnan(one) and math.isnan(other)
+    )
+
+
+def _matters(evaluator: Evaluator, name: str, role: str, scenes: list[Scene]) -> bool:
+    """Return whether another value of an argument changes a loss."""
+    rng = np.random.default_rng(0)
+    for scene in scenes:
+        arrays = evaluator.arrays(scene, scene.coordinates())
+        array = arrays.get(name)
+        if array is None:  # an argument of the constructor
+            return True
+        if role == "linked":
+            changed = np.zeros_like(array)
+        elif array.dtype.kind in "iu":
+            changed = np.roll(array, 1) if array.ndim == 1 else array[::-1].copy()
+        else:
+            changed = array * rng.uniform(0.3, 0.9, array.shape)
+        other: Arrays = {**arrays, name: changed}
+        try:
+            if _values_differ(evaluator.value_of(arrays), evaluator.value_of(other), evaluator):
+                return True
+        except Exception:  # noqa: BLE001 - it is read, at least
+            return True
+    return False
+
+
+def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check that scores follow the temperature, or the scale, as its name says."""
+    if facts.scale is None:
+        return
+    named = {
+        name: expected
+        for name, value in evaluator.options.items()
+        for pattern, expected in ((TEMPERATURES, -1.0), (SCALES, 1.0))
+        if re.fullmatch(pattern, name, re.IGNORECASE)
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value > 0
+    }
+    for name, expected in named.items():
+        value = evaluator.options[name]
+        exponents = []
+        for seed in SEEDS[:3]:
+            scales = [
+                _scale(evaluator.with_options(**{name: factor * value}), facts, seed)
+                for factor in (1.0, 1.25)
+            ]
+            if None not in scales:
+                exponents.append(math.log(scales[1] / scales[0]) / math.log(1.25))  # type: ignore[operator]
+        if not exponents:
+            continue
+        unit, exponent = f"exponent of {name} in the scale of scores", float(np.mean(exponents))
+        product = facts.scale.value * value ** (-expected)
+        if abs(exponent - 2 * expected) < 0.1:
+            yield finding("temperature-twice", exponents, unit, expected, f"{name} = {value}")
+        elif abs(exponent - expected) > 0.1:
+            yield finding("temperature", exponents, unit, expected, f"{name} = {value}")
+        elif len(named) == 1 and abs(product / value**expected - 1) < 0.02 and value != 1:
+            unit = f"scale of scores for {name} = {value}"
+            yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
+
+
+def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:
+    """Return the factor of scores within the loss."""
+    scene = evaluator.scenes().plain(seed, ROWS)
+    push = evaluator.pushes(scene)
+    if facts.kind == "symmetric":
+        fit = fit_symmetric(scene, push)
+    else:
+        fit = logistic(evaluator, scene, 0, int(np.argmax(push[0])))
+    return fit[0] if fit else None

@@ -1,0 +1,194 @@
+"""Processes that are simulated in one, for losses that gather vectors from all of them.
+
+PyTorch's are threads of its own test backend, so that every collective works, with its gradient;
+JAX's are an axis of ``jax.vmap``. Each process has its part of a scene's rows, and gradients are
+averaged over processes, as data-parallel training does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ncfbench.errors import UsageError, reason
+from ncfbench.linting.derivatives import Evaluator, by_users, quotients
+from ncfbench.linting.frameworks import Arrays, Jax, Torch, scalar
+from ncfbench.linting.scenes import Float, Scene
+
+COUNT = 2
+"""Processes."""
+TIMEOUT_S = 60.0
+
+
+class Gathered(NamedTuple):
+    """A scene on several processes: pushes as they reach the vectors, and as they should."""
+
+    on_items: Float
+    """float[b, columns], by the mean of the processes' gradients."""
+    on_users: Float
+    true_on_items: Float
+    """float[b, columns], of the mean of the processes' losses."""
+    true_on_users: Float
+
+
+def can_simulate(evaluator: Evaluator) -> bool:
+    """Return whether the loss may gather at all: it takes vectors, and has a framework."""
+    loss = evaluator.loss
+    if not loss.has("users") or evaluator.layout.labels == "pairs":
+        return False
+    if isinstance(evaluator.framework, Jax):
+        return loss.has("axis_name")
+    return isinstance(evaluator.framework, Torch)
+
+
+def gathers(evaluator: Evaluator, scene: Scene) -> bool:
+    """Return whether a process's loss depends on the vectors of another."""
+    arrays = evaluator.arrays(scene, scene.coordinates())
+    (name,) = [name for name, role in evaluator.loss.roles.items() if role == "items"]
+    other = np.array(arrays[name])
+    other[-1] = other[-1] * 0.5 + 0.3 * other[-2]
+    before, after = _values(evaluator, [arrays, {**arrays, name: other}])
+    return not np.isclose(before[0], after[0], rtol=1e-7)
+
+
+def gathered(evaluator: Evaluator, scene: Scene) -> Gathered:
+    """Return how a scene's rows push each pair when they are spread over processes."""
+    coordinates = scene.coordinates()
+    arrays = evaluator.arrays(scene, coordinates)
+    by_role = {role: name for name, role in evaluator.loss.roles.items()}
+    names = [by_role[role] for role in ("users", "items", "negatives") if role in by_role]
+    users, *columns = _gradients(evaluator, arrays, names)
+    width = users.shape[-1]
+    column = np.concatenate([part.reshape(-1, width) for part in columns])
+    true = quotients(
+        evaluator,
+        scene,
+        coordinates,
+        arrays,
+        lambda some: [float(np.mean(losses)) for losses in _values(evaluator, some)],
+    )
+    b, n_items = scene.score.shape
+    on_users = (users[:, b : b + n_items] / coordinates.rest)[:, scene.slot]
+    return Gathered(by_users(column, scene, coordinates), on_users, *true)
+
+
+def _values(evaluator: Evaluator, cases: Sequence[Arrays]) -> list[list[float]]:
+    """Return each case's losses, one of each process."""
+    framework = evaluator.framework
+    if isinstance(framework, Jax):
+        with framework.precise():
+            call = evaluator.call(0, COUNT)
+
+            def mapped(arrays: Any) -> Any:
+                return framework.mapped(call, {**arrays, **constants}, COUNT)
+
+            arrays, constants = _jax_parts(evaluator, cases[0])
+            compiled = framework.jax.jit(mapped)
+            found = [compiled(_jax_parts(evaluator, case)[0]) for case in cases]
+        return [np.asarray(losses, np.float64).tolist() for losses in found]
+
+    def task(rank: int) -> list[float]:
+        call = evaluator.call(rank, COUNT)
+        return [
+            framework.value(call, _part(evaluator, arrays, rank)) for arrays in cases
+        ]
+
+    return [list(losses) for losses in zip(*_threads(task), strict=True)]
+
+
+def _gradients(evaluator: Evaluator, arrays: Arrays, names: Sequence[str]) -> list[Float]:
+    """Return the mean over processes of the gradients by some arrays, which only one has each."""
+    framework = evaluator.framework
+    if isinstance(framework, Jax):
+        with framework.precise():
+            call = evaluator.call(0, COUNT)
+            some, constants = _jax_parts(evaluator, arrays)
+
+            def of_process(wanted: Any, rest: Any) -> Any:
+                return call(**dict(zip(names, wanted, strict=True)), **rest, **constants)
+
+            split = {n: part.reshape(COUNT, -1, *part.shape[1:]) for n, part in some.items()}
+            wanted = [split.pop(name) for name in names]
+            from ncfbench.linting.frameworks import AXIS
+
+            gradient = framework.jax.vmap(framework.jax.grad(of_process), axis_name=AXIS)
+            found = framework.jax.jit(gradient)(wanted, split)
+        return [
+            np.asarray(part, np.float64).reshape(-1, *part.shape[2:]) / COUNT for part in found
+        ]
+
+    def task(rank: int) -> list[Float]:
+        call = evaluator.call(rank, COUNT)
+        return framework.gradients(call, _part(evaluator, arrays, rank), names)[1]
+
+    return [np.concatenate(parts) / COUNT for parts in zip(*_threads(task), strict=True)]
+
+
+def _part(evaluator: Evaluator, arrays: Arrays, rank: int) -> dict[str, Any]:
+    """Return one process's arguments."""
+    roles, constants = evaluator.loss.roles, evaluator.constants(rank, COUNT)
+    part: dict[str, Any] = {}
+    for name, array in arrays.items():
+        role = roles[name]
+        if role in constants:
+            part[name] = constants[role]
+        elif role == "labels":
+            part[name] = array[: len(array) // COUNT]
+        else:
+            part[name] = np.split(array, COUNT)[rank]
+    return part
+
+
+def _jax_parts(evaluator: Evaluator, arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return arrays whose rows are those of all processes, and what is the same in all."""
+    parts = [_part(evaluator, arrays, rank) for rank in range(COUNT)]
+    roles, constants = evaluator.loss.roles, evaluator.constants(0, COUNT)
+    some = {
+        name: np.concatenate([np.atleast_1d(part[name]) for part in parts])
+        for name in arrays
+        if roles[name] not in constants
+    }
+    rest = {name: parts[0][name] for name in arrays if name not in some}
+    return some, rest
+
+
+def _threads(task: Callable[[int], Any]) -> list[Any]:
+    """Run a task in each of :data:`COUNT` processes of PyTorch, and return what they return."""
+    import torch.distributed as dist
+    from torch.testing._internal.distributed import multi_threaded_pg as threaded
+
+    results: list[Any] = [None] * COUNT
+    errors: list[BaseException] = []
+    store = dist.HashStore()
+
+    def run(rank: int) -> None:
+        try:
+            dist.init_process_group("threaded", rank=rank, world_size=COUNT, store=store)
+            results[rank] = task(rank)
+        except BaseException as error:  # noqa: BLE001 - said below, in the calling thread
+            errors.append(error)
+            threaded.ProcessLocalGroup.exception_handle(error)
+
+    threaded._install_threaded_pg()
+    try:
+        threads = [
+            threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(COUNT)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+        is_stuck = any(thread.is_alive() for thread in threads)
+    finally:
+        threaded.ProcessLocalGroup.reset()
+        threaded._uninstall_threaded_pg()
+    if errors or is_stuck:
+        why = f"{type(errors[0]).__name__}: {reason(errors[0])}" if errors else "it waits for ever"
+        raise UsageError(f"The loss fails on {COUNT} processes: {why}.")
+    return results
+
+
+__all__ = ["COUNT", "Gathered", "can_simulate", "gathered", "gathers", "scalar"]

@@ -1,0 +1,264 @@
+"""The arguments of a loss: which tensor each is, by its name, and which are options."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ncfbench.catalog.infos import EncoderInfo
+from ncfbench.errors import UsageError, reason
+
+ROLES: Mapping[str, str] = {
+    "users": r"users?|u|f|quer(y|ies)|anchors?|sources?",
+    "items": r"items?|v|g|candidates?|documents?|docs?|passages?|targets_?vectors?|keys",
+    "positives": r"pos|positives?|pos_?items?|positive_?items?|p",
+    "negatives": r"negs?|negatives?|neg_?items?|negative_?items?|hard_?negatives?|n",
+    "scores": r"scores?|logits?|sims?|similarit(y|ies)|inputs?|y_?pred|preds?|predictions?",
+    "positive_scores": r"pos(itives?)?_?(scores?|logits?|sims?|preds?)",
+    "negative_scores": r"neg(atives?)?_?(scores?|logits?|sims?|preds?)",
+    "user_ids": r"(user|query|anchor)_?ids?|uids?",
+    "item_ids": r"((item|candidate|pos|positive|doc|document)_?)?ids?|iids?",
+    "negative_ids": r"neg(ative)?_?(item_?)?ids?",
+    "probability": r"(item|candidate|pos|positive)?_?(sampling_?)?(prob(abilit(y|ies)|s)?|p|q|share|popularit(y|ies))",
+    "log_probability": r"(item|candidate|pos|positive)?_?log_?(q|p|prob(s|abilit(y|ies))?|popularity)(_correction)?",
+    "counts": r"(item|candidate)?_?(counts?|frequenc(y|ies)|degrees?)",
+    "negative_probability": r"neg(ative)?_?(sampling_?)?(prob(abilit(y|ies)|s)?|p|q)",
+    "negative_log_probability": r"neg(ative)?_?log_?(q|p|prob(s|abilit(y|ies))?)",
+    "probability_table": r"(all|table)_?(item_?)?(prob(abilit(y|ies)|s)?|popularity|p|q)|(item_?)?(prob(abilit(y|ies)|s)?|popularity)_?(table|per_item|by_item)",
+    "log_probability_table": r"(item_?)?log_?(q|p|prob(s|ability)?)_?(table|per_item|by_item)",
+    "counts_table": r"(item_?)?(counts?|frequenc(y|ies)|degrees?)_?(table|per_item|by_item)",
+    "linked": r"(is_?)?(linked|links|positives?_?mask|known_?positives?|is_?positive|false_?negatives?(_mask)?)",
+    "labels": r"labels?|targets?|y_?true|y",
+    "key": r"key|rng|rng_?key|generator",
+    "axis_name": r"axis_?name|pmap_?axis|(gather_?)?axis",
+    "rank": r"rank|process_?index",
+    "world_size": r"world_?size|n_?processes|num_?processes",
+    "batch_size": r"batch_?size|b",
+    "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
+}  # fmt: skip
+"""Meaning of an argument, and the names that it goes by."""
+SUFFIX = r"_?(vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?|[bB][xX][dDbBkK]\w*)"
+VECTORS = ("users", "items", "negatives")
+SCORES = ("scores", "positive_scores", "negative_scores")
+CONSTANTS = (
+    *("rank", "world_size", "batch_size", "n_items", "axis_name"),
+    *("probability_table", "log_probability_table", "counts_table"),
+)
+"""Meanings that a constructor's argument can have."""
+SHAPES = """\
+A loss is a function of one batch of b links, and returns one number. Its arguments go by name:
+  (users, items)                      float [b, D]: vectors; row i is the positive link i
+  (users, items, negatives)           negatives float [b, k, D]: drawn for each link
+  (scores)                            float [b, b]: users by the batch's items, positives diagonal
+  (positive_scores, negative_scores)  float [b] and [b, k]
+  (scores, labels)                    float [n] and 0 or 1
+and, if it wants them: user_ids, item_ids, negative_ids; probability, log_probability or counts of
+each link's item, and negative_probability; linked, bool [b, b]; rank, world_size, axis_name, key."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A user's loss, ready to be called.
+
+    Attributes:
+        roles: meaning of each argument of a call that gets a tensor or a constant.
+        made_from: the same of the constructor.
+        options: the arguments with defaults, by name, those of the constructor and of the call.
+    """
+
+    name: str
+    target: Any
+    roles: Mapping[str, str]
+    made_from: Mapping[str, str]
+    options: Mapping[str, Any]
+    is_class: bool
+    of_constructor: frozenset[str] = field(default_factory=frozenset)
+
+    def bind(
+        self, options: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """Return the loss with some options, as a function of keyword arguments.
+
+        Args:
+            constants: values of the constructor's own arguments, by meaning.
+        """
+        given = {name: options[name] for name in options if name not in self.of_constructor}
+        target = self.target
+        if self.is_class:
+            made = {name: constants[role] for name, role in self.made_from.items()}
+            made |= {name: options[name] for name in options if name in self.of_constructor}
+            target = _construct(self.target, made)
+        return lambda **arrays: target(**arrays, **given)
+
+    def has(self, *roles: str) -> bool:
+        """Return whether an argument has one of some meanings."""
+        return any(role in (*self.roles.values(), *self.made_from.values()) for role in roles)
+
+
+def role_of(name: str, others: frozenset[str] = frozenset()) -> str:
+    """Return the meaning of an argument by its name; empty where it has none."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
+    is_vector = re.fullmatch(f"(.+?){SUFFIX}", plain)
+    for word in (plain, is_vector[1] if is_vector else plain):
+        for role, names in ROLES.items():
+            if re.fullmatch(names, word):
+                if role == "positives":
+                    return "items" if others & {"users"} or is_vector else "positive_scores"
+                if role == "negatives" and not (others & {"users"} or is_vector):
+                    return "negative_scores"
+                return role
+    return ""
+
+
+def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
+    """Read the signature of a loss.
+
+    Args:
+        target: ``module:name``, or the function, class or object itself.
+        options: values of arguments that replace their defaults.
+
+    Raises:
+        UsageError: it cannot be imported, or its arguments are none that a loss has.
+    """
+    name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+    if isinstance(target, str):
+        if ":" not in target:
+            raise UsageError(f"--loss {target!r}: name your own as module:name, such as my:loss.")
+        target = EncoderInfo(path=target).load()
+    options = dict(options or {})
+    if not callable(target):
+        raise UsageError(f"{name} is a {type(target).__name__} and cannot be called.\n{SHAPES}")
+    if _is_of_sentence_transformers(target):
+        target = _with_vectors(target)
+    is_class = inspect.isclass(target)
+    made_from: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    own: set[str] = set()
+    if is_class:
+        for each in _parameters(target.__init__ if "__init__" in dir(target) else target, name):
+            role = role_of(each.name)
+            if role in CONSTANTS and each.name not in options:
+                made_from[each.name] = role
+            elif each.default is not inspect.Parameter.empty or each.name in options:
+                found[each.name] = options.get(each.name, each.default)
+                own.add(each.name)
+            else:
+                raise UsageError(
+                    f"{name} cannot be made without {each.name!r}: give it a value with --set"
+                    f" {each.name}=VALUE."
+                )
+    method = _call_of(target)
+    parameters = _parameters(method, name)
+    known = frozenset(role_of(each.name) for each in parameters)
+    roles: dict[str, str] = {}
+    for each in parameters:
+        role = role_of(each.name, known)
+        if role and role not in roles.values() and each.name not in options:
+            if role in ("batch_size", "key") and each.default is not inspect.Parameter.empty:
+                found[each.name] = each.default
+                continue
+            roles[each.name] = role
+        elif each.default is not inspect.Parameter.empty or each.name in options:
+            found[each.name] = options.get(each.name, each.default)
+        else:
+            raise UsageError(
+                f"{name} has an argument {each.name!r} that is none of a batch's: rename it, or give"
+                f" it a value with --set {each.name}=VALUE.\n{SHAPES}"
+            )
+    if unknown := sorted(options.keys() - found.keys()):
+        raise UsageError(f"{name} has no argument {unknown[0]!r}. It has: {', '.join(found)}.")
+    loss = Loss(name, target, roles, made_from, found, is_class, frozenset(own))
+    complete = (("users", "items"), ("scores",), ("positive_scores", "negative_scores"))
+    if not any(all(role in roles.values() for role in some) for some in complete):
+        shown = ", ".join(each.name for each in parameters) or "nothing"
+        raise UsageError(f"{name}({shown}) takes neither vectors nor scores of links.\n{SHAPES}")
+    return loss
+
+
+def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} has no signature ({reason(error)}).\n{SHAPES}") from error
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        each
+        for each in signature.parameters.values()
+        if each.kind not in kinds and each.name != "self"
+    ]
+
+
+def _call_of(target: Any) -> Any:
+    """Return the function whose arguments a call has."""
+    if inspect.isfunction(target) or inspect.ismethod(target) or hasattr(target, "func"):
+        return target
+    for name in ("forward", "call", "__call__"):
+        method = getattr(target, name, None)
+        if inspect.isfunction(method) or inspect.ismethod(method):
+            return method
+    return target
+
+
+def _construct(target: Any, made: Mapping[str, Any]) -> Any:
+    try:
+        return target(**made)
+    except Exception as error:
+        raise UsageError(
+            f"{target.__name__} cannot be made: {type(error).__name__}: {reason(error)}."
+        ) from error
+
+
+def _is_of_sentence_transformers(target: Any) -> bool:
+    made = target if inspect.isclass(target) else type(target)
+    if made.__module__.startswith("sentence_transformers.") and "forward" in dir(made):
+        return True
+    if not inspect.isclass(target) or "forward" not in dir(made):
+        return False
+    return "sentence_features" in inspect.signature(made.forward).parameters
+
+
+def _with_vectors(target: Any) -> Any:
+    """Return a loss of sentence-transformers as one of vectors: its model passes them on."""
+    torch: Any = sys.modules["torch"]
+
+    class Passing(torch.nn.Module):  # type: ignore[misc]
+        """A model whose sentence vectors are its input."""
+
+        def forward(self, features: Any) -> Any:
+            return {"sentence_embedding": features["vectors"]}
+
+    def call(loss: Any, users: Any, items: Any, negatives: Any = None) -> Any:
+        columns = [users, items]
+        if negatives is not None:
+            columns += list(negatives.unbind(dim=1))
+        features = [{"vectors": column} for column in columns]
+        return loss(features, torch.arange(len(users)))
+
+    if not inspect.isclass(target):
+        target.model = Passing()
+
+        def of_object(users: Any, items: Any) -> Any:
+            return call(target, users, items)
+
+        return of_object
+
+    class OfVectors:
+        """The loss, with a model that passes vectors on."""
+
+        def __init__(self, **options: Any) -> None:
+            self.loss = target(Passing(), **options)
+
+        def __call__(self, users: Any, items: Any) -> Any:
+            return call(self.loss, users, items)
+
+    parameters = list(inspect.signature(target.__init__).parameters.values())
+    first = next(at for at, each in enumerate(parameters) if each.name == "model")
+    kept = [*parameters[:first], *parameters[first + 1 :]]
+    OfVectors.__init__.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    OfVectors.__name__ = target.__name__
+    OfVectors.__module__ = target.__module__
+    return OfVectors

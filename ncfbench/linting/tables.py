@@ -1,0 +1,86 @@
+"""The tables of a lint."""
+
+from __future__ import annotations
+
+from ncfbench.auditing.frameworks.tables import percent
+from ncfbench.linting.facts import Facts
+from ncfbench.linting.findings import Severity
+from ncfbench.linting.lint import Lint, estimate_text
+from ncfbench.reporting.table import Col, Style, Table
+from ncfbench.timing.intervals import mean
+
+STYLES: dict[Severity, Style] = {"error": "bad", "warning": "open", "note": "muted"}
+SHOWN_FITS = 3
+
+
+def lint_tables(lint: Lint) -> list[Table]:
+    """Return what is wrong, the worst first, and then what was measured."""
+    tables = []
+    if lint.findings:
+        cols = [
+            Col("severity", "severity", style=lambda each: STYLES[each.severity]),
+            Col("code", "code", align="left"),
+            Col("finding", "sentence", wraps=True),
+            Col("what to do", "fix", wraps=True),
+        ]
+        title = f"Findings on {lint.name}"
+        notes = _accepted(lint)
+        tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
+    if lint.facts:
+        cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
+        rows = [{"0": question, "1": answer} for question, answer in _answers(lint, lint.facts)]
+        title = f"What {lint.name} does ({lint.framework})"
+        tables.append(Table.of(title, cols, rows, name="facts"))
+    if lint.fits:
+        cols = [
+            Col("objective", "title", align="left"),
+            Col("bias %", lambda each: percent(each.bias.estimate)),
+            Col("interval", lambda each: f"{percent(each.bias.lower)}..{percent(each.bias.upper)}"),
+            Col("cosine", lambda each: each.bias.cosine, ".2f"),
+            Col("variance", lambda each: each.bias.variance, ".3g"),
+        ]
+        notes = [
+            "Bias: distance of the mean gradient by all scores from the objective's, over the"
+            " latter's length; the objective's size is fitted."
+            f" Batches have {lint.fits.rows} links; the bias of a"
+            " softmax falls as they grow.",
+            "Push on negatives by tenths of the items, the most popular ones first, over that of the"
+            f" softmax over all items: {', '.join(f'{part:.2f}' for part in lint.fits.deciles)}.",
+        ]
+        title = f"Objectives that {lint.name} may estimate, the closest first"
+        some = lint.fits.fits[:SHOWN_FITS]
+        tables.append(Table.of(title, cols, some, notes, name="objectives"))
+    return tables
+
+
+def _accepted(lint: Lint) -> list[str]:
+    return [f"Accepted: {each.code}: {each.sentence}" for each in lint.accepted]
+
+
+def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
+    where = {
+        "the batch's items": facts.in_batch,
+        "those drawn for the row": facts.drawn,
+        "those drawn for other rows": facts.drawn_for_others,
+    }
+    negatives = ", ".join(name for name, is_so in where.items() if is_so) or "none"
+    rows = [
+        ("objective, by what a negative's push depends on", facts.title),
+        ("negatives of a row", negatives),
+        ("scale of scores", estimate_text(facts.scale)),
+        ("exponent of probability in a negative's weight", estimate_text(facts.slope)),
+        ("the same of the positive's weight", estimate_text(facts.positive_slope)),
+        ("positive's weight over another item's", estimate_text(facts.positive_weight)),
+    ]
+    if facts.normalises is not None:
+        rows.append(("length of vectors", "has no effect" if facts.normalises else "counts"))
+    if contents := lint.contents:
+        batch = f"in batches of {contents.rows}"
+        for name, values in (
+            (f"negatives that are training links, {batch}", contents.linked),
+            ("their share of the push", contents.linked_push),
+            (f"negatives that are the row's own item, {batch}", contents.duplicates),
+            ("their share of the push", contents.duplicates_push),
+        ):
+            rows.append((name, f"{100 * mean(values).value:.2f} %"))
+    return rows

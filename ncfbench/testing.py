@@ -1,0 +1,42 @@
+"""For a user's own tests: a loss must be what the lint expects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+
+def assert_unbiased(
+    loss: Any,
+    *,
+    pairs: Any = None,
+    batches: Any = None,
+    batch_size: int = 64,
+    accept: Collection[str] = (),
+    **options: Any,
+) -> None:
+    """Fail if ``ncfbench audit --loss`` has an error to report.
+
+    Args:
+        loss: a function, a class or an object; ``module:name`` works too.
+        pairs: a file of training links; by default a small random graph.
+        batches: the user's own batches, an iterable or a function that returns one.
+        accept: codes of findings that are meant to be.
+        options: values of the loss's own arguments.
+
+    Raises:
+        AssertionError: something is wrong; the message has a line for each finding.
+    """
+    from ncfbench.linting.lint import lint_loss
+
+    found = lint_loss(
+        loss,
+        pairs=pairs,
+        batches_from=batches,
+        batch_size=batch_size,
+        accept=accept,
+        options_=options,
+    )
+    if found.errors:
+        lines = [f"{each.code}: {each.sentence} {each.fix}" for each in found.errors]
+        raise AssertionError("\n".join([f"{found.name} is not what it is meant to be:", *lines]))

@@ -1,0 +1,434 @@
+"""Losses with faults that people have reported in public, each written anew, and losses without.
+
+A fault has the code of the finding that must name it, and the report that describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+
+class Exhibit(NamedTuple):
+    """A loss, its batches if they matter, and for a fault its code and source."""
+
+    loss: Any
+    code: str = ""
+    source: str = ""
+    batches: Callable[..., Any] | None = None
+
+
+def unit(x: Any) -> Any:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def cross_entropy(logits: Any) -> Any:
+    """The mean over rows whose label is the diagonal."""
+    return -np.mean(np.diagonal(log_softmax(logits, axis=1)))
+
+
+def same(ids: Any) -> Any:
+    """Pairs of different rows with one id."""
+    return (ids[:, None] == ids[None, :]) & ~np.eye(len(ids), dtype=bool)
+
+
+def corrected(scores: Any, item_ids: Any, probability: Any) -> Any:
+    """Logits of an in-batch softmax with everything right."""
+    shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
+    return np.where(same(item_ids), -1e9, scores - shift)
+
+
+# Faults.
+
+
+def logq_sign(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    scores = 20 * unit(users) @ unit(items).T
+    return cross_entropy(np.where(same(item_ids), -1e9, scores + np.log(probability)[None, :]))
+
+
+def missing_logq(scores: Any, item_ids: Any, temperature: float = 0.05) -> Any:
+    return cross_entropy(np.where(same(item_ids), -1e9, scores / temperature))
+
+
+def logq_of_the_positive(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    scores = 20 * unit(users) @ unit(items).T
+    return cross_entropy(np.where(same(item_ids), -1e9, scores - np.log(probability)[None, :]))
+
+
+def logq_over_temperature(
+    users: Any, items: Any, log_probability: Any, temperature: float = 0.1
+) -> Any:
+    scores = unit(users) @ unit(items).T - log_probability[None, :]
+    return cross_entropy(scores / temperature)
+
+
+def duplicates(users: Any, items: Any, probability: Any) -> Any:
+    scores = 10 * users @ items.T
+    shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
+    return cross_entropy(scores - shift)
+
+
+def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
+    scores = users @ items.T
+    margin = scores - np.diagonal(scores)[:, None]
+    counts = ~same(item_ids) & ~np.eye(len(scores), dtype=bool)
+    return np.sum(np.logaddexp(0, margin) * counts) / np.sum(counts)
+
+
+def transposed_mask(scores: Any, linked: Any) -> Any:
+    margin = scores - np.diagonal(scores)[:, None]
+    counts = ~(linked.T | np.eye(len(scores), dtype=bool))
+    return np.mean(np.sum(np.logaddexp(0, margin) * counts, axis=1)) / len(scores)
+
+
+def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    scores = 10 * unit(users) @ unit(items).T
+    return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
+
+
+def similar_mask(users: Any, items: Any, probability: Any, scale: float = 20.0) -> Any:
+    f, g = unit(users), unit(items)
+    is_same = (g @ g.T > 1 - 1e-6) & ~np.eye(len(g), dtype=bool)
+    logits = corrected(scale * f @ g.T, np.arange(len(g)), probability)
+    return cross_entropy(np.where(is_same, -1e9, logits))
+
+
+def idle_flag(
+    users: Any,
+    items: Any,
+    item_ids: Any,
+    probability: Any,
+    remove_accidental_hits: bool = True,
+) -> Any:
+    logits = corrected(20 * unit(users) @ unit(items).T, np.arange(len(users)), probability)
+    if remove_accidental_hits:
+        logits = logits - same(item_ids) * np.finfo(np.float32).tiny
+    return cross_entropy(logits)
+
+
+def idle_in_batch_flag(
+    users: Any, items: Any, negatives: Any, use_in_batch_negatives: bool = True
+) -> Any:
+    positive = np.sum(users * items, axis=-1)
+    negative = np.einsum("bd,bkd->bk", users, negatives)
+    if use_in_batch_negatives:
+        negative = np.concatenate([negative, negative], axis=1)[:, : negative.shape[1]]
+    return np.mean(np.logaddexp(0, negative - positive[:, None]))
+
+
+def bpr(positive_scores: Any, negative_scores: Any) -> Any:
+    return np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]))
+
+
+def any_items(users: Any, items: Any, size: int) -> Iterator[Any]:
+    """Negatives drawn from all items, a user's own ones too."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = rng.integers(len(users), size=size)
+        yield users[rows], items[rows], rng.integers(items.max() + 1, size=(size, 3))
+
+
+def free_items(users: Any, items: Any, size: int) -> Iterator[Any]:
+    """Negatives drawn again until they are no links."""
+    rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
+    for _ in range(20):
+        rows = rng.integers(len(users), size=size)
+        drawn = [
+            next(v for v in rng.permutation(items.max() + 1) if (u, v) not in links)
+            for u in users[rows]
+        ]
+        yield users[rows], items[rows], np.array(drawn)[:, None]
+
+
+def temperature_twice(
+    users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.2
+) -> Any:
+    scores = unit(users) @ unit(items).T / temperature
+    return cross_entropy(corrected(scores / temperature, item_ids, probability))
+
+
+class FixedDivisor:
+    """The sum over the rows by the batch size of the settings."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+
+    def __call__(self, positive_scores: Any, negative_scores: Any) -> Any:
+        rows = np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]), axis=1)
+        return np.sum(rows) / self.batch_size
+
+
+def mean_of_chunks(positive_scores: Any, negative_scores: Any, chunk_size: int = 4) -> Any:
+    rows = np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]), axis=1)
+    parts = [rows[start : start + chunk_size] for start in range(0, len(rows), chunk_size)]
+    return np.mean([part.mean() for part in parts])
+
+
+def over_users(users: Any, items: Any) -> Any:
+    return cross_entropy(10 * unit(items) @ unit(users).T)
+
+
+def negated(positive_scores: Any, negative_scores: Any) -> Any:
+    return np.mean(np.logaddexp(0, positive_scores[:, None] - negative_scores))
+
+
+def neighbours_negatives(users: Any, items: Any, negatives: Any) -> Any:
+    positive = np.sum(users * items, axis=-1)
+    negative = np.einsum("bd,bkd->bk", np.roll(users, 1, axis=0), negatives)
+    return np.mean(np.logaddexp(0, negative - positive[:, None]))
+
+
+def _jax_logits(users: Any, items: Any, first: Any, probability: Any) -> Any:
+    """Logits of some rows against all items; the row's own column is ``first`` + row."""
+    scores = 10 * users @ items.T
+    own = jnp.arange(len(scores)) + first
+    is_own = jnp.arange(scores.shape[1])[None, :] == own[:, None]
+    shift = jnp.where(is_own, 0, jnp.log((scores.shape[1] - 1) * probability)[None, :])
+    return scores - shift, own
+
+
+def _jax_loss(users: Any, items: Any, ids: Any, own_ids: Any, first: Any, p: Any) -> Any:
+    logits, own = _jax_logits(users, items, first, p)
+    is_own = jnp.arange(logits.shape[1])[None, :] == own[:, None]
+    logits = jnp.where((own_ids[:, None] == ids[None, :]) & ~is_own, -1e9, logits)
+    rows = jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, own[:, None], 1)[:, 0]
+    return jnp.mean(rows)
+
+
+def _gather(part: Any, axis_name: str) -> Any:
+    return jax.lax.all_gather(part, axis_name, tiled=True)
+
+
+def gathered(users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any) -> Any:
+    all_items, ids, p = (_gather(x, axis_name) for x in (items, item_ids, probability))
+    first = jax.lax.axis_index(axis_name) * len(users)
+    return _jax_loss(users, all_items, ids, item_ids, first, p)
+
+
+def gathered_without_gradient(
+    users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
+) -> Any:
+    ids, p = _gather(item_ids, axis_name), _gather(probability, axis_name)
+    first = jax.lax.axis_index(axis_name) * len(users)
+    constant = jax.lax.stop_gradient(_gather(items, axis_name))
+    all_items = jax.lax.dynamic_update_slice(constant, items, (first, 0))
+    return _jax_loss(users, all_items, ids, item_ids, first, p)
+
+
+def gathered_twice(users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any) -> Any:
+    one = gathered(users, items, item_ids, probability, axis_name)
+    return one * jax.lax.psum(1, axis_name)
+
+
+def gathered_with_local_labels(
+    users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
+) -> Any:
+    all_items, ids, p = (_gather(x, axis_name) for x in (items, item_ids, probability))
+    return _jax_loss(users, all_items, ids, item_ids, 0, p)
+
+
+def detached_negatives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    positive = jnp.sum(users * items, axis=-1) * 10
+    logits, own = _jax_logits(users, jax.lax.stop_gradient(items), 0, probability)
+    eye = jnp.eye(len(users), dtype=bool)
+    logits = jnp.where(eye, positive[:, None], logits)
+    logits = jnp.where((item_ids[:, None] == item_ids[None, :]) & ~eye, -1e9, logits)
+    return jnp.mean(jax.nn.logsumexp(logits, axis=1) - positive)
+
+
+@jax.custom_vjp
+def twice(x: Any) -> Any:
+    return x
+
+
+twice.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
+
+
+def doubled_negatives(users: Any, items: Any, negatives: Any) -> Any:
+    positive = jnp.sum(users * items, axis=-1)
+    negative = jnp.einsum("bd,bkd->bk", users, twice(negatives))
+    return jnp.mean(jax.nn.softplus(negative - positive[:, None]))
+
+
+TFRS, ST, LIGHTLY = (
+    f"https://github.com/{name}"
+    for name in ("tensorflow/recommenders", "huggingface/sentence-transformers", "lightly-ai/lightly")
+)
+FAULTS = {
+    "logq_sign": Exhibit(logq_sign, "logq-sign", f"{TFRS}/issues/219"),
+    "missing_logq": Exhibit(
+        missing_logq, "missing-logq", "https://github.com/NVIDIA-Merlin/models/issues/161"
+    ),
+    "logq_of_the_positive": Exhibit(
+        logq_of_the_positive, "logq-positive", "https://arxiv.org/abs/2507.09331"
+    ),
+    "logq_over_temperature": Exhibit(
+        logq_over_temperature,
+        "logq-scale",
+        "https://github.com/NVIDIA-Merlin/models/pull/1051",
+    ),
+    "duplicates": Exhibit(duplicates, "duplicates", f"{ST}/issues/3189"),
+    "linked_pairs": Exhibit(linked_pairs, "linked", f"{ST}/issues/608"),
+    "transposed_mask": Exhibit(
+        transposed_mask, "mask-others", "https://github.com/keras-team/keras-rs/pull/206"
+    ),
+    "multiplied_mask": Exhibit(
+        multiplied_mask, "mask-zero", "https://github.com/google-research/simclr/issues/20"
+    ),
+    "similar_mask": Exhibit(similar_mask, "mask-dropout", f"{ST}/pull/3260"),
+    "idle_flag": Exhibit(idle_flag, "idle-flag", f"{TFRS}/issues/706"),
+    "idle_in_batch_flag": Exhibit(
+        idle_in_batch_flag, "idle-flag", "https://github.com/FlagOpen/FlagEmbedding/issues/1027"
+    ),
+    "sampled_positives": Exhibit(
+        bpr, "sampled-positives", "https://github.com/benfred/implicit/pull/103", any_items
+    ),
+    "temperature_twice": Exhibit(
+        temperature_twice,
+        "temperature-twice",
+        "https://github.com/Adibvafa/CodonTransformer/pull/20",
+    ),
+    "fixed_divisor": Exhibit(
+        FixedDivisor, "last-batch", "https://github.com/intel/ipex-llm/issues/2079"
+    ),
+    "mean_of_chunks": Exhibit(
+        mean_of_chunks, "uneven-rows", "https://github.com/keras-team/keras/issues/20241"
+    ),
+    "over_users": Exhibit(
+        over_users, "over-users", "https://github.com/LongmaoTeamTf/deep_recommenders/issues/4"
+    ),
+    "negated": Exhibit(
+        negated, "wrong-sign", "https://github.com/kefirski/pytorch_NEG_loss/issues/5"
+    ),
+    "neighbours_negatives": Exhibit(
+        neighbours_negatives, "wrong-negative", "https://github.com/maciejkula/spotlight"
+    ),
+    "gathered_without_gradient": Exhibit(
+        gathered_without_gradient, "gather-lost", f"{LIGHTLY}/issues/1528"
+    ),
+    "gathered_twice": Exhibit(
+        gathered_twice, "gather-doubled", "https://github.com/texttron/tevatron/issues/143"
+    ),
+    "gathered_with_local_labels": Exhibit(
+        gathered_with_local_labels, "wrong-positive", "https://github.com/nomewang/M3DM/issues/7"
+    ),
+    "detached_negatives": Exhibit(
+        detached_negatives,
+        "lost-gradient",
+        "https://github.com/alexandonian/contrastive-feature-loss/issues/3",
+    ),
+    "doubled_negatives": Exhibit(
+        doubled_negatives, "doubled-gradient", "https://github.com/Tencent/TFace/issues/34"
+    ),
+}
+"""At least one of each kind."""
+
+
+# Losses that are right.
+
+
+def in_batch_softmax(
+    users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.05
+) -> Any:
+    return cross_entropy(corrected(unit(users) @ unit(items).T / temperature, item_ids, probability))
+
+
+def sampling_corrected(
+    users: Any, items: Any, probability: Any, temperature: float = 0.1
+) -> Any:
+    """Yi et al. 2019: every column is corrected, and copies of an item stay in the sum."""
+    return cross_entropy(users @ items.T / temperature - np.log(probability)[None, :])
+
+
+def of_scores(scores: Any, item_ids: Any, log_probability: Any) -> Any:
+    return cross_entropy(corrected(scores, item_ids, np.exp(log_probability)))
+
+
+def drawn_softmax(users: Any, items: Any, negatives: Any, scale: float = 5.0) -> Any:
+    positive = scale * np.sum(users * items, axis=-1, keepdims=True)
+    negative = scale * np.einsum("bd,bkd->bk", users, negatives)
+    return np.mean(logsumexp(np.concatenate([positive, negative], axis=1), axis=1) - positive[:, 0])
+
+
+def drawn_by_popularity(
+    positive_scores: Any, negative_scores: Any, negative_probability: Any
+) -> Any:
+    shifted = negative_scores - np.log(negative_scores.shape[1] * negative_probability)
+    logits = np.concatenate([positive_scores[:, None], shifted], axis=1)
+    return np.mean(logsumexp(logits, axis=1) - positive_scores)
+
+
+def masked_bpr(scores: Any, linked: Any) -> Any:
+    counts = ~(linked | np.eye(len(scores), dtype=bool))
+    rows = np.sum(np.logaddexp(0, scores - np.diagonal(scores)[:, None]) * counts, axis=1)
+    return np.mean(rows / np.maximum(counts.sum(axis=1), 1))
+
+
+def hinge(positive_scores: Any, negative_scores: Any, margin: float = 1.0) -> Any:
+    return np.mean(np.maximum(negative_scores - positive_scores[:, None] + margin, 0))
+
+
+def pairs_bce(logits: Any, labels: Any) -> Any:
+    return np.mean(np.logaddexp(0, logits) - labels * logits)
+
+
+def sum_of_bce(positive_scores: Any, negative_scores: Any, negative_weight: float = 0.5) -> Any:
+    positive = np.sum(np.logaddexp(0, -positive_scores))
+    return positive + negative_weight * np.sum(np.logaddexp(0, negative_scores))
+
+
+def squared(users: Any, items: Any, negatives: Any) -> Any:
+    positive = np.sum(users * items, axis=-1)
+    return np.mean((1 - positive) ** 2) + np.mean(np.einsum("bd,bkd->bk", users, negatives) ** 2)
+
+
+def metric(users: Any, items: Any, negatives: Any, margin: float = 0.5) -> Any:
+    """Collaborative metric learning: distances instead of dot products."""
+    near = np.sum((users - items) ** 2, axis=-1)
+    far = np.sum((users[:, None, :] - negatives) ** 2, axis=-1)
+    return np.mean(np.maximum(near[:, None] - far + margin, 0))
+
+
+def regularised(users: Any, items: Any, negatives: Any, weight: float = 0.01) -> Any:
+    size = np.mean(users**2) + np.mean(items**2)
+    negative = np.einsum("bd,bkd->bk", users, negatives)
+    return bpr(np.sum(users * items, axis=-1), negative) + weight * size
+
+
+def jax_softmax(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    return _jax_loss(users, items, item_ids, item_ids, 0, probability)
+
+
+def symmetric(users: Any, items: Any, item_ids: Any, user_ids: Any, probability: Any) -> Any:
+    scores = 10 * unit(users) @ unit(items).T
+    mask = same(user_ids) | same(item_ids)
+    backward = np.where(mask, -1e9, scores).T
+    logits = np.where(mask, -1e9, corrected(scores, item_ids, probability))
+    return (cross_entropy(logits) + cross_entropy(backward)) / 2
+
+
+CORRECT = {
+    "in_batch_softmax": Exhibit(in_batch_softmax),
+    "sampling_corrected": Exhibit(sampling_corrected),
+    "of_scores": Exhibit(of_scores),
+    "drawn_softmax": Exhibit(drawn_softmax),
+    "drawn_by_popularity": Exhibit(drawn_by_popularity),
+    "bpr": Exhibit(bpr),
+    "bpr_of_free_items": Exhibit(bpr, batches=free_items),
+    "masked_bpr": Exhibit(masked_bpr),
+    "hinge": Exhibit(hinge),
+    "pairs_bce": Exhibit(pairs_bce),
+    "sum_of_bce": Exhibit(sum_of_bce),
+    "squared": Exhibit(squared),
+    "metric": Exhibit(metric),
+    "regularised": Exhibit(regularised),
+    "jax_softmax": Exhibit(jax_softmax),
+    "gathered": Exhibit(gathered),
+    "symmetric": Exhibit(symmetric),
+}
+"""At least one of each way to write a loss."""
