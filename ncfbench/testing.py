@@ -36,6 +36,7 @@ def assert_unbiased(
         batch_size=batch_size,
         accept=accept,
         options_=options,
+        estimates=False,
     )
     if found.errors:
         lines = [f"{each.code}: {each.sentence} {each.fix}" for each in found.errors]

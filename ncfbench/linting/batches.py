@@ -94,8 +94,9 @@ def read_pairs(path: Path) -> BipartiteGraph:
     is_pair = np.logical_and(*(column.codes >= 0 for column in columns))
     if not is_pair.any():
         raise DataError(f"{path} has no pair of {named[0]} and {named[1]}.")
-    ends = [column.codes[is_pair] for column in columns]
-    sizes, names = [], []
+    ends: list[Ids] = [column.codes[is_pair].astype(np.int64) for column in columns]
+    sizes: list[int] = []
+    names: list[Any] = []
     for at, column in enumerate(columns):
         texts = np.array(column.names.to_pylist(), dtype=object)
         numbers = _numbers(texts)
@@ -103,8 +104,9 @@ def read_pairs(path: Path) -> BipartiteGraph:
             ends[at], texts = numbers[ends[at]], np.arange(numbers.max() + 1)
         sizes.append(len(texts))
         names.append(texts)
-    users, items = np.divmod(np.unique(ends[0].astype(np.int64) * sizes[1] + ends[1]), sizes[1])
-    return BipartiteGraph.from_links(users, items, *sizes, *names)
+    users, items = np.divmod(np.unique(ends[0] * sizes[1] + ends[1]), sizes[1])
+    of_users, of_items = (list(texts) for texts in names)
+    return BipartiteGraph.from_links(users, items, sizes[0], sizes[1], of_users, of_items)
 
 
 def _numbers(texts: Any) -> Ids | None:
@@ -167,8 +169,8 @@ def _numbered(batch: Batch, graph: BipartiteGraph) -> Batch:
             part = np.array(flat, np.int64).reshape(part.shape)
         if part.size and not 0 <= part.min() <= part.max() < n:
             raise UsageError(
-                f"The batches have an id that is in none of the pairs: {part.max()} of {n}. Give the"
-                " pairs that the batches are made of with --pairs."
+                f"The batches have an id that is in none of the pairs: {part.max()} of {n}. Give"
+                " the pairs that the batches are made of with --pairs."
             )
         found.append(part.astype(np.int32))
     return Batch(*found)
@@ -244,5 +246,3 @@ def drawn(contents: Contents, *, share: float) -> Iterator[Finding]:
         )
         if result.low > share:
             yield result
-
-

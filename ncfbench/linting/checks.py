@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from ncfbench.linting.derivatives import ROWS, Evaluator, owner
 from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
 from ncfbench.linting.findings import Finding, finding
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Bool, Float, Scene
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -26,7 +27,7 @@ class Masks:
     """What a loss does with pairs that are no true negatives."""
 
     duplicates: list[float]
-    """Push of a row's own item in another row, over the median push of a negative."""
+    """Push of a row's own item in another row, over that of the same vectors with other ids."""
     same_user: list[float]
     linked: list[float]
     """The same of another link of the user in the batch, and outside it."""
@@ -56,19 +57,19 @@ def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
             ("users", evaluator.pushes_on_users(scene), true_users),
         ):
             for name, pairs in groups(scene).items():
-                size = np.linalg.norm(true[pairs])
-                if size > 1e-4 * np.linalg.norm(true):
+                size = float(np.linalg.norm(true[pairs]))
+                if size > 1e-4 * float(np.linalg.norm(true)):
                     ratio = float(np.sum(found[pairs] * true[pairs])) / size**2
                     ratios.setdefault(f"{name}, on the {side}' side", []).append(ratio)
     # float32 leaves a few parts in a thousand.
     wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
-    found = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
+    findings = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
     if wrong:
         evaluator = replace(evaluator, by_quotients=True)
-    return found, evaluator
+    return findings, evaluator
 
 
-def groups(scene: Scene) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def groups(scene: Scene) -> dict[str, Bool]:
     """Return bool[b, columns] of positives and of negatives, by name."""
     is_row = np.arange(len(scene.slot)) < scene.b
     own = owner(scene)[None, :] == np.arange(scene.b)[:, None]
@@ -79,9 +80,7 @@ def groups(scene: Scene) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bo
     }
 
 
-def gradient_findings(
-    wrong: dict[str, list[float]], lost: str, doubled: str
-) -> Iterator[Finding]:
+def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) -> Iterator[Finding]:
     """Yield what ratios of a gradient to the true one mean, if it is lost or doubled."""
     for name, some in wrong.items():
         ratio, unit = float(np.mean(some)), "share of the gradient that arrives"
@@ -161,13 +160,13 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
     """Say where rows keep the weight of a full batch in a smaller one."""
-    full, small = (float(np.mean(weights[rows])) for rows in SIZES[:2] if rows in weights)
-    if len(weights) < 2 or min(full, small) <= 0:
+    if not all(rows in weights and np.mean(weights[rows]) > 0 for rows in SIZES[:2]):
         return
+    full, small = (float(np.mean(weights[rows])) for rows in SIZES[:2])
     factor = facts.scale.value if facts.scale else 1.0
     if facts.kind in ("pairwise", "pointwise"):
         factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0
-    for grows in (lambda rows: 1.0, lambda rows: (rows - 1.0)):
+    for grows in (lambda rows: 1.0, lambda rows: rows - 1.0):
         each = full / factor / grows(SIZES[0]), small / factor / grows(SIZES[1])
         divisor = 1 / each[0]
         is_whole = abs(divisor - round(divisor)) < 1e-3 * divisor
@@ -187,6 +186,7 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
     found = Masks([], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
+        others = [0.0]
         for relation, pairs in (
             ("same item", found.duplicates),
             ("same user", found.same_user),
@@ -198,15 +198,17 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             usual = float(np.median(push[0][free[0]])) if free[0].any() else 0.0
             if usual <= 0:
                 continue
+            # Where the same vectors without the relation are masked too, by their likeness, any
+            # other negative is the measure.
             at = [(0, last)] if relation == "linked" else [(0, last), (last, 0)]
-            pairs.append(float(np.mean([push[pair] for pair in at])) / usual)
+            ratios = [push[pair] / max(without[pair], 1e-4 * usual) for pair in at]
+            pairs.append(float(np.mean(ratios)))
             if relation != "same item":
-                found.others.append(_wrongly_masked(evaluator, push, without, free))
+                others.append(_wrongly_masked(evaluator, push, without, free))
             if relation == "same item" and abs(pairs[-1]) < 0.01:
                 found.leaks.append(_leak(evaluator, scene, seed))
-                plain = np.abs(without[0].sum()) / np.abs(without[0]).sum()
-                masked = np.abs(push[0].sum()) / np.abs(push[0]).sum()
-                found.constant.append(float(masked if plain < 1e-3 else 0.0))
+                found.constant.append(_constant(evaluator, scene, twin))
+        found.others.append(max(others))
     return found
 
 
@@ -223,16 +225,27 @@ def _wrongly_masked(evaluator: Evaluator, push: Float, without: Float, free: Any
     return float(lost.sum()) / max(int(counts.sum()), 1)
 
 
+def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
+    """Return the share of row 0's softmax that a masked pair has, for scores that are all 0.
+
+    Pushes of a row add up to nothing where nothing else is in its softmax.
+    """
+    one, other = (
+        evaluator.pushes(replace(each, score=0 * each.score))[0] for each in (scene, twin)
+    )
+    masked, plain = (float(abs(row.sum()) / np.abs(row).sum()) for row in (one, other))
+    return masked if plain < 1e-3 else 0.0
+
+
 def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
     """Return how often a masked duplicate is a negative under dropout."""
     last, leaks = ROWS - 1, []
     if not evaluator.loss.has("users", "scores") or evaluator.layout.labels == "pairs":
         return 0.0
+    pairs = [(0, last), (last, 0), *((0, column) for column in range(1, last))]
     for draw in range(4):
-        push = evaluator.perturbed_pushes(scene, 10 * seed + draw, DROPOUT)
-        others = [push[0, column] for column in range(1, last)]
-        usual = float(np.median(others))
-        leaks += [float(push[pair] > 0.05 * usual) for pair in ((0, last), (last, 0))]
+        here, there, *others = evaluator.perturbed_pushes(scene, pairs, 10 * seed + draw, DROPOUT)
+        leaks += [float(push > 0.05 * np.median(others)) for push in (here, there)]
     return float(np.mean(leaks))
 
 
@@ -240,7 +253,7 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     if not facts.in_batch:
         return
-    unit = "push over that of another negative"
+    unit = "push over that of a true negative"
     if found.leaks and float(np.mean(found.leaks)) > 0.1:
         share = "share of the duplicates that it misses"
         detail = f"vectors after dropout of {DROPOUT:.0%}"
@@ -248,12 +261,13 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
     if found.constant and min(found.constant) > 1e-3:
         share = "share of the softmax"
         yield finding("mask-zero", found.constant, share, 0, "a masked duplicate")
-    if found.others and float(np.mean(found.others)) > 0.01 and max(found.others) > 0.02:
+    if min(found.others) > 0.01:
         share = "share of the pairs without a link that are masked"
         yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
     elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
-    if found.duplicates and min(found.duplicates) > 0.01 and not duplicates_belong(facts):
+    counts = found.duplicates and min(found.duplicates) > 0.01
+    if counts and facts.kind != "over users" and not duplicates_belong(facts):
         yield finding("duplicates", found.duplicates, unit, 0, "two rows with one item")
 
 
@@ -270,7 +284,7 @@ def duplicates_belong(facts: Facts) -> bool:
     if facts.positive_slope and abs(facts.positive_slope.value + 1) < 0.2:
         return True
     weight = facts.positive_weight.value if facts.positive_weight else 1.0
-    return abs(np.log(weight + 1)) < abs(np.log(weight))
+    return abs(math.log(weight + 1)) < abs(math.log(weight))
 
 
 def corrections(facts: Facts, found: Masks, log_spread: float) -> Iterator[Finding]:

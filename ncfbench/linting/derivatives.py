@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +60,8 @@ class Evaluator:
     by_quotients: bool = False
     """Whether pushes come from the loss's values, because its gradients are not its own."""
     seed: int = 0
+    calls: dict[str, Call] = field(default_factory=dict)
+    """The loss with each choice of options, so that it is compiled once."""
 
     @classmethod
     def of(cls, loss: Loss, graph: BipartiteGraph) -> Evaluator:
@@ -69,8 +71,8 @@ class Evaluator:
             UsageError: it fails with all of them.
         """
         frameworks = [framework_of(loss.target)]
-        if isinstance(frameworks[0], Torch):
-            frameworks.append(Torch(double=False))
+        if isinstance(frameworks[0], Torch | Jax):
+            frameworks.append(type(frameworks[0])(double=False))
         errors: list[Exception] = []
         works: Evaluator | None = None
         for framework in frameworks:
@@ -128,16 +130,14 @@ class Evaluator:
         loss = self.loss
         if self.is_stateful and not loss.is_class:
             loss = replace(loss, target=copy.deepcopy(loss.target))
-        calls = self.__dict__.setdefault("_calls", {})
         key = repr((self.options, rank, world_size))
-        if key not in calls or self.is_stateful:
+        if key not in self.calls or self.is_stateful:
             call = loss.bind(self.options, self.constants(rank, world_size))
             # Processes of JAX are an axis; alone it has length 1.
-            calls[key] = call
+            self.calls[key] = call
             if isinstance(self.framework, Jax) and loss.has("axis_name") and world_size == 1:
-                calls[key] = lambda **arrays: self.framework.mapped(call, arrays, 1)[0]  # type: ignore[attr-defined]
-        found: Call = calls[key]
-        return found
+                self.calls[key] = lambda **arrays: self.framework.mapped(call, arrays, 1)[0]  # type: ignore[attr-defined]
+        return self.calls[key]
 
     def value(self, scene: Scene) -> float:
         """Return the loss of a scene."""
@@ -177,7 +177,7 @@ class Evaluator:
     @property
     def tolerance(self) -> float:
         """Share of the largest push below which one is none."""
-        return 1e-6 if self.framework.step < 1e-3 else 1e-3
+        return 1e-5 if self.framework.step < 1e-3 else 1e-3
 
     def pushes_on_users(self, scene: Scene) -> Float:
         """Return the same from the users' side, where no two columns have one item."""
@@ -187,16 +187,19 @@ class Evaluator:
         _, (gradient,) = self._gradients(arrays, [name])
         return _by_items(gradient, scene, coordinates)
 
-    def perturbed_pushes(self, scene: Scene, seed: int, share: float) -> Float:
-        """Return the pushes where every row's vector has lost a share of its coordinates, as dropout
-        does; the scores themselves are disturbed where the loss takes scores.
+    def perturbed_pushes(
+        self, scene: Scene, pairs: Sequence[tuple[int, int]], seed: int, share: float
+    ) -> list[float]:
+        """Return the pushes of some pairs of the batch where each row's vector has lost a share of
+        its coordinates to dropout, or the scores are disturbed where the loss takes scores.
         """
         rng = np.random.default_rng(seed)
         coordinates = scene.coordinates()
         if not self._names("users"):
             noise = 1 + share * rng.normal(size=scene.scores.shape)
             arrays = self._scores(scene, scene.scores * noise) | self._others(scene)
-            return self._of_scores(scene, arrays)
+            push = self._of_scores(scene, arrays)
+            return [float(push[pair]) for pair in pairs]
         width = coordinates.users.shape[1]
         rotation = np.linalg.qr(rng.normal(size=(width, width)))[0]
         users, columns = (
@@ -204,9 +207,20 @@ class Evaluator:
             for part in (coordinates.users, coordinates.columns)
         )
         arrays = self.arrays(scene, Coordinates(users, columns, coordinates.rest))
-        gradient = self._column_gradient(scene, arrays)
-        basis = np.concatenate([users, columns])
-        return np.asarray(np.linalg.lstsq(basis.T, gradient.T, rcond=None)[0][: scene.b])
+        # Moves along these change the product with one of the vectors alone.
+        toward = np.linalg.pinv(np.concatenate([users, columns]))[:, : scene.b]
+        if not self.is_slow:
+            push = (self._column_gradient(scene, arrays) @ toward).T
+            return [float(push[pair]) for pair in pairs]
+        (name,), step, found = self._names("items"), self.framework.step, []
+        for row, column in pairs:
+            ends = []
+            for sign in (1, -1):
+                moved = np.array(arrays[name])
+                moved[column] += sign * step * toward[:, row]
+                ends.append(self.value_of({**arrays, name: moved}))
+            found.append((ends[0] - ends[1]) / (2 * step))
+        return found
 
     def true_pushes(self, scene: Scene, *, users: bool = True) -> tuple[Float, Float]:
         """Return what difference quotients of the loss give in place of its gradients, on the
@@ -225,13 +239,19 @@ class Evaluator:
 
     def arrays(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
         """Return the arguments of a call, by name."""
-        return self._vectors(scene, coordinates) | self._scores(scene, scene.scores) | (
-            self._others(scene)
+        return (
+            self._vectors(scene, coordinates)
+            | self._scores(scene, scene.scores)
+            | (self._others(scene))
         )
 
     def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
         b, k = scene.b, self.layout.k
-        users, items, negatives = coordinates.users, coordinates.columns[:b], coordinates.columns[b:]
+        users, items, negatives = (
+            coordinates.users,
+            coordinates.columns[:b],
+            coordinates.columns[b:],
+        )
         if self.layout.labels == "pairs":
             users, items = users[owner(scene)], coordinates.columns
         shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}

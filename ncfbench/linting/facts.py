@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ncfbench.linting.derivatives import ROWS, Evaluator
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.timing.intervals import Estimate, mean
 
 Kind: TypeAlias = Literal["listwise", "pairwise", "pointwise", "over users", "symmetric", "other"]
@@ -79,22 +79,27 @@ def measure(evaluator: Evaluator) -> Facts:
         if all(fit is not None for fit in fits):
             scale, slope = (mean([fit[n] for fit in fits if fit]) for n in (0, 1))
     else:
-        found = [logistic(evaluator, scene, 0, _negative(push)) for scene, push in zip(scenes, pushes, strict=True)]
+        found = [
+            logistic(evaluator, scene, 0, int(np.argmax(push[0])))
+            for scene, push in zip(scenes, pushes, strict=True)
+        ]
         scales = [each[0] for each in found if each]
         scale = mean(scales) if scales else None
     by_popularity = evaluator.scenes().by_popularity
     in_batch = bool(any_counted[:, :ROWS].any())
     if kind == "listwise" and scale and (in_batch or by_popularity):
         some = columns < ROWS if in_batch else columns >= ROWS
-        slope = mean([
-            _slope(scene, push, some & ok, scale.value)
+        slope = mean(
+            [
+                _slope(scene, push, some & ok, scale.value)
+                for scene, push, ok in zip(scenes, pushes, counted, strict=True)
+            ]
+        )
+        found = [
+            _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
-        ])
-        offsets = [
-            offset
-            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
-            if (offset := _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value))
         ]
+        offsets = [each for each in found if each]
         if offsets:
             positive_slope = mean([each[0] for each in offsets])
             weight = mean([each[1] for each in offsets])
@@ -111,7 +116,7 @@ def measure(evaluator: Evaluator) -> Facts:
     )
 
 
-def counted_columns(evaluator: Evaluator, push: Float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def counted_columns(evaluator: Evaluator, push: Float) -> Bool:
     """Return bool[b, columns]: the pairs that are pushed apart."""
     size = np.abs(push).max() or 1.0
     return np.asarray(push > evaluator.tolerance * size)
@@ -133,7 +138,7 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     def effect(other_row: int, column: int, seen: int) -> float:
         """Return how much a change of one score changes another's push."""
         changed = evaluator.push(scene.with_score(other_row, column, CHANGE), row, seen)
-        return abs(changed / push[row, seen] - 1)
+        return float(abs(changed / push[row, seen] - 1))
 
     rival = effect(row, columns[-1], columns[0]) if len(columns) > 1 else 0.0
     in_batch = columns[columns < scene.b]
@@ -151,11 +156,6 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     if rival <= least and effect(row, row, columns[0]) <= least:
         return "pointwise"
     return "listwise" if rival > least else "other"
-
-
-def _negative(push: Float) -> int:
-    """Return the column of row 0 that is pushed apart most."""
-    return int(np.argmax(push[0]))
 
 
 def logistic(
@@ -181,7 +181,7 @@ def logistic(
     return (scale, 1 / inverse) if inverse > 0 else None
 
 
-def _slope(scene: Scene, push: Float, columns: Float, scale: float) -> float:
+def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float:
     """Return the exponent of probability in the columns' weights, by least squares in each row."""
     log_p, x, y = np.log(scene.probability), [], []
     for row in range(scene.b):
@@ -198,7 +198,7 @@ def _positive_offset(
     evaluator: Evaluator,
     scene: Scene,
     push: Float,
-    columns: Float,
+    columns: Bool,
     scale: float,
     slope: float,
 ) -> tuple[float, float] | None:
@@ -252,11 +252,11 @@ def _normalises(evaluator: Evaluator, scene: Scene) -> bool | None:
     if not evaluator.loss.has("users"):
         return None
     found = scene.coordinates()
-    values = [
+    once, twice = (
         evaluator.value_of(evaluator.arrays(scene, found._replace(users=factor * found.users)))
         for factor in (1.0, 2.0)
-    ]
-    return bool(np.isclose(*values, rtol=1e-6))
+    )
+    return bool(np.isclose(once, twice, rtol=1e-6))
 
 
 def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
@@ -269,7 +269,9 @@ def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
     for row in rows:
         own = -evaluator.push(flat, row, row)
         if kind == "listwise":
-            others = [c for c in (row + 1, row - 1, flat.b) if 0 <= c < len(flat.slot)]
+            drawn = flat.b + row * flat.negative.shape[1]
+            others = [c for c in (row + 1, row - 1) if 0 <= c < flat.b] + [drawn]
+            others = [c for c in others if c < len(flat.slot)]
             fits = [logistic(evaluator, flat, row, c) for c in others]
             fit = next((each for each in fits if each), None)
             own = fit[1] if fit else own

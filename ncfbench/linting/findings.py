@@ -39,45 +39,46 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "the softmax runs over the batch's users, not over items",
         "Normalise along the items' axis: axis 1 of scores of shape [users, items].",
     ),
-    "missing-logq": (
+    "gather-lost": (
         "error",
-        "popular items are negatives more often, and no correction makes up for it",
-        "Subtract the logarithm of each item's share of the links from its column of scores.",
+        "gathered vectors have no gradient",
+        "Gather with the gradient: torch.distributed.nn.functional.all_gather, or"
+        " jax.lax.all_gather.",
     ),
-    "logq-sign": (
+    "gather-doubled": (
         "error",
-        "the correction for popularity has the wrong sign",
-        "Subtract the logarithm of the probability, do not add it.",
+        "the gradient of gathered vectors counts more than once",
+        "Do not multiply by the number of processes where the gathering adds gradients up.",
     ),
-    "logq-scale": (
+    "gather-scale": (
         "error",
-        "the correction for popularity has the wrong size",
-        "Subtract log p once, after the scores have been divided by the temperature.",
+        "averaged over processes, the gradient is smaller than that of all rows in one",
+        "Multiply the loss by the number of processes, or gather with the gradient.",
     ),
-    "logq-positive": (
+    "lost-gradient": (
         "error",
-        "the correction is applied to the positive too, whose other copies are masked",
-        "Correct the negatives only: add log p back on the diagonal.",
+        "a part of the gradient does not reach the vectors",
+        "Do not detach these vectors, or stop the gradient of none but a memory's.",
     ),
-    "logq-constant": (
-        "warning",
-        "the positive has another weight than the other items",
-        "Correct a negative by log((b - 1) p), not by log p.",
-    ),
-    "duplicates": (
+    "doubled-gradient": (
         "error",
-        "a row's own item counts as its negative where another row has it",
-        "Mask the columns with the row's item id, all but the diagonal.",
-    ),
-    "linked": (
-        "error",
-        "items that the user is linked with count as her negatives",
-        "Mask the batch's pairs that are training links.",
+        "a part of the gradient counts more than once",
+        "Let each vector's gradient arrive once.",
     ),
     "sampled-positives": (
         "error",
         "the batches' negatives are drawn from items that the user is linked with",
         "Draw again where a negative is a training link of its user.",
+    ),
+    "idle-flag": (
+        "error",
+        "an option changes neither the loss nor its gradient",
+        "Use the option in the loss, or remove it.",
+    ),
+    "idle-argument": (
+        "error",
+        "an argument changes neither the loss nor its gradient",
+        "Use the argument in the loss, or remove it.",
     ),
     "mask-others": (
         "error",
@@ -94,45 +95,35 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "the mask compares vectors, and dropout makes one item's vectors differ",
         "Mask by item ids.",
     ),
-    "lost-gradient": (
+    "logq-sign": (
         "error",
-        "a part of the gradient does not reach the vectors",
-        "Do not detach these vectors, or stop the gradient of none but a memory's.",
+        "the correction for popularity has the wrong sign",
+        "Subtract the logarithm of the probability, do not add it.",
     ),
-    "doubled-gradient": (
+    "logq-scale": (
         "error",
-        "a part of the gradient counts more than once",
-        "Let each vector's gradient arrive once.",
+        "the correction for popularity has the wrong size",
+        "Subtract log p once, after the scores have been divided by the temperature.",
     ),
-    "gather-lost": (
+    "logq-positive": (
         "error",
-        "gathered vectors have no gradient",
-        "Gather with the gradient: torch.distributed.nn.functional.all_gather, or jax.lax.all_gather.",
+        "the correction is applied to the positive too, whose other copies are masked",
+        "Correct the negatives only: add log p back on the diagonal.",
     ),
-    "gather-doubled": (
+    "missing-logq": (
         "error",
-        "the gradient of gathered vectors counts more than once",
-        "Do not multiply by the number of processes where the gathering adds gradients up.",
+        "popular items are negatives more often, and no correction makes up for it",
+        "Subtract the logarithm of each item's share of the links from its column of scores.",
     ),
-    "gather-scale": (
+    "duplicates": (
         "error",
-        "averaged over processes, the gradient is smaller than that of all rows in one",
-        "Multiply the loss by the number of processes, or gather with the gradient.",
+        "a row's own item counts as its negative where another row has it",
+        "Mask the columns with the row's item id, all but the diagonal.",
     ),
-    "idle-flag": (
+    "linked": (
         "error",
-        "an option changes neither the loss nor its gradient",
-        "Use the option in the loss, or remove it.",
-    ),
-    "idle-argument": (
-        "error",
-        "an argument changes neither the loss nor its gradient",
-        "Use the argument in the loss, or remove it.",
-    ),
-    "idle-number": (
-        "warning",
-        "a number changes neither the loss nor its gradient",
-        "Use it, or remove it; the size of chunks may change nothing.",
+        "items that the user is linked with count as her negatives",
+        "Mask the batch's pairs that are training links.",
     ),
     "temperature-twice": (
         "error",
@@ -154,6 +145,16 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "rows of one batch have unequal weights by their position",
         "Add up losses of all chunks and divide once by the rows of the batch.",
     ),
+    "logq-constant": (
+        "warning",
+        "the positive has another weight than the other items",
+        "Correct a negative by log((b - 1) p), not by log p.",
+    ),
+    "idle-number": (
+        "warning",
+        "a number changes neither the loss nor its gradient",
+        "Use it, or remove it; the size of chunks may change nothing.",
+    ),
     "order": (
         "warning",
         "the loss depends on the order of the batch's rows",
@@ -165,7 +166,7 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "Keep the memory short; its items get no gradient.",
     ),
 }
-"""By code: the severity, what is wrong, and what to do."""
+"""By code, the worst first: the severity, what is wrong, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -201,10 +202,10 @@ class Finding:
         """What is wrong and by how much."""
         what, around = self.what, ""
         if self.high - self.low > 1e-3 * max(abs(self.value), 1e-3):
-            around = f" ({self.low:.3g} to {self.high:.3g})"
+            around = f" ({_short(self.low)} to {_short(self.high)})"
         return (
-            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {self.value:.3g}{around},"
-            f" and {self.expected:.3g} would be right."
+            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {_short(self.value)}{around},"
+            f" and {_short(self.expected)} would be right."
         )
 
     def as_row(self) -> dict[str, Any]:
@@ -233,6 +234,10 @@ def finding(
         expected=expected,
         unit=unit,
     )
+
+
+def _short(number: float) -> str:
+    return f"{number if abs(number) > 1e-6 else 0.0:.3g}"
 
 
 def check_codes(codes: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import random
 import sys
@@ -128,21 +129,22 @@ class Torch:
 
 
 class Jax:
-    """Gradients of JAX, in float64; compiled where the loss allows it."""
+    """Gradients of JAX, compiled where the loss allows it."""
 
-    name, step, has_gradients = "JAX", STEP, True
+    name, has_gradients = "JAX", True
 
-    def __init__(self) -> None:
+    def __init__(self, *, double: bool = True) -> None:
         import jax
 
-        self.jax = jax
+        self.jax, self.is_double = jax, double
+        self.step = STEP if double else 1e-2
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
 
     @contextlib.contextmanager
     def precise(self) -> Iterator[None]:
-        """Compute in float64, with ranks promoted as a program outside does."""
-        with self.jax.enable_x64(True), self.jax.numpy_rank_promotion("allow"):
+        """Compute in the loss's precision, with ranks promoted as a program outside does."""
+        with self.jax.enable_x64(self.is_double), self.jax.numpy_rank_promotion("allow"):
             yield
 
     def _run(self, call: Call, arrays: Arrays, names: Sequence[str], make: Any) -> Any:
@@ -201,17 +203,16 @@ class TensorFlow:
     name, step, has_gradients = "TensorFlow", 1e-2, True
 
     def __init__(self) -> None:
-        import tensorflow  # type: ignore[import-not-found,unused-ignore]
-
-        self.tf: Any = tensorflow
+        self.tf: Any = importlib.import_module("tensorflow")
 
     def _tensors(self, arrays: Arrays) -> dict[str, Any]:
-        return {
-            name: self.tf.constant(array.astype(np.float32 if array.dtype.kind == "f" else array.dtype))
-            if isinstance(array, np.ndarray)
-            else array
-            for name, array in arrays.items()
-        }
+        tensors = {}
+        for name, array in arrays.items():
+            if isinstance(array, np.ndarray):
+                array = array.astype(np.float32 if array.dtype.kind == "f" else array.dtype)
+                array = self.tf.constant(array)
+            tensors[name] = array
+        return tensors
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
@@ -286,16 +287,17 @@ def _modules_of(target: Any) -> Iterator[str]:
         code = getattr(each, "__code__", None)
         if code is None:
             continue
-        names = {*code.co_names, *_inner_names(code)}
-        scope = dict(each.__globals__) | inspect.getclosurevars(each).nonlocals
-        for name in names & scope.keys() | {n for n in scope if n in code.co_freevars}:
-            value = scope[name]
-            yield value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "") or ""
-            if inspect.isfunction(value) and value.__module__ == each.__module__ and value is not each:
-                for inner in value.__code__.co_names:
-                    module = value.__globals__.get(inner)
-                    if inspect.ismodule(module):
-                        yield module.__name__
+        scope = dict(each.__globals__) | dict(inspect.getclosurevars(each).nonlocals)
+        for value in map(scope.get, {*code.co_names, *code.co_freevars, *_inner_names(code)}):
+            yield _module(value)
+            # A function beside it, which may name what it does not.
+            if inspect.isfunction(value) and value.__module__ == each.__module__:
+                yield from map(_module, map(scope.get, value.__code__.co_names))
+
+
+def _module(value: Any) -> str:
+    name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
+    return name or ""
 
 
 def _inner_names(code: Any) -> Iterator[str]:
@@ -308,8 +310,9 @@ def _inner_names(code: Any) -> Iterator[str]:
 @contextlib.contextmanager
 def fixed_randomness(seed: int) -> Iterator[None]:
     """Seed the generators that a loss may draw from, and put them back afterwards."""
-    torch = sys.modules.get("torch")
-    kept = random.getstate(), np.random.get_state(), torch and torch.random.get_rng_state()
+    torch: Any = sys.modules.get("torch")
+    kept = random.getstate(), np.random.get_state()  # noqa: NPY002
+    of_torch = torch.random.get_rng_state() if torch else None
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if torch:
@@ -320,4 +323,4 @@ def fixed_randomness(seed: int) -> Iterator[None]:
         random.setstate(kept[0])
         np.random.set_state(kept[1])  # noqa: NPY002
         if torch:
-            torch.random.set_rng_state(kept[2])
+            torch.random.set_rng_state(of_torch)

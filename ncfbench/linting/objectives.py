@@ -17,7 +17,7 @@ from ncfbench.linting.scenes import Float, Scene
 MOST_USERS, MOST_ITEMS = 60, 80
 BLOCKS = 24
 """Blocks of batches that an interval rests on."""
-SIZES = {False: (32, 4), True: (12, 1)}
+SIZES = {False: (32, 4), True: (12, 3)}
 """Rows of a batch and batches of a block, by whether pushes are slow."""
 DECILES = 10
 
@@ -59,7 +59,8 @@ def fit(evaluator: Evaluator, facts: Facts, seed: int = 0) -> Fits:
     table = rng.normal(0, size, (graph.n_users, graph.n_items)).clip(-2.5 * size, 2.5 * size)
     shape = len(users), len(items)
     user_at, item_at = (
-        np.searchsorted(some, np.arange(n)) for some, n in ((users, graph.n_users), (items, graph.n_items))
+        np.searchsorted(some, np.arange(n))
+        for some, n in ((users, graph.n_users), (items, graph.n_items))
     )
     scenes = evaluator.scenes()
     means = np.zeros((BLOCKS, *shape))
@@ -77,7 +78,8 @@ def fit(evaluator: Evaluator, facts: Facts, seed: int = 0) -> Fits:
         for title, parts in exact.items()
     ]
     fits.sort(key=lambda each: each.bias.estimate)
-    return Fits(n_rows, fits, _deciles(graph, items, means.mean(axis=0), exact["softmax over all items"]))
+    (whole,) = exact["softmax over all items"]
+    return Fits(n_rows, fits, _deciles(graph, items, means.mean(axis=0), whole))
 
 
 def small(graph: BipartiteGraph) -> BipartiteGraph:
@@ -158,10 +160,10 @@ def _scaled(means: Float, parts: list[Float]) -> Float:
     return np.asarray(basis @ np.maximum(sizes, 1e-12))
 
 
-def _deciles(graph: BipartiteGraph, items: Any, mean: Float, softmax_parts: list[Float]) -> list[float]:
+def _deciles(graph: BipartiteGraph, items: Any, mean: Float, whole: Float) -> list[float]:
     order = np.argsort(-graph.item_degrees[items], kind="stable")
     shares = []
-    for push in (mean, softmax_parts[0]):
+    for push in (mean, whole):
         by_item = np.maximum(push, 0).sum(axis=0)
         tenths = np.array([part.sum() for part in np.array_split(by_item[order], DECILES)])
         shares.append(tenths / max(tenths.sum(), 1e-30))

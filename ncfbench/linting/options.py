@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from ncfbench.linting.derivatives import ROWS, Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Arrays
-from ncfbench.linting.scenes import Scene
+from ncfbench.linting.scenes import Float, Scene
 
 TEMPERATURES = r"temp(erature)?|tau|t"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
@@ -65,7 +66,10 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
         is_flag = isinstance(value, bool | str)
         code = "idle-flag" if is_flag else "idle-number"
         tried = ", ".join(map(str, others))
-        yield finding(code, [0.0], unit, 1, f"{name} = {value}, tried {tried}")
+        # It may work together with an option for which no other value is known.
+        severity = None if is_flag or None not in evaluator.options.values() else "note"
+        detail = f"{name} = {value}, tried {tried}"
+        yield finding(code, [0.0], unit, 1, detail, severity)  # type: ignore[arg-type]
     for name, role in evaluator.loss.roles.items():
         if role in TOLD and not any(_matters(each, name, role, scenes) for each in contexts):
             yield finding("idle-argument", [0.0], unit, 1, name, TOLD[role])  # type: ignore[arg-type]
@@ -75,7 +79,7 @@ def _scenes(evaluator: Evaluator) -> list[Scene]:
     scenes = evaluator.scenes()
     found = [scenes.plain(0, ROWS), scenes.distinct(0, 5)]
     for relation in ("same item", "same user", "linked"):
-        found.append(scenes.related(0, ROWS, relation)[0])  # type: ignore[arg-type]
+        found.append(scenes.related(0, ROWS, relation)[0])
     if evaluator.layout.k:
         found.append(scenes.collision(0, ROWS))
     return found
@@ -99,21 +103,22 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
         for scene in scenes:
             if _values_differ(one.value(scene), other.value(scene), one):
                 return True
-        pushes = one.pushes(scenes[0]), other.pushes(scenes[0])
-        if not np.allclose(*pushes, rtol=1e-6, atol=1e-9, equal_nan=True):
+        if _arrays_differ(one.pushes(scenes[0]), other.pushes(scenes[0])):
             return True
         if one.loss.has("users") and one.framework.has_gradients:
-            on_users = one.pushes_on_users(scenes[0]), other.pushes_on_users(scenes[0])
-            if not np.allclose(*on_users, rtol=1e-6, atol=1e-9, equal_nan=True):
+            on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
+            if _arrays_differ(*on_users):
                 return True
         if processes.can_simulate(one):
             spread = [processes.gathered(each, scenes[0]) for each in (one, other)]
-            return not all(
-                np.allclose(*parts, rtol=1e-5, atol=1e-8) for parts in zip(*spread, strict=True)
-            )
+            return any(itertools.starmap(_arrays_differ, zip(*spread, strict=True)))
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
     return False
+
+
+def _arrays_differ(one: Float, other: Float) -> bool:
+    return not np.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
 
 
 def _values_differ(one: float, other: float, evaluator: Evaluator) -> bool:

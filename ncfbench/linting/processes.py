@@ -15,12 +15,12 @@ import numpy as np
 
 from ncfbench.errors import UsageError, reason
 from ncfbench.linting.derivatives import Evaluator, by_users, quotients
-from ncfbench.linting.frameworks import Arrays, Jax, Torch, scalar
+from ncfbench.linting.frameworks import AXIS, Arrays, Jax, Torch
 from ncfbench.linting.scenes import Float, Scene
 
 COUNT = 2
 """Processes."""
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 
 
 class Gathered(NamedTuple):
@@ -85,16 +85,14 @@ def _values(evaluator: Evaluator, cases: Sequence[Arrays]) -> list[list[float]]:
             def mapped(arrays: Any) -> Any:
                 return framework.mapped(call, {**arrays, **constants}, COUNT)
 
-            arrays, constants = _jax_parts(evaluator, cases[0])
+            _, constants = _jax_parts(evaluator, cases[0])
             compiled = framework.jax.jit(mapped)
             found = [compiled(_jax_parts(evaluator, case)[0]) for case in cases]
         return [np.asarray(losses, np.float64).tolist() for losses in found]
 
     def task(rank: int) -> list[float]:
         call = evaluator.call(rank, COUNT)
-        return [
-            framework.value(call, _part(evaluator, arrays, rank)) for arrays in cases
-        ]
+        return [framework.value(call, _part(evaluator, arrays, rank)) for arrays in cases]
 
     return [list(losses) for losses in zip(*_threads(task), strict=True)]
 
@@ -112,13 +110,9 @@ def _gradients(evaluator: Evaluator, arrays: Arrays, names: Sequence[str]) -> li
 
             split = {n: part.reshape(COUNT, -1, *part.shape[1:]) for n, part in some.items()}
             wanted = [split.pop(name) for name in names]
-            from ncfbench.linting.frameworks import AXIS
-
             gradient = framework.jax.vmap(framework.jax.grad(of_process), axis_name=AXIS)
             found = framework.jax.jit(gradient)(wanted, split)
-        return [
-            np.asarray(part, np.float64).reshape(-1, *part.shape[2:]) / COUNT for part in found
-        ]
+        return [np.asarray(part, np.float64).reshape(-1, *part.shape[2:]) / COUNT for part in found]
 
     def task(rank: int) -> list[Float]:
         call = evaluator.call(rank, COUNT)
@@ -157,6 +151,7 @@ def _jax_parts(evaluator: Evaluator, arrays: Arrays) -> tuple[dict[str, Any], di
 
 def _threads(task: Callable[[int], Any]) -> list[Any]:
     """Run a task in each of :data:`COUNT` processes of PyTorch, and return what they return."""
+    import torch
     import torch.distributed as dist
     from torch.testing._internal.distributed import multi_threaded_pg as threaded
 
@@ -171,12 +166,14 @@ def _threads(task: Callable[[int], Any]) -> list[Any]:
         except BaseException as error:  # noqa: BLE001 - said below, in the calling thread
             errors.append(error)
             threaded.ProcessLocalGroup.exception_handle(error)
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
     threaded._install_threaded_pg()
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
     try:
-        threads = [
-            threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(COUNT)
-        ]
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(COUNT)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -184,11 +181,9 @@ def _threads(task: Callable[[int], Any]) -> list[Any]:
         is_stuck = any(thread.is_alive() for thread in threads)
     finally:
         threaded.ProcessLocalGroup.reset()
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)
         threaded._uninstall_threaded_pg()
     if errors or is_stuck:
         why = f"{type(errors[0]).__name__}: {reason(errors[0])}" if errors else "it waits for ever"
         raise UsageError(f"The loss fails on {COUNT} processes: {why}.")
     return results
-
-
-__all__ = ["COUNT", "Gathered", "can_simulate", "gathered", "gathers", "scalar"]

@@ -21,10 +21,11 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import DataError
 
 Float = NDArray[np.float64]
-Ids = NDArray[np.integer]
+Ids = NDArray[Any]
+Bool = NDArray[np.bool_]
 Link: TypeAlias = tuple[int, int]
 Relation: TypeAlias = Literal["", "same item", "same user", "linked"]
-ATTEMPTS, LOOKED_AT = 20, 2_000
+ATTEMPTS, LOOKED_AT = 8, 2_000
 """Times that a scene is begun, and links that are looked at each time."""
 
 
@@ -72,7 +73,7 @@ class Scene:
         return np.concatenate([self.item, self.negative.reshape(-1)])
 
     @property
-    def linked(self) -> NDArray[np.bool_]:
+    def linked(self) -> Bool:
         """bool[b, columns]: training links, the rows' own ones too."""
         columns = np.broadcast_to(self.column_item, (self.b, len(self.slot)))
         return self.graph.linked(np.repeat(self.user[:, None], columns.shape[1], 1), columns)
@@ -168,9 +169,7 @@ class Scenes:
         user, item = self.graph.link_user[links], self.graph.link_item[links]
         return self.of_batch(rng, user, item, self._negatives(rng, user), scale)
 
-    def of_batch(
-        self, rng: Generator, user: Ids, item: Ids, negative: Ids, scale: float
-    ) -> Scene:
+    def of_batch(self, rng: Generator, user: Ids, item: Ids, negative: Ids, scale: float) -> Scene:
         """Return the scene of a batch's ids with random scores."""
         columns = np.concatenate([item, negative.reshape(-1)])
         names, slot = np.unique(columns, return_inverse=True)
@@ -195,9 +194,7 @@ class Scenes:
         users = np.repeat(user.astype(np.int32)[:, None], self.k, axis=1)
         return unlinked_items(self.graph, rng, users, by_popularity=self.by_popularity)
 
-    def _rows(
-        self, rng: Generator, b: int, relation: Relation
-    ) -> tuple[list[Link], Link]:
+    def _rows(self, rng: Generator, b: int, relation: Relation) -> tuple[list[Link], Link]:
         """Return the rows of a scene, and an unrelated last one."""
         graph = self.graph
         ends = np.stack([graph.link_user, graph.link_item], axis=1)
@@ -238,14 +235,15 @@ class Scenes:
             return (same_user, same_item) == (relation == "same user", relation == "same item")
         if same_user or same_item:
             return False
-        known = self.graph.linked(*np.int32([[first[0], link[0]], [link[1], first[1]]]))
+        pairs = np.array([[first[0], link[0]], [link[1], first[1]]], np.int32)
+        known = self.graph.linked(*pairs)
         return bool(known[0] and not known[1])
 
     def _are_apart(self, rows: list[Link], link: Link) -> bool:
         """Return whether a link shares no end with some rows, and no user has another's item."""
         if not rows:
             return True
-        users, items = np.int32(rows).T
+        users, items = np.array(rows, np.int32).T
         u, v = (np.full_like(users, end) for end in link)
         shares = (users == u) | (items == v)
         return not (shares | self.graph.linked(users, v) | self.graph.linked(u, items)).any()
@@ -254,4 +252,4 @@ class Scenes:
 def _shortened(score: Float) -> Float:
     """Return scores whose items fit into vectors of unit length."""
     length = np.linalg.norm(score, axis=0)
-    return score * np.minimum(1, 0.85 / np.maximum(length, 1e-9))
+    return np.asarray(score * np.minimum(1, 0.85 / np.maximum(length, 1e-9)))

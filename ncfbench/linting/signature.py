@@ -12,6 +12,9 @@ from typing import Any
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, reason
 
+ITEM = r"((item|candidate|pos|positive)_?)?"
+PROBABILITY = r"prob(s|abilit(y|ies))?"
+TABLE = r"(table|per_item|by_item)"
 ROLES: Mapping[str, str] = {
     "users": r"users?|u|f|quer(y|ies)|anchors?|sources?",
     "items": r"items?|v|g|candidates?|documents?|docs?|passages?|targets_?vectors?|keys",
@@ -23,15 +26,18 @@ ROLES: Mapping[str, str] = {
     "user_ids": r"(user|query|anchor)_?ids?|uids?",
     "item_ids": r"((item|candidate|pos|positive|doc|document)_?)?ids?|iids?",
     "negative_ids": r"neg(ative)?_?(item_?)?ids?",
-    "probability": r"(item|candidate|pos|positive)?_?(sampling_?)?(prob(abilit(y|ies)|s)?|p|q|share|popularit(y|ies))",
-    "log_probability": r"(item|candidate|pos|positive)?_?log_?(q|p|prob(s|abilit(y|ies))?|popularity)(_correction)?",
+    "probability": rf"{ITEM}(sampling_?)?({PROBABILITY}|p|q|share|popularit(y|ies))",
+    "log_probability": rf"{ITEM}log_?(q|p|{PROBABILITY}|popularity)(_correction)?",
     "counts": r"(item|candidate)?_?(counts?|frequenc(y|ies)|degrees?)",
-    "negative_probability": r"neg(ative)?_?(sampling_?)?(prob(abilit(y|ies)|s)?|p|q)",
-    "negative_log_probability": r"neg(ative)?_?log_?(q|p|prob(s|abilit(y|ies))?)",
-    "probability_table": r"(all|table)_?(item_?)?(prob(abilit(y|ies)|s)?|popularity|p|q)|(item_?)?(prob(abilit(y|ies)|s)?|popularity)_?(table|per_item|by_item)",
-    "log_probability_table": r"(item_?)?log_?(q|p|prob(s|ability)?)_?(table|per_item|by_item)",
-    "counts_table": r"(item_?)?(counts?|frequenc(y|ies)|degrees?)_?(table|per_item|by_item)",
-    "linked": r"(is_?)?(linked|links|positives?_?mask|known_?positives?|is_?positive|false_?negatives?(_mask)?)",
+    "negative_probability": rf"neg(ative)?_?(sampling_?)?({PROBABILITY}|p|q)",
+    "negative_log_probability": rf"neg(ative)?_?log_?(q|p|{PROBABILITY})",
+    "probability_table": rf"(all_?)?(item_?)?({PROBABILITY}|popularity|p|q)_?{TABLE}",
+    "log_probability_table": rf"(item_?)?log_?(q|p|{PROBABILITY})_?{TABLE}",
+    "counts_table": rf"(item_?)?(counts?|frequenc(y|ies)|degrees?)_?{TABLE}",
+    "linked": (
+        r"(is_?)?(linked|links)|is_?positive|positives?_?mask|known_?positives?"
+        r"|false_?negatives?(_?mask)?"
+    ),
     "labels": r"labels?|targets?|y_?true|y",
     "key": r"key|rng|rng_?key|generator",
     "axis_name": r"axis_?name|pmap_?axis|(gather_?)?axis",
@@ -41,7 +47,7 @@ ROLES: Mapping[str, str] = {
     "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
 }  # fmt: skip
 """Meaning of an argument, and the names that it goes by."""
-SUFFIX = r"_?(vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?|[bB][xX][dDbBkK]\w*)"
+SUFFIX = r"_?(vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?)"
 VECTORS = ("users", "items", "negatives")
 SCORES = ("scores", "positive_scores", "negative_scores")
 CONSTANTS = (
@@ -57,7 +63,8 @@ A loss is a function of one batch of b links, and returns one number. Its argume
   (positive_scores, negative_scores)  float [b] and [b, k]
   (scores, labels)                    float [n] and 0 or 1
 and, if it wants them: user_ids, item_ids, negative_ids; probability, log_probability or counts of
-each link's item, and negative_probability; linked, bool [b, b]; rank, world_size, axis_name, key."""
+each link's item, and negative_probability; linked, bool [b, b]; rank, world_size, axis_name,
+key."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,7 @@ class Loss:
     is_class: bool
     of_constructor: frozenset[str] = field(default_factory=frozenset)
 
-    def bind(
-        self, options: Mapping[str, Any], constants: Mapping[str, Any]
-    ) -> Callable[..., Any]:
+    def bind(self, options: Mapping[str, Any], constants: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the loss with some options, as a function of keyword arguments.
 
         Args:
@@ -101,6 +106,7 @@ class Loss:
 
 def role_of(name: str, others: frozenset[str] = frozenset()) -> str:
     """Return the meaning of an argument by its name; empty where it has none."""
+    name = re.sub(r"_[a-zA-Z]+x[a-zA-Z]\w*$", "", name)  # of a shape: users_BxD
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
     is_vector = re.fullmatch(f"(.+?){SUFFIX}", plain)
     for word in (plain, is_vector[1] if is_vector else plain):
@@ -166,8 +172,8 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
             found[each.name] = options.get(each.name, each.default)
         else:
             raise UsageError(
-                f"{name} has an argument {each.name!r} that is none of a batch's: rename it, or give"
-                f" it a value with --set {each.name}=VALUE.\n{SHAPES}"
+                f"{name} has an argument {each.name!r} that is none of a batch's: rename it, or"
+                f" give it a value with --set {each.name}=VALUE.\n{SHAPES}"
             )
     if unknown := sorted(options.keys() - found.keys()):
         raise UsageError(f"{name} has no argument {unknown[0]!r}. It has: {', '.join(found)}.")
@@ -213,7 +219,7 @@ def _construct(target: Any, made: Mapping[str, Any]) -> Any:
 
 
 def _is_of_sentence_transformers(target: Any) -> bool:
-    made = target if inspect.isclass(target) else type(target)
+    made: Any = target if inspect.isclass(target) else type(target)
     if made.__module__.startswith("sentence_transformers.") and "forward" in dir(made):
         return True
     if not inspect.isclass(target) or "forward" not in dir(made):
@@ -227,6 +233,9 @@ def _with_vectors(target: Any) -> Any:
 
     class Passing(torch.nn.Module):  # type: ignore[misc]
         """A model whose sentence vectors are its input."""
+
+        def __getitem__(self, index: int) -> Any:
+            return self  # its first module, which some losses look at
 
         def forward(self, features: Any) -> Any:
             return {"sentence_embedding": features["vectors"]}

@@ -44,8 +44,8 @@ def lint_tables(lint: Lint) -> list[Table]:
             " latter's length; the objective's size is fitted."
             f" Batches have {lint.fits.rows} links; the bias of a"
             " softmax falls as they grow.",
-            "Push on negatives by tenths of the items, the most popular ones first, over that of the"
-            f" softmax over all items: {', '.join(f'{part:.2f}' for part in lint.fits.deciles)}.",
+            "Push on negatives by tenths of the items, the most popular ones first, over that of"
+            f" the softmax over all items: {', '.join(map('{:.2f}'.format, lint.fits.deciles))}.",
         ]
         title = f"Objectives that {lint.name} may estimate, the closest first"
         some = lint.fits.fits[:SHOWN_FITS]

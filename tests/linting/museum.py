@@ -234,7 +234,7 @@ def gathered_with_local_labels(
 
 def detached_negatives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     positive = jnp.sum(users * items, axis=-1) * 10
-    logits, own = _jax_logits(users, jax.lax.stop_gradient(items), 0, probability)
+    logits, _ = _jax_logits(users, jax.lax.stop_gradient(items), 0, probability)
     eye = jnp.eye(len(users), dtype=bool)
     logits = jnp.where(eye, positive[:, None], logits)
     logits = jnp.where((item_ids[:, None] == item_ids[None, :]) & ~eye, -1e9, logits)
@@ -257,7 +257,11 @@ def doubled_negatives(users: Any, items: Any, negatives: Any) -> Any:
 
 TFRS, ST, LIGHTLY = (
     f"https://github.com/{name}"
-    for name in ("tensorflow/recommenders", "huggingface/sentence-transformers", "lightly-ai/lightly")
+    for name in (
+        "tensorflow/recommenders",
+        "huggingface/sentence-transformers",
+        "lightly-ai/lightly",
+    )
 )
 FAULTS = {
     "logq_sign": Exhibit(logq_sign, "logq-sign", f"{TFRS}/issues/219"),
@@ -335,12 +339,12 @@ FAULTS = {
 def in_batch_softmax(
     users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.05
 ) -> Any:
-    return cross_entropy(corrected(unit(users) @ unit(items).T / temperature, item_ids, probability))
+    return cross_entropy(
+        corrected(unit(users) @ unit(items).T / temperature, item_ids, probability)
+    )
 
 
-def sampling_corrected(
-    users: Any, items: Any, probability: Any, temperature: float = 0.1
-) -> Any:
+def sampling_corrected(users: Any, items: Any, probability: Any, temperature: float = 0.1) -> Any:
     """Yi et al. 2019: every column is corrected, and copies of an item stay in the sum."""
     return cross_entropy(users @ items.T / temperature - np.log(probability)[None, :])
 

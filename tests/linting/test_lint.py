@@ -1,0 +1,297 @@
+"""The lint of losses: the museum, and each probe against plain arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from linting.museum import CORRECT, FAULTS, bpr, cross_entropy, in_batch_softmax, unit
+from scipy.special import expit, softmax
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.errors import DataError, UsageError
+from ncfbench.linting import batches, objectives
+from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.facts import logistic, measure
+from ncfbench.linting.lint import Lint, lint_loss
+from ncfbench.linting.scenes import Scenes
+from ncfbench.linting.signature import read_loss, role_of
+from ncfbench.testing import assert_unbiased
+
+GRAPH = batches.default_graph()
+SLOW = (
+    "gathered|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours|multiplied"
+    "|metric|regularised|squared"
+)
+
+
+def lint(name: str) -> Lint:
+    exhibit = {**FAULTS, **CORRECT}[name]
+    return lint_loss(exhibit.loss, batches_from=exhibit.batches, estimates=False)
+
+
+def evaluator(loss: Any) -> Evaluator:
+    return Evaluator.of(read_loss(loss), GRAPH)
+
+
+@pytest.mark.long_cases(SLOW)
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named(name: str) -> None:
+    found = lint(name)
+    assert FAULTS[name].code in [each.code for each in found.errors]
+    for each in found.errors:
+        # The number and what would be right are apart, with the whole interval.
+        assert each.low <= each.value <= each.high
+        assert not each.low <= each.expected <= each.high
+
+
+@pytest.mark.long_cases(SLOW)
+@pytest.mark.parametrize("name", CORRECT)
+def test_correct_losses_are_not_accused(name: str) -> None:
+    assert [each.sentence for each in lint(name).errors] == []
+
+
+def test_the_museum_says_where_faults_come_from() -> None:
+    assert len(FAULTS) >= 12
+    assert len(CORRECT) >= 12
+    assert all(exhibit.source.startswith("https://") for exhibit in FAULTS.values())
+
+
+# Pushes, and what is read from them.
+
+
+def jax_in_batch(users: Any, items: Any) -> Any:
+    scores = 5 * users @ items.T
+    return jnp.mean(jnp.log(jnp.sum(jnp.exp(scores), axis=1)) - jnp.diagonal(scores))
+
+
+def of_scores(scores: Any) -> Any:
+    return cross_entropy(5 * scores)
+
+
+def normalising(users: Any, items: Any) -> Any:
+    return cross_entropy(5 * unit(users) @ unit(items).T) + 0.1 * np.mean(items**2)
+
+
+@pytest.mark.parametrize("loss", [jax_in_batch, of_scores, normalising])
+def test_pushes_are_the_derivatives_by_scores(loss: Any) -> None:
+    """Neither a norm nor a penalty on lengths is a push on a pair."""
+    one = evaluator(loss)
+    scene = one.scenes().plain(0, ROWS)
+    expected = 5 * (softmax(5 * scene.scores, axis=1) - np.eye(ROWS)) / ROWS
+    tolerance = 1e-7 if loss is not normalising else 1e-6
+    np.testing.assert_allclose(one.pushes(scene), expected, atol=tolerance)
+    if loss is jax_in_batch:
+        on_items, on_users = one.true_pushes(scene)
+        np.testing.assert_allclose(on_items, expected, atol=1e-7)
+        np.testing.assert_allclose(on_users, expected, atol=1e-7)
+        np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-7)
+
+
+def test_pushes_of_drawn_negatives_meet_their_row() -> None:
+    one = evaluator(bpr)
+    scene = one.scenes().plain(0, ROWS)
+    push, s = one.pushes(scene), scene.scores
+    for row in range(ROWS):
+        for k in range(3):
+            column = ROWS + 3 * row + k
+            expected = expit(s[row, column] - s[row, row]) / (3 * ROWS)
+            assert push[row, column] == pytest.approx(expected, abs=1e-8)
+    assert np.count_nonzero(push) == 4 * ROWS
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0, 20.0])
+def test_scale_and_amplitude_are_exact(scale: float) -> None:
+    def loss(scores: Any) -> Any:
+        return 2 * cross_entropy(scale * scores)
+
+    one = evaluator(loss)
+    found = logistic(one, one.scenes().plain(0, ROWS), 0, 1)
+    assert found == pytest.approx((scale, 2 * scale / ROWS), rel=1e-3)
+
+
+def test_facts_of_a_corrected_softmax() -> None:
+    facts = measure(evaluator(in_batch_softmax))
+    assert facts.kind == "listwise"
+    assert facts.normalises
+    for number, value in (
+        (facts.scale, 20.0),
+        (facts.slope, -1.0),
+        (facts.positive_slope, 0.0),
+        (facts.positive_weight, 1.0),
+    ):
+        assert number is not None
+        assert number.value == pytest.approx(value, abs=1e-3)
+
+
+def test_the_objective_is_named_by_fitting() -> None:
+    def uncorrected(scores: Any) -> Any:
+        return cross_entropy(scores)
+
+    for loss, title in (
+        (uncorrected, "softmax over items by popularity"),
+        (bpr, "BPR, uniform items without a link"),
+    ):
+        one = evaluator(loss)
+        fits = objectives.fit(one, measure(one))
+        assert fits.fits[0].title == title
+        assert fits.fits[0].bias.estimate < 0.2
+    assert len(fits.deciles) == 10
+
+
+# Scenes.
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_scenes_have_the_links_that_they_claim(seed: int) -> None:
+    scenes = Scenes(GRAPH, 2)
+    last = ROWS - 1
+    expected = {
+        "": [],
+        "same item": [(0, last), (last, 0)],
+        "same user": [(0, last), (last, 0)],
+        "linked": [(0, last)],
+    }
+    for relation, pairs in expected.items():
+        scene, twin = scenes.related(seed, ROWS, relation)  # type: ignore[arg-type]
+        linked = scene.linked[:, :ROWS] & ~np.eye(ROWS, dtype=bool)
+        assert sorted(zip(*np.nonzero(linked), strict=True)) == pairs
+        assert np.diagonal(scene.linked[:, :ROWS]).all()
+        assert not scene.linked[np.repeat(np.arange(ROWS), 2), np.arange(ROWS, 3 * ROWS)].any()
+        assert np.array_equal(twin.scores, scene.scores)
+        assert (twin.linked[:, :ROWS] == np.eye(ROWS, dtype=bool)).all()
+        vectors = scene.coordinates()
+        np.testing.assert_allclose(vectors.users @ vectors.columns.T, scene.scores, atol=1e-12)
+        np.testing.assert_allclose(np.linalg.norm(vectors.columns, axis=1), 1, atol=1e-12)
+
+
+def test_dense_pairs_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"{u},{v}" for u in range(12) for v in range(12)]
+    path.write_text("\n".join(["user,item", *rows]))
+    with pytest.raises(DataError, match="too few or too dense"):
+        lint_loss(bpr, pairs=path)
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("query_embeddings", "users"),
+        ("candidate_embeddings", "items"),
+        ("users_bxD", "users"),
+        ("pos_score", "positive_scores"),
+        ("neg_score", "negative_scores"),
+        ("candidate_sampling_probability", "probability"),
+        ("candidate_ids", "item_ids"),
+        ("log_q", "log_probability"),
+        ("item_counts", "counts"),
+        ("temperature", ""),
+    ],
+)
+def test_arguments_go_by_their_names(name: str, role: str) -> None:
+    assert role_of(name) == role
+
+
+def test_wrong_losses_are_refused() -> None:
+    def unknown(users: Any, items: Any, whatever: Any) -> Any:
+        return whatever
+
+    def alone(users: Any) -> Any:
+        return users.sum()
+
+    def many(scores: Any) -> Any:
+        return scores
+
+    for loss, message in (
+        (unknown, "'whatever' that is none"),
+        (alone, "neither vectors nor scores"),
+        (many, "must return one number"),
+        (3, "cannot be called"),
+        ("museum", "module:name"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            lint_loss(loss, estimates=False)
+    with pytest.raises(UsageError, match="has no argument 'margn'"):
+        read_loss(CORRECT["hinge"].loss, {"margn": 1})
+    with pytest.raises(UsageError, match="did you mean 'missing-logq'"):
+        lint_loss(bpr, accept=["missing-log"])
+
+
+def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("item_id,user_id,more\n7,anna,1\n0,bob,2\n7,anna,3\n")
+    graph = batches.read_pairs(path)
+    assert (graph.n_users, graph.n_items, graph.n_links) == (2, 8, 2)
+    assert graph.linked(np.int32([0, 1, 1]), np.int32([7, 0, 7])).tolist() == [True, True, False]
+
+
+def test_batches_are_read_or_refused() -> None:
+    ids = np.arange(4)
+    own = batches.own_batches([(ids, ids, ids[::-1]), {"u": ids, "i": ids}], GRAPH, 4)
+    assert own[0].negative.tolist() == [[3], [2], [1], [0]]
+    assert own[1].negative.shape == (4, 0)
+    for wrong, message in (
+        ([], "are none"),
+        ([(ids, ids[:2])], "users, items"),
+        ([(ids + 1000, ids)], "none of the pairs"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            batches.own_batches(wrong, GRAPH, 4)
+
+
+# What users call.
+
+
+def test_assertion_names_the_fault() -> None:
+    assert_unbiased(bpr)
+    with pytest.raises(AssertionError, match="last-batch"):
+        assert_unbiased(FAULTS["fixed_divisor"].loss)
+    assert_unbiased(FAULTS["fixed_divisor"].loss, accept=["last-batch"])
+
+
+LOSSES = """
+import numpy as np
+def bpr(positive_scores, negative_scores, scale=2.0):
+    return np.mean(np.logaddexp(0, scale * (negative_scores - positive_scores[:, None])))
+def wrong(positive_scores, negative_scores):
+    return -bpr(positive_scores, negative_scores)
+"""
+
+
+def test_command_ends_with_six_if_something_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "linted_losses.py").write_text(LOSSES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    runner = CliRunner()
+    command = ["audit", "--loss", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json"]
+    right = runner.invoke(app, command)
+    assert right.exit_code == 0, right.output
+    found = json.loads(right.stdout)
+    assert found["findings"] == []
+    assert found["facts"]["scale"]["value"] == pytest.approx(3.0)
+    wrong = runner.invoke(app, ["audit", "--loss", "linted_losses:wrong", "-q"])
+    assert wrong.exit_code == 6
+    assert "wrong-sign" in wrong.stdout
+    for more, message in (
+        (["--encoder", "bow"], "--encoder has no effect"),
+        (["--batch-size", "1"], "2 links or more"),
+    ):
+        refused = runner.invoke(app, ["audit", "--loss", "linted_losses:bpr", "-q", *more])
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+    refused = runner.invoke(app, ["audit", "--pairs", "x.csv"])
+    assert refused.exit_code == 2
+    assert "go with a loss of your own" in refused.stderr
