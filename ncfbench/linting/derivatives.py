@@ -38,12 +38,14 @@ class Layout:
     Attributes:
         k: negatives for each row.
         negatives: whether they are [b, k, D], [b, D] or [b k, D].
-        labels: 0 to b - 1, one for each row; or 0 and 1, one for each pair.
+        labels: 0 to b - 1, one for each row; 0 and 1, one for each pair; or the identity.
+        is_catalogue: scores are those of all items, each in one column, which labels count.
     """
 
     k: int = 0
     negatives: Literal["rows", "single", "shared"] = "rows"
-    labels: Literal["rows", "pairs"] = "rows"
+    labels: Literal["rows", "pairs", "eye"] = "rows"
+    is_catalogue: bool = False
 
 
 @dataclass
@@ -85,6 +87,9 @@ class Evaluator:
                     raise
                 except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
                     errors.append(error)
+                    asks = isinstance(framework, Torch) and "process group" in str(error)
+                    if asks and framework.join_group():
+                        frameworks.insert(1, framework)
                     continue
                 works = works or found
                 own = np.diagonal(pushes)
@@ -264,11 +269,14 @@ class Evaluator:
         drawn = own[b:].reshape(b, -1)
         return self._named(
             {
-                "scores": own if self.layout.labels == "pairs" else scores[:, :b].copy(),
+                "scores": own if self.layout.labels == "pairs" else self._square(scores, b),
                 "positive_scores": own[:b],
                 "negative_scores": drawn[:, 0] if self.layout.negatives == "single" else drawn,
             }
         )
+
+    def _square(self, scores: Float, b: int) -> Float:
+        return scores.copy() if self.layout.is_catalogue else scores[:, :b].copy()
 
     def _others(self, scene: Scene) -> dict[str, Any]:
         """Return the arguments that are neither vectors nor scores."""
@@ -278,6 +286,7 @@ class Evaluator:
         if self.layout.negatives == "single":
             drawn, negative_ids = drawn[:, 0], negative_ids[:, 0]
         is_pair = (np.arange(len(scene.slot)) < b).astype(np.float64)
+        labels = {"pairs": is_pair, "rows": np.arange(b), "eye": np.eye(b)}
         known = {
             "user_ids": scene.user.astype(np.int64),
             "item_ids": scene.item.astype(np.int64),
@@ -288,7 +297,7 @@ class Evaluator:
             "negative_probability": drawn,
             "negative_log_probability": np.log(drawn),
             "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
-            "labels": is_pair if self.layout.labels == "pairs" else np.arange(b),
+            "labels": labels[self.layout.labels],
         }
         return self._named(known | self.constants())
 
@@ -340,8 +349,8 @@ class Evaluator:
         at = owner(scene)
         for name, gradient in zip(names, gradients, strict=True):
             role = self.loss.roles[name]
-            if role == "scores" and self.layout.labels == "rows":
-                found[:, :b] += gradient
+            if role == "scores" and self.layout.labels != "pairs":
+                found[:, : gradient.shape[1]] += gradient
             elif role == "scores":
                 found[at, np.arange(n)] += gradient
             else:
@@ -419,7 +428,11 @@ def _layouts(loss: Loss) -> list[Layout]:
     if loss.has("negatives", "negative_scores"):
         return [Layout(DRAWN), Layout(1, "single"), Layout(DRAWN, "shared")]
     if loss.has("labels") and loss.has("scores"):
-        return [Layout(), Layout(DRAWN, labels="pairs")]
+        return [
+            Layout(DRAWN, labels="rows", is_catalogue=True),
+            Layout(DRAWN, labels="pairs"),
+            Layout(labels="eye"),
+        ]
     if loss.has("labels"):
         return [Layout(DRAWN, labels="pairs"), Layout()]
     return [Layout()]

@@ -29,7 +29,8 @@ class Facts:
             positive (pairwise), nothing else (pointwise), or the other users of its item.
         scale: factor of scores within the loss; None where the push is no logistic function.
         amplitude: the largest push, times the rows.
-        in_batch, drawn, drawn_for_others: which columns are negatives of a row.
+        in_batch, drawn, drawn_for_others, catalogue: which columns are negatives of a row; all
+            items of the catalogue where a loss is told its rows' labels.
         slope: exponent of an item's probability in its weight as a negative: -1 corrects for
             batches in which popular items are frequent, 0 does not; None where it makes no sense.
         positive_slope: the same of the positive's own weight.
@@ -43,6 +44,7 @@ class Facts:
     in_batch: bool
     drawn: bool
     drawn_for_others: bool
+    catalogue: bool
     slope: Estimate | None
     positive_slope: Estimate | None
     positive_weight: Estimate | None
@@ -59,6 +61,8 @@ class Facts:
             "symmetric": "softmax over items and over users",
             "other": "none of the known ones",
         }
+        if self.catalogue and self.kind == "listwise":
+            return "softmax over all items"
         return titles[self.kind]
 
 
@@ -86,15 +90,17 @@ def measure(evaluator: Evaluator) -> Facts:
         scales = [each[0] for each in found if each]
         scale = mean(scales) if scales else None
     by_popularity = evaluator.scenes().by_popularity
-    in_batch = bool(any_counted[:, :ROWS].any())
+    is_catalogue = evaluator.layout.is_catalogue
+    in_batch = bool(any_counted[:, :ROWS].any()) and not is_catalogue
+    some = columns < ROWS if in_batch else columns >= ROWS
     if kind == "listwise" and scale and (in_batch or by_popularity):
-        some = columns < ROWS if in_batch else columns >= ROWS
-        slope = mean(
-            [
-                _slope(scene, push, some & ok, scale.value)
-                for scene, push, ok in zip(scenes, pushes, counted, strict=True)
-            ]
-        )
+        slopes = [
+            _slope(scene, push, some & ok, scale.value)
+            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
+        ]
+        known = [each for each in slopes if each is not None]
+        slope = mean(known) if len(known) == len(slopes) else None
+    if slope and scale and kind == "listwise":
         found = [
             _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
@@ -108,7 +114,8 @@ def measure(evaluator: Evaluator) -> Facts:
         scale=scale,
         in_batch=in_batch,
         drawn=bool((any_counted & is_own)[:, ROWS:].any()),
-        drawn_for_others=bool((any_counted & ~is_own)[:, ROWS:].any()),
+        drawn_for_others=bool((any_counted & ~is_own)[:, ROWS:].any()) and not is_catalogue,
+        catalogue=is_catalogue,
         slope=slope,
         positive_slope=positive_slope,
         positive_weight=weight,
@@ -163,26 +170,33 @@ def logistic(
 ) -> tuple[float, float] | None:
     """Return the scale and the amplitude of a push that is a logistic function of its own score.
 
-    1 / push is then linear in exp(-scale score), so three scores tell both. That holds for the
-    softmax, for BPR and for the cross-entropy. None where the push is another function.
+    1 / push is then linear in exp(-scale score), so three scores tell both, and two more whether it
+    is so. That holds for the softmax, for BPR and for the cross-entropy. None for other functions.
     """
-    low, middle, high = (
+    pushes = [
         evaluator.push(scene.with_score(row, column, step * CHANGE), row, column)
-        for step in (-1, 0, 1)
-    )
-    if min(low, middle, high) <= 0:
+        for step in (-1, -0.5, 0, 0.5, 1)
+    ]
+    if min(pushes) <= 0:
         return None
-    first, second = 1 / low - 1 / middle, 1 / middle - 1 / high
-    if second <= 1e-9 / middle or first / second <= 1 + 1e-6:
+    middle = pushes[2]
+    falls = -np.diff(1 / np.array(pushes))
+    if falls.min() <= 1e-9 / middle or falls[1] / falls[2] <= 1 + 1e-6:
         return None
-    scale = math.log(first / second) / CHANGE
+    ratios = np.log(falls[:-1] / falls[1:])
+    if np.ptp(ratios) > 0.05 * ratios.max():
+        return None  # of another shape
+    second = falls[2] + falls[3]
+    scale = math.log((falls[0] + falls[1]) / second) / CHANGE
     rest = second / (1 - math.exp(-scale * CHANGE))
     inverse = 1 / middle - rest
     return (scale, 1 / inverse) if inverse > 0 else None
 
 
-def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float:
-    """Return the exponent of probability in the columns' weights, by least squares in each row."""
+def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float | None:
+    """Return the exponent of probability in the columns' weights, by least squares in each row;
+    None where weights are no power of it.
+    """
     log_p, x, y = np.log(scene.probability), [], []
     for row in range(scene.b):
         some = np.flatnonzero(columns[row])
@@ -191,7 +205,12 @@ def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float:
             x += list(log_p[some] - log_p[some].mean())
             y += list(rest - rest.mean())
     spread = float(np.square(x).sum())
-    return float(np.dot(x, y)) / spread if spread > 1e-6 else 0.0
+    if spread < 1e-6:
+        return 0.0
+    slope = float(np.dot(x, y)) / spread
+    rest = float(np.std(np.array(y) - slope * np.array(x)))
+    # Weights that are no power of probability, as with smoothed labels, say nothing.
+    return slope if rest < 0.1 * max(float(np.std(y)), 1e-3) or abs(slope) < 0.1 else None
 
 
 def _positive_offset(

@@ -89,6 +89,17 @@ class Torch:
         self.step = STEP if double else 1e-2
         self.floats = torch.float64 if double else torch.float32
 
+    def join_group(self) -> bool:
+        """Make a process group of this process, for losses that ask for its size, and return
+        whether there was none.
+        """
+        distributed = self.torch.distributed
+        is_alone = not distributed.is_initialized()
+        if is_alone:
+            store = distributed.HashStore()
+            distributed.init_process_group("gloo", rank=0, world_size=1, store=store)
+        return is_alone
+
     def _tensors(self, arrays: Arrays, names: Sequence[str] = ()) -> dict[str, Any]:
         tensors = {}
         for name, array in arrays.items():

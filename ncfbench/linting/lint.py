@@ -173,12 +173,13 @@ class _Steps:
             if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
                 yield each
         yield from self._linked(facts, masks, contents)
+        yield from checks.collisions(evaluator, facts)
         spread = batches.log_spread(evaluator.graph)
         yield from checks.corrections(facts, masks, spread)
         yield from options.temperatures(evaluator, facts)
         yield from options.idle(evaluator)
         yield from self._processes()
-        if self.estimates:
+        if self.estimates and not facts.catalogue:
             self.say("The objective that it estimates best.")
             self.fits = objectives.fit(evaluator, facts)
 

@@ -17,7 +17,7 @@ from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Arrays
 from ncfbench.linting.scenes import Float, Scene
 
-TEMPERATURES = r"temp(erature)?|tau|t"
+TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 WITHOUT_EFFECT = (
     r".*(chunk|mini|micro|verbose|progress|debug|eps|device|dtype|name|seed|worker|log_|check).*"
@@ -63,7 +63,7 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
         ]
         if any(_differ(one, other, scenes) for one, other in pairs):
             continue
-        is_flag = isinstance(value, bool | str)
+        is_flag = isinstance(value, bool | str) or (isinstance(value, float) and value != 0)
         code = "idle-flag" if is_flag else "idle-number"
         tried = ", ".join(map(str, others))
         # It may work together with an option for which no other value is known.
@@ -166,6 +166,9 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     }
     for name, expected in named.items():
         value = evaluator.options[name]
+        # A logarithm, which the loss takes the exponential of.
+        if abs(value) < 20 and abs(abs(math.log(facts.scale.value)) - abs(value)) < 0.01:
+            continue
         exponents = []
         for seed in SEEDS[:3]:
             scales = [
@@ -181,7 +184,9 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if abs(exponent - 2 * expected) < 0.1:
             yield finding("temperature-twice", exponents, unit, expected, f"{name} = {value}")
         elif abs(exponent - expected) > 0.1:
-            yield finding("temperature", exponents, unit, expected, f"{name} = {value}")
+            severity = None if abs(exponent + expected) < 0.1 else "warning"
+            detail = f"{name} = {value}"
+            yield finding("temperature", exponents, unit, expected, detail, severity)  # type: ignore[arg-type]
         elif len(named) == 1 and abs(product / value**expected - 1) < 0.02 and value != 1:
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")

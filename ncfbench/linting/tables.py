@@ -62,6 +62,7 @@ def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
         "the batch's items": facts.in_batch,
         "those drawn for the row": facts.drawn,
         "those drawn for other rows": facts.drawn_for_others,
+        "all other items": facts.catalogue,
     }
     negatives = ", ".join(name for name, is_so in where.items() if is_so) or "none"
     rows = [

@@ -20,6 +20,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.linting import batches, objectives
 from ncfbench.linting.derivatives import ROWS, Evaluator
 from ncfbench.linting.facts import logistic, measure
+from ncfbench.linting.findings import KINDS
 from ncfbench.linting.lint import Lint, lint_loss
 from ncfbench.linting.scenes import Scenes
 from ncfbench.linting.signature import read_loss, role_of
@@ -62,6 +63,11 @@ def test_the_museum_says_where_faults_come_from() -> None:
     assert len(FAULTS) >= 12
     assert len(CORRECT) >= 12
     assert all(exhibit.source.startswith("https://") for exhibit in FAULTS.values())
+
+
+def test_every_finding_stands_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
+    assert all(f"| `{code}` | {severity} |" in page for code, (severity, *_) in KINDS.items())
 
 
 # Pushes, and what is read from them.
