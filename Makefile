@@ -46,7 +46,7 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
 	$(BIN)/python -c 'import datasets, recbole.sampler, sentence_transformers, torch'
-	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_migrating_page.py tests/test_vectors.py tests/test_peer.py tests/test_peer_bert.py \
+	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/test_vectors.py tests/test_peer.py tests/test_peer_bert.py \
 	  tests/test_peer_recall.py tests/racing/test_examples.py tests/auditing/test_framework_packages.py
 
 # The losses of TensorFlow Recommenders and of PyG beside ours. PyTorch and TensorFlow do not work in one process.

@@ -87,8 +87,8 @@ class Evaluator:
                     raise
                 except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
                     errors.append(error)
-                    asks = isinstance(framework, Torch) and "process group" in str(error)
-                    if asks and framework.join_group():
+                    is_alone = isinstance(framework, Torch) and framework.join_group(error)
+                    if is_alone:
                         frameworks.insert(1, framework)
                     continue
                 works = works or found

@@ -85,20 +85,24 @@ class Torch:
     def __init__(self, *, double: bool = True) -> None:
         import torch
 
-        self.torch = torch
+        self.torch, self.has_joined = torch, False
         self.step = STEP if double else 1e-2
         self.floats = torch.float64 if double else torch.float32
 
-    def join_group(self) -> bool:
-        """Make a process group of this process, for losses that ask for its size, and return
-        whether there was none.
-        """
+    def join_group(self, error: Exception) -> bool:
+        """Make a process group of this process if there is none and an error asks for one."""
         distributed = self.torch.distributed
-        is_alone = not distributed.is_initialized()
+        is_alone = "process group" in str(error) and not distributed.is_initialized()
         if is_alone:
             store = distributed.HashStore()
             distributed.init_process_group("gloo", rank=0, world_size=1, store=store)
+            self.has_joined = True
         return is_alone
+
+    def leave_group(self) -> None:
+        """End the process group that :meth:`join_group` made."""
+        if self.has_joined:
+            self.torch.distributed.destroy_process_group()
 
     def _tensors(self, arrays: Arrays, names: Sequence[str] = ()) -> dict[str, Any]:
         tensors = {}

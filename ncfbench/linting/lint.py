@@ -17,6 +17,7 @@ from ncfbench.linting import batches, checks, objectives, options, processes
 from ncfbench.linting.derivatives import ROWS, Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, SEVERITIES, Finding, check_codes, finding
+from ncfbench.linting.frameworks import Torch
 from ncfbench.linting.objectives import Fits
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
@@ -122,7 +123,11 @@ def lint_loss(
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
         steps = _Steps(evaluator, batch_size, own, progress.say, estimates=estimates)
-        found = [_certain(each) for each in steps.findings()]
+        try:
+            found = [_certain(each) for each in steps.findings()]
+        finally:
+            if isinstance(evaluator.framework, Torch):
+                evaluator.framework.leave_group()
     order = [*KINDS]
     found.sort(key=lambda each: (SEVERITIES.index(each.severity), order.index(each.code)))
     return Lint(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -110,8 +109,8 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
             if _arrays_differ(*on_users):
                 return True
         if processes.can_simulate(one):
-            spread = [processes.gathered(each, scenes[0]) for each in (one, other)]
-            return any(itertools.starmap(_arrays_differ, zip(*spread, strict=True)))
+            spread = [processes.outcome(each, scenes[0]) for each in (one, other)]
+            return _arrays_differ(*spread)
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
     return False

@@ -29,7 +29,7 @@ from ncfbench.testing import assert_unbiased
 GRAPH = batches.default_graph()
 SLOW = (
     "gathered|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours|multiplied"
-    "|metric|regularised|squared"
+    "|metric|regularised|squared|temperature_twice|idle_flag|over_temperature"
 )
 
 
