@@ -155,18 +155,17 @@ def make_answer(
 def _unranked(
     question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset
 ) -> RacedArm:
-    has_times = any(run.is_timed for run in runs)
-    measured = Runs.of(runs, question.column) if has_times else Runs({})
-    timed = [run for run in runs if run.is_timed] or runs
+    measured = Runs.of(runs, question.column)
+    timed = [run for run in runs if run.is_timed]
     return RacedArm(
         name=entrant.name,
         config=entrant.config,
-        runs={run.config.seed: run for run in timed},
+        runs={run.config.seed: run for run in timed or runs},
         is_baseline=question.target == "loss" and entrant.shape.is_baseline,
         status=_left(entrant, has_run=bool(measured.curves)) or "tied",
         entrant=entrant,
         measured=measured,
-        learned_at=learned_at(runs[0], dataset) if has_times else None,
+        learned_at=learned_at(runs[0], dataset) if timed else None,
         expected=entrant.effort,
     )
 

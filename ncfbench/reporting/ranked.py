@@ -80,6 +80,8 @@ class Runs:
         Args:
             chance: as for :func:`curve_of`.
         """
+        if not runs:
+            return cls({})
         # The spread of the times of blocks over the square root of their number.
         noises = [
             (speedups.spread(run.timing, "full") or 0.0)

@@ -13,6 +13,7 @@ from kept import FOLDERS, REPOSITORY, kept
 from ncfbench.paper.measures import DISTURBED
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
+from ncfbench.reporting.views import overall
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.storage import schemas, tables
 
@@ -33,7 +34,8 @@ def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
     results = kept(folder.name)
     floors = [floor.row for rows in results.floors.values() for floor in rows]
-    found = verification.verify(folder, as_rows(results.answers, {}), floors)
+    over = overall.as_rows(results.overall)
+    found = verification.verify(folder, as_rows(results.answers, {}), floors, over)
     assert found.numbers > 150  # the smallest has 152
     assert (found.mismatches, found.problems) == ([], [])
     for name, rows, schema in (
