@@ -183,7 +183,8 @@ def _no_choice(answer: Answer) -> str:
 
 
 def _next_one(answer: Answer, best: ArmResult) -> str:
-    others = [each for each in answer.stayed if each is not best and each.behind is not None]
+    others = [each for each in answer.results if each is not best and each.behind is not None]
+    others = [each for each in others if each.seconds is not None]
     if not others:
         return ""
     other = min(others, key=lambda each: each.seconds or 0.0)

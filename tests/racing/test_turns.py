@@ -16,6 +16,7 @@ from ncfbench.racing.arms import Arm
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.race import Question, Race
+from ncfbench.racing.summary import headline
 
 
 def played(
@@ -158,6 +159,17 @@ def test_finalists_are_repeated() -> None:
     assert other.behind is not None
     assert other.behind.seeds == 2
     assert other.behind.value == pytest.approx(6, rel=0.1)
+
+
+def test_the_next_one_may_have_left() -> None:
+    """Whoever reaches the level next is named, though it trained no further."""
+    curves = {"a": rising(1), "b": rising(8), "c": rising(2)}
+    race, _ = played(curves, budget=200.0)
+    entries = {each.arm.name: each for each in race.entries}
+    entries["c"].status, entries["c"].reason = Status.LEFT, "no time for all"
+    text = headline(answer_of(race))
+    assert text.startswith("Use a: ")
+    assert "The next one that does, c, takes" in text
 
 
 def test_an_arm_without_a_line_in_time_has_no_place() -> None:
