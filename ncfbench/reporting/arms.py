@@ -131,6 +131,11 @@ class ArmResult:
         """Quality at the last evaluation; None where nothing was evaluated."""
         return next((each for each in self.quality if "end" in each.moments), None)
 
+    @property
+    def shown(self) -> Mapping[int, Run]:
+        """The runs that :meth:`rows` are of, by seed."""
+        return self.runs
+
     @cached_property
     def peak(self) -> Peak | None:
         """Its largest recall@50 of test links at common evaluations of its seeds; None without
@@ -140,7 +145,7 @@ class ArmResult:
         if not rows:
             return None
         seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
-        folders = (run.folder for run in self.runs.values())
+        folders = (run.folder for run in self.shown.values())
         kept_in = list(zip(folders, (row["iteration"] for row in top), strict=False))
         recalls = [row[TEST_RECALL] for row in top]
         return Peak(recalls, standard_error(top, TEST_RECALL), seconds, kept_in)
@@ -150,11 +155,14 @@ class ArmResult:
         column, by seconds of training (full account) after those of the item features; none if it
         has no times.
         """
-        length = self.iteration_seconds
-        if length is None:
+        runs = self.shown.values()
+        if not runs or not all(run.is_timed for run in runs):
             return []
-        common, begin = common_rows(self.runs.values(), column), self.feature_seconds
-        return [(begin + iteration * length, rows) for iteration, rows in common.items()]
+        begin, length = (
+            mean(getattr(run, name) for run in runs) for name in ("feature_seconds", "seconds")
+        )
+        common = common_rows(runs, column).items()
+        return [(begin + iteration * length, rows) for iteration, rows in common]
 
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return a column of :meth:`rows`, the mean over seeds."""

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ncfbench.catalog import BUILT_IN
-from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import NO_CHOICES, model_label
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
@@ -125,7 +123,10 @@ def worth(answer: Overall) -> list[Worth]:
     best = answer.best
     if best is None:
         return []
-    others = sorted((arm for arm in answer.arms if arm.has_run and arm is not best), key=_order)
+    others = sorted(
+        (arm for arm in answer.arms if arm.has_run and arm is not best),
+        key=lambda arm: (arm.expected, arm.level, arm.first.name),
+    )
     rows: list[Worth] = []
     for name, own in best.config.to_dict().items():
         if name in NO_CHOICES or not reads(best, name):
@@ -149,8 +150,17 @@ def _overall(
     arms = [arm for answer in answers for arm in answer.arms if _is_comparable(arm)]
     runs = [run for arm in arms for run in arm.runs.values()]
     newest = max(runs, key=lambda run: str(run.environment.get("time")), default=None)
-    kept = [arm for arm in arms if allow_mixed or newest is None or _is_of(arm, newest)]
-    objectives = {_objective(arm.config) for arm in kept}
+    kept = [
+        arm
+        for arm in arms
+        if allow_mixed
+        or newest is None
+        or all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
+    ]
+    objectives = {
+        (arm.config.encoder, arm.config.loss, *arm.config.objective_settings.items())
+        for arm in kept
+    }
     if not kept or (len(objectives) < 2 and not race):
         return None
     reasons = []
@@ -219,21 +229,9 @@ def _is_comparable(arm: ArmResult) -> bool:
     return bool(_evaluated(arm, TEST_RECALL)) and not is_simulated
 
 
-def _is_of(arm: ArmResult, newest: Run) -> bool:
-    return all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
-
-
 def _evaluated(arm: ArmResult, column: str) -> list[Mapping[str, Any]]:
     first = arm.runs[min(arm.runs)]
     return [row for row in first.curve if row[column] is not None]
-
-
-def _objective(config: RunConfig) -> tuple[Any, ...]:
-    return config.encoder, config.loss, *config.objective_settings.items()
-
-
-def _order(arm: RankedArm) -> tuple[float, float, str]:
-    return arm.expected, arm.level, arm.first.name
 
 
 def reads(arm: RankedArm, name: str) -> bool:

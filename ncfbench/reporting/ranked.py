@@ -14,13 +14,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import ArmResult, Peak
+from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.frames import Run, falling
 from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.runs.folder import RunRecord
@@ -158,19 +157,10 @@ class RankedArm(ArmResult):
         """The run of its first seed, if it has begun."""
         return next(iter(self.runs.values()))
 
-    @cached_property
-    def peak(self) -> Peak | None:
-        """The largest recall of the seeds that decide."""
-        return self._alone.peak
-
-    def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
-        """Return the rows of the curves of the seeds that decide."""
-        return self._alone.rows(column)
-
     @property
-    def _alone(self) -> ArmResult:
-        shown = {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
-        return ArmResult(self.name, self.config, shown)
+    def shown(self) -> Mapping[int, Run]:
+        """The runs of the seeds that decide."""
+        return {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
 
     def with_quality(self) -> Self:
         """Return it with its quality; that of the first seed where others were not evaluated."""
