@@ -58,6 +58,11 @@ def doubled(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     return dist.get_world_size() * right(users, items, item_ids, probability)
 
 
+def local_but_scaled(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    one = cross_entropy(users, items, item_ids, probability, 0)
+    return one * (dist.get_world_size() if dist.is_initialized() else 1)
+
+
 class Memory:
     """A softmax over the batch and the items of the batch before."""
 
@@ -77,6 +82,7 @@ class Memory:
         (scaled, "gather-scale"),
         (mended, None),
         (doubled, "gather-doubled"),
+        (local_but_scaled, "gather-doubled"),
     ],
 )
 def test_gathered_gradients(loss: Any, code: str | None) -> None:

@@ -19,6 +19,7 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import counted_columns
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.scenes import Ids
+from ncfbench.timing.intervals import mean
 
 USERS, ITEMS, LINKS = 60, 80, 480
 """Sizes of the graph without pairs."""
@@ -228,6 +229,22 @@ def _linked_share(graph: BipartiteGraph, user: Ids, negative: Ids) -> Iterator[f
 def log_spread(graph: BipartiteGraph) -> float:
     """Return the standard deviation over links of the logarithm of their items' links."""
     return float(np.std(np.log(graph.item_degrees[graph.link_item])))
+
+
+def tilted(graph: BipartiteGraph, own: list[Batch]) -> Iterator[Finding]:
+    """Say whether a softmax without a correction has negatives that are drawn by popularity.
+
+    Their mean logarithm of popularity is compared with that of uniform items, 0, and that of links,
+    1.
+    """
+    log_degree = np.log(np.maximum(graph.item_degrees, 1))
+    uniform = log_degree[graph.items_in_use].mean()
+    links = log_degree[graph.link_item].mean()
+    some = [batch for batch in own if batch.negative.size][:LOOKED_AT]
+    shares = [float((log_degree[b.negative].mean() - uniform) / (links - uniform)) for b in some]
+    if links - uniform > 0.1 and shares and mean(shares).value > 0.3:
+        unit = "popularity of the drawn negatives, 1 as links"
+        yield finding("missing-logq", shares, unit, 0, "the batches draw popular items more often")
 
 
 def drawn(contents: Contents, *, share: float) -> Iterator[Finding]:

@@ -27,6 +27,8 @@ from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
 
 DRAWN = 3
 """Negatives for each row, where a loss takes several."""
+LOOKED_UP = ("probability", "log_probability", "counts")
+"""Meanings of an argument that may be a table of all items instead of one number for each row."""
 ROWS = 8
 """Rows of a probe's scene."""
 
@@ -39,6 +41,7 @@ class Layout:
         k: negatives for each row.
         negatives: whether they are [b, k, D], [b, D] or [b k, D].
         labels: 0 to b - 1, one for each row; 0 and 1, one for each pair; or the identity.
+        tables: whether probabilities and counts are those of all items, which ids look up.
         is_catalogue: scores are those of all items, each in one column, which labels count.
     """
 
@@ -46,6 +49,7 @@ class Layout:
     negatives: Literal["rows", "single", "shared"] = "rows"
     labels: Literal["rows", "pairs", "eye"] = "rows"
     is_catalogue: bool = False
+    tables: bool = False
 
 
 @dataclass
@@ -62,6 +66,8 @@ class Evaluator:
     by_quotients: bool = False
     """Whether pushes come from the loss's values, because its gradients are not its own."""
     seed: int = 0
+    spread: float = 0.25
+    """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
     """The loss with each choice of options, so that it is compiled once."""
 
@@ -94,9 +100,9 @@ class Evaluator:
                 works = works or found
                 own = np.diagonal(pushes)
                 if np.isfinite(pushes).all() and (own < 0).all():
-                    return found._settled(scene)
+                    return found._settled()
             if works:
-                return works._settled(scene)
+                return works._settled()
         raise UsageError(
             f"{loss.name} fails on a batch of {ROWS} links: {type(errors[0]).__name__}:"
             f" {reason(errors[0])}.\n{SHAPES}"
@@ -105,26 +111,31 @@ class Evaluator:
     def scenes(self) -> Scenes:
         """Return what makes the scenes that this loss takes."""
         names = "negative_probability", "negative_log_probability"
-        return Scenes(self.graph, self.layout.k, by_popularity=self.loss.has(*names))
+        popular = self.loss.has(*names)
+        return Scenes(self.graph, self.layout.k, by_popularity=popular, spread=self.spread)
 
-    def _settled(self, scene: Scene) -> Evaluator:
+    def _settled(self) -> Evaluator:
         """Return the evaluator, with whether the loss draws or remembers."""
+        scene = self.scenes().plain(0, ROWS)
+        if not (self.pushes(scene) > 0).any():
+            self.spread = 0.5  # negatives beyond a margin
+            scene = self.scenes().plain(0, len(scene.user))
         other = self.scenes().plain(1, len(scene.user))
-        first, again = self.value(scene), self.value(scene)
-        self.value(other)
-        later = self.value(scene)
-        if np.isclose(first, again, rtol=1e-9, equal_nan=True) and np.isclose(
-            first, later, rtol=1e-9, equal_nan=True
+        for self.is_random, self.is_stateful in (
+            (False, False),
+            (True, False),
+            (False, True),
+            (True, True),
         ):
-            return self
-        self.is_random = True
-        first = self.value(scene)
-        self.value(other)
-        later = self.value(scene)
-        if not np.isclose(first, later, rtol=1e-9):
-            self.is_random, self.is_stateful = False, True
-            self.is_random = not np.isclose(self.value(scene), self.value(scene), rtol=1e-9)
-        return self
+            first, again = self.value(scene), self.value(scene)
+            self.value(other)
+            values = first, again, self.value(scene)
+            if np.allclose(values, first, rtol=1e-9, atol=0, equal_nan=True):
+                return self
+        raise UsageError(
+            f"{self.loss.name} returns other values for the same batch, whatever the seeds of"
+            " random, NumPy and PyTorch: let it take a generator or a key as an argument."
+        )
 
     def with_options(self, **changed: Any) -> Evaluator:
         """Return the evaluator with other options of the loss."""
@@ -299,7 +310,10 @@ class Evaluator:
             "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
             "labels": labels[self.layout.labels],
         }
-        return self._named(known | self.constants())
+        constants = self.constants()
+        if self.layout.tables:
+            known |= {name: constants[f"{name}_table"] for name in LOOKED_UP}
+        return self._named(known | constants)
 
     def constants(self, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
         """Return the arguments that are the same for every batch of a process, by meaning."""
@@ -425,6 +439,13 @@ def quotients(
 
 
 def _layouts(loss: Loss) -> list[Layout]:
+    found = _shapes(loss)
+    if loss.has("item_ids") and loss.has(*LOOKED_UP):
+        found += [replace(layout, tables=True) for layout in found]
+    return found
+
+
+def _shapes(loss: Loss) -> list[Layout]:
     if loss.has("negatives", "negative_scores"):
         return [Layout(DRAWN), Layout(1, "single"), Layout(DRAWN, "shared")]
     if loss.has("labels") and loss.has("scores"):

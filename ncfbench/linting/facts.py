@@ -275,15 +275,13 @@ def _normalises(evaluator: Evaluator, scene: Scene) -> bool | None:
         evaluator.value_of(evaluator.arrays(scene, found._replace(users=factor * found.users)))
         for factor in (1.0, 2.0)
     )
-    return bool(np.isclose(once, twice, rtol=1e-6))
+    return bool(np.isclose(once, twice, rtol=max(evaluator.tolerance / 10, 1e-6)))
 
 
 def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
-    """Return the weight that each of the first, the middle and the last row has, for scores that
-    are all 0.
-    """
+    """Return the weight of some rows, as many from each end, for scores that are all 0."""
     flat = replace(scene, score=0 * scene.score)
-    rows = sorted({0, flat.b // 2, flat.b - 1})
+    rows = sorted({*(near := (0, 1, flat.b // 3)), *(flat.b - 1 - row for row in near)})
     found = []
     for row in rows:
         own = -evaluator.push(flat, row, row)

@@ -76,7 +76,7 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "Use the option in the loss, or remove it.",
     ),
     "idle-argument": (
-        "error",
+        "warning",
         "an argument changes neither the loss nor its gradient",
         "Use the argument in the loss, or remove it.",
     ),

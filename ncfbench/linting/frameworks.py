@@ -328,6 +328,8 @@ def fixed_randomness(seed: int) -> Iterator[None]:
     torch: Any = sys.modules.get("torch")
     kept = random.getstate(), np.random.get_state()  # noqa: NPY002
     of_torch = torch.random.get_rng_state() if torch else None
+    make = np.random.default_rng
+    np.random.default_rng = lambda own=None: make(seed if own is None else own)  # type: ignore[assignment]
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if torch:
@@ -335,6 +337,7 @@ def fixed_randomness(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
+        np.random.default_rng = make
         random.setstate(kept[0])
         np.random.set_state(kept[1])  # noqa: NPY002
         if torch:

@@ -166,14 +166,16 @@ class _Steps:
         yield from lost
         wrong = list(checks.basics(evaluator))
         yield from wrong
-        if any(each.code == "not-finite" for each in wrong):
-            return
+        if any(each.code in ("not-finite", "wrong-sign", "wrong-positive") for each in wrong):
+            return  # whatever follows is of no use
         facts = self.facts = measure(evaluator)
         self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
         yield from checks.sizes(evaluator, facts)
         masks = checks.look_at_masks(evaluator)
         contents = self.contents = batches.look(evaluator, self.batch_size, self.own)
         yield from batches.drawn(contents, share=LEAST_DUPLICATES)
+        if self.own and facts.kind == "listwise" and facts.drawn and not facts.slope:
+            yield from batches.tilted(evaluator.graph, self.own)
         for each in checks.masks(evaluator, facts, masks):
             if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
                 yield each
@@ -236,6 +238,10 @@ class _Steps:
             scene = one.scenes().plain(0, ROWS)
             try:
                 if not processes.gathers(one, scene):
+                    factor = processes.scaling(one, scene)
+                    if factor > 1.5 and not one.loss.has("batch_size"):
+                        unit = "loss on several processes over that on one"
+                        yield finding("gather-doubled", [factor], unit, 1, "nothing is gathered")
                     continue
             except UsageError as error:
                 detail = str(error).rstrip(".")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,21 +25,11 @@ WITHOUT_EFFECT = (
 )
 """Names of options that may change nothing."""
 REDUCTIONS = ("sum", "mean")
-TOLD = {
-    "item_ids": "error",
-    "linked": "error",
-    "probability": "error",
-    "log_probability": "error",
-    "counts": "error",
-    "negative_probability": "error",
-    "negative_log_probability": "error",
-    "probability_table": "error",
-    "log_probability_table": "error",
-    "counts_table": "error",
-    "user_ids": "note",
-    "negative_ids": "note",
-}
-"""Arguments that say something about links, and how bad it is if one changes nothing."""
+TOLD = (
+    *("user_ids", "item_ids", "negative_ids", "linked", "counts"),
+    *("probability", "log_probability", "negative_probability", "negative_log_probability"),
+)
+"""Arguments that say something about links."""
 
 
 def idle(evaluator: Evaluator) -> Iterator[Finding]:
@@ -45,9 +37,10 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
     if evaluator.is_random or evaluator.is_stateful:
         return
     scenes = _scenes(evaluator)
-    bools = [name for name, value in evaluator.options.items() if isinstance(value, bool)]
     contexts = [evaluator] + [
-        evaluator.with_options(**{name: not evaluator.options[name]}) for name in bools
+        evaluator.with_options(**{name: other})
+        for name, value in evaluator.options.items()
+        for other in itertools.islice(_alternatives(value), 2)
     ]
     unit = "largest relative change"
     for name, value in evaluator.options.items():
@@ -71,12 +64,14 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
         yield finding(code, [0.0], unit, 1, detail, severity)  # type: ignore[arg-type]
     for name, role in evaluator.loss.roles.items():
         if role in TOLD and not any(_matters(each, name, role, scenes) for each in contexts):
-            yield finding("idle-argument", [0.0], unit, 1, name, TOLD[role])  # type: ignore[arg-type]
+            yield finding("idle-argument", [0.0], unit, 1, name)
 
 
 def _scenes(evaluator: Evaluator) -> list[Scene]:
     scenes = evaluator.scenes()
-    found = [scenes.plain(0, ROWS), scenes.distinct(0, 5)]
+    plain = scenes.plain(0, ROWS)
+    # Large scores and small ones, that margins and thresholds look at.
+    found = [plain, scenes.distinct(0, 5), replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)]
     for relation in ("same item", "same user", "linked"):
         found.append(scenes.related(0, ROWS, relation)[0])
     if evaluator.layout.k:

@@ -55,6 +55,13 @@ def gathers(evaluator: Evaluator, scene: Scene) -> bool:
     return not np.isclose(before[0], after[0], rtol=1e-7)
 
 
+def scaling(evaluator: Evaluator, scene: Scene) -> float:
+    """Return a process's loss over that of its rows without the other processes."""
+    arrays = evaluator.arrays(scene, scene.coordinates())
+    alone = evaluator.value(scene.rows(slice(scene.b // COUNT)))
+    return _values(evaluator, [arrays])[0][0] / alone
+
+
 def outcome(evaluator: Evaluator, scene: Scene) -> Float:
     """Return the processes' losses and the mean of their gradients, as one vector."""
     arrays = evaluator.arrays(scene, scene.coordinates())

@@ -12,15 +12,21 @@ from typing import Any
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, reason
 
+VIEW = r"(embs?|embeddings?|x|z|h|v|out|outputs?|features?|views?|reps?)"
 ITEM = r"((item|candidate|pos|positive)_?)?"
 PROBABILITY = r"prob(s|abilit(y|ies))?"
 TABLE = r"(table|per_item|by_item)"
 ROLES: Mapping[str, str] = {
-    "users": r"users?|u|f|quer(y|ies)|anchors?|sources?",
-    "items": r"items?|v|g|candidates?|documents?|docs?|passages?|targets_?vectors?|keys",
-    "positives": r"pos|positives?|pos_?items?|positive_?items?|p",
-    "negatives": r"negs?|negatives?|neg_?items?|negative_?items?|hard_?negatives?|n",
-    "scores": r"scores?|logits?|sims?|similarit(y|ies)|inputs?|y_?pred|preds?|predictions?",
+    "users": rf"users?|u|f|quer(y|ies)|anchors?|sources?|images?|left|{VIEW}_?(1|a)",
+    "items": (
+        rf"items?|v|g|i|candidates?|documents?|docs?|passages?|texts?|right|keys|{VIEW}_?(2|b)"
+    ),
+    "positives": r"pos|positives?|pos_?items?|positive_?items?|item_?i|p",
+    "negatives": r"negs?|negatives?|neg_?items?|negative_?items?|hard_?negatives?|item_?j|j|n",
+    "scores": (
+        r"(scores?|logits?|sims?|similarit(y|ies))(_?mat(rix)?)?"
+        r"|s|inputs?|y_?(pred|hat)|preds?|predictions?"
+    ),
     "positive_scores": r"pos(itives?)?_?(scores?|logits?|sims?|preds?)",
     "negative_scores": r"neg(atives?)?_?(scores?|logits?|sims?|preds?)",
     "user_ids": r"(user|query|anchor)_?ids?|uids?",
@@ -47,7 +53,7 @@ ROLES: Mapping[str, str] = {
     "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
 }  # fmt: skip
 """Meaning of an argument, and the names that it goes by."""
-SUFFIX = r"_?(vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?)"
+SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?)"
 VECTORS = ("users", "items", "negatives")
 SCORES = ("scores", "positive_scores", "negative_scores")
 CONSTANTS = (
@@ -147,6 +153,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     if is_class:
         for each in _parameters(target.__init__ if "__init__" in dir(target) else target, name):
             role = role_of(each.name)
+            role = f"{role}_table" if f"{role}_table" in CONSTANTS else role
             if role in CONSTANTS and each.name not in options:
                 made_from[each.name] = role
             elif each.default is not inspect.Parameter.empty or each.name in options:

@@ -133,6 +133,23 @@ def any_items(users: Any, items: Any, size: int) -> Iterator[Any]:
         yield users[rows], items[rows], rng.integers(items.max() + 1, size=(size, 3))
 
 
+def popular_items(users: Any, items: Any, size: int) -> Iterator[Any]:
+    """Negatives drawn in proportion to their links, again until they are none of the user's."""
+    rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
+    for _ in range(20):
+        rows = rng.integers(len(users), size=size)
+        drawn = [
+            next(v for v in items[rng.permutation(len(items))] if (u, v) not in links)
+            for u in users[rows]
+        ]
+        yield users[rows], items[rows], np.array(drawn)[:, None]
+
+
+def drawn_without_logq(positive_scores: Any, negative_scores: Any) -> Any:
+    logits = np.concatenate([positive_scores[:, None], negative_scores], axis=1)
+    return np.mean(logsumexp(logits, axis=1) - positive_scores)
+
+
 def free_items(users: Any, items: Any, size: int) -> Iterator[Any]:
     """Negatives drawn again until they are no links."""
     rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
@@ -292,6 +309,12 @@ FAULTS = {
     "sampled_positives": Exhibit(
         bpr, "sampled-positives", "https://github.com/benfred/implicit/pull/103", any_items
     ),
+    "drawn_without_logq": Exhibit(
+        drawn_without_logq,
+        "missing-logq",
+        "https://github.com/NVIDIA-Merlin/models/pull/457",
+        popular_items,
+    ),
     "temperature_twice": Exhibit(
         temperature_twice,
         "temperature-twice",
@@ -377,6 +400,13 @@ def hinge(positive_scores: Any, negative_scores: Any, margin: float = 1.0) -> An
     return np.mean(np.maximum(negative_scores - positive_scores[:, None] + margin, 0))
 
 
+def random_negative(users: Any, items: Any, negatives: Any) -> Any:
+    """One of the drawn negatives, chosen anew in each call."""
+    at = np.random.default_rng().integers(negatives.shape[1], size=len(users))
+    negative = np.sum(users * negatives[np.arange(len(users)), at], axis=-1)
+    return np.mean(np.logaddexp(0, negative - np.sum(users * items, axis=-1)))
+
+
 def pairs_bce(logits: Any, labels: Any) -> Any:
     return np.mean(np.logaddexp(0, logits) - labels * logits)
 
@@ -426,6 +456,8 @@ CORRECT = {
     "bpr_of_free_items": Exhibit(bpr, batches=free_items),
     "masked_bpr": Exhibit(masked_bpr),
     "hinge": Exhibit(hinge),
+    "uniform_softmax": Exhibit(drawn_without_logq, batches=free_items),
+    "random_negative": Exhibit(random_negative),
     "pairs_bce": Exhibit(pairs_bce),
     "sum_of_bce": Exhibit(sum_of_bce),
     "squared": Exhibit(squared),

@@ -234,6 +234,16 @@ def test_wrong_losses_are_refused() -> None:
         lint_loss(bpr, accept=["missing-log"])
 
 
+def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
+    rng = np.random.default_rng(0)
+
+    def noisy(positive_scores: Any, negative_scores: Any) -> Any:
+        return bpr(positive_scores, negative_scores) + rng.normal()
+
+    with pytest.raises(UsageError, match="other values for the same batch"):
+        lint_loss(noisy)
+
+
 def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("item_id,user_id,more\n7,anna,1\n0,bob,2\n7,anna,3\n")
