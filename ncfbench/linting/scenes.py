@@ -94,9 +94,10 @@ class Scene:
         """Return the scene of some rows, in that order."""
         kept = np.arange(self.b)[kept]
         of_rows = np.arange(self.negative.size).reshape(self.negative.shape)[kept].reshape(-1)
-        slot = self.slot[np.concatenate([kept, self.b + of_rows])]
+        columns = self.slot[np.concatenate([kept, self.b + of_rows])]
+        names, slot = np.unique(columns, return_inverse=True)
         some = self.user[kept], self.item[kept], self.negative[kept]
-        return Scene(self.graph, *some, slot, self.score[kept])
+        return Scene(self.graph, *some, slot, self.score[np.ix_(kept, names)])
 
     def coordinates(self) -> Coordinates:
         """Return vectors of unit length whose dot products are the scores."""
