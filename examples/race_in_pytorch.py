@@ -11,7 +11,7 @@ import sys
 import torch
 from torch import nn
 
-USERS, ITEMS, TOPICS, WORDS, BATCH, STEPS = 500, 1000, 10, 200, 256, 2000
+USERS, ITEMS, TOPICS, WORDS, BATCH, STEPS = 500, 1000, 10, 200, 256, 500
 
 
 def main(lr: str = "1e-2", seed: str = "0") -> None:
@@ -23,7 +23,7 @@ def main(lr: str = "1e-2", seed: str = "0") -> None:
     model = nn.ModuleList([users, tokens, dense])
     optimizer = torch.optim.Adam(model.parameters(), lr=float(lr))
     for step in range(STEPS + 1):
-        if step % 50 == 0:
+        if step % 10 == 0:
             with torch.no_grad():
                 scores = users.weight @ dense(tokens(words)).T
             best = topic_of_item[scores.topk(20).indices]

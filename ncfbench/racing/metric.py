@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ncfbench.errors import UsageError, either
@@ -35,7 +35,7 @@ def log_metric(**numbers: float) -> None:
     print(json.dumps({name: float(value) for name, value in numbers.items()}), flush=True)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Metric:
     """Reads the metric of a line.
 
@@ -44,11 +44,13 @@ class Metric:
         pattern: a regular expression instead, with a group ``value``, or else the first one, and
             perhaps the groups ``step`` and ``seconds``.
         is_less_better: True for losses.
+        seen: key of the last line where none is named.
     """
 
     key: str | None = None
     pattern: re.Pattern[str] | None = None
     is_less_better: bool = False
+    seen: str = field(default=DEFAULT, compare=False)
 
     @classmethod
     def of(cls, text: str | None, *, is_less_better: bool = False) -> Metric:
@@ -74,7 +76,7 @@ class Metric:
     def name(self) -> str:
         """Name of the metric in an answer."""
         if self.pattern is None:
-            return self.key or DEFAULT
+            return self.key or self.seen
         words = re.match(r"[\w@ .-]*[\w@]", self.pattern.pattern)
         return words[0] if words else DEFAULT
 
@@ -95,6 +97,7 @@ class Metric:
             return None
         key = self.key or _only_number(fields)
         value = None if key is None else _number(fields.get(key))
+        self.seen = key or self.seen
         more = [_number(fields.get(name)) for name in ("step", "seconds")]
         return None if value is None else Line(value, *more)
 

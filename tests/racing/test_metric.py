@@ -56,6 +56,9 @@ def test_metrics_have_names() -> None:
         "recall@50",
         "metric",
     ]
+    metric = Metric.of(None)
+    metric.read('{"auc": 0.5, "step": 1}')
+    assert metric.name == "auc"
 
 
 @given(st.floats(allow_nan=False), st.integers(0, 2**40))

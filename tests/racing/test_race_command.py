@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from ncfbench.racing import pipeline
 
 PLAYER = Path(__file__).parents[2] / "benchmarks" / "play_curve.py"
 LIMIT_SECONDS = 30
+TURN, SLACK_SECONDS = 0.2, 1.5
+"""Of races that are killed, and how long a busy machine may keep one from noting its turn."""
 COUNT = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo v=$n; sleep 0.01; done"
 ENDLESS = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.0{pace}; done"
 V = ("--metric", "v=([0-9.]+)")
@@ -218,7 +221,7 @@ def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start a race of two endless arms that name the folder."""
     command = f"T={tmp_path} && {ENDLESS}"
     all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "-L", "pace", "1,2"]
-    program = [sys.executable, "-m", "ncfbench", *all_words, "--turn", "0.2s", *words, command]
+    program = [sys.executable, "-m", "ncfbench", *all_words, "--turn", f"{TURN}s", *words, command]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **pipes, **more)
 
@@ -268,21 +271,22 @@ def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
     process = start(tmp_path, "--budget", "20s", start_new_session=True)
     wait(lambda: bool(noted(tmp_path)))
     time.sleep(draw.uniform(0, 2))
-    arms = psutil.Process(process.pid).children(recursive=True)
-    what = kill % 4
-    begun = time.monotonic()
-    if what == 0:
+    keepers, arms = [], []
+    for each in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            (keepers if "keeper.py" in " ".join(each.cmdline()) else arms).append(each)
+    kind, (file,) = kill % 4, tmp_path.glob("runs/race/*/race.jsonl")
+    lost = time.time() - file.stat().st_mtime
+    if kind == 0:
         process.kill()
-    elif what == 1:
+    elif kind == 1:
         os.killpg(process.pid, draw.choice([signal.SIGKILL, signal.SIGHUP]))
-    elif arms:
-        keepers = [each for each in arms if "keeper.py" in " ".join(each.cmdline())]
-        own = [each for each in arms if each not in keepers]
-        victim = draw.choice((keepers if what == 3 else own) or arms)
-        victim.kill()
+    else:
+        with suppress(psutil.Error, IndexError):
+            draw.choice(keepers if kind == 2 else arms).kill()
         process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT_SECONDS)
     wait(lambda: left_behind(f"T={tmp_path}") == [])
-    spent = [json.loads(line).get("spent", 0.0) for line in noted(tmp_path).splitlines()[:-1]]
-    assert begun - time.monotonic() < LIMIT_SECONDS
-    assert max(spent, default=0.0) >= 0
+    assert lost < TURN + SLACK_SECONDS
+    whole = noted(tmp_path).splitlines()[:-1]
+    assert all(json.loads(line) for line in whole)
