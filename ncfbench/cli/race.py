@@ -280,7 +280,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _longer(seconds: float) -> str:
     """Return the command line that was typed, with another budget."""
-    words, budget = list(typed), f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds:g}s"
+    words, budget = list(typed), f"{seconds:g}s" if seconds % 60 else f"{seconds / 60:g}m"
     for index, word in enumerate(words):
         if word == "--budget" and index + 1 < len(words):
             words[index + 1] = budget

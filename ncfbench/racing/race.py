@@ -125,9 +125,9 @@ class Field(Protocol):
 class Race:
     """A race over some entries of first seeds. :meth:`run` begins or continues it.
 
-    Entries begin one after the other and run to their first line. Then the one that trained least
-    has the next turn, so that a disturbance of the machine meets all. At the end of a rung all have
-    trained alike and are judged; slow ones leave, and the rest is planned anew.
+    Entries begin one after the other. The one that trained least has the next turn, so that a
+    disturbance of the machine meets all. Once half of them have a line, rungs begin: at the end of
+    one all have trained alike and are judged; slow ones leave, and the rest is planned anew.
 
     Args:
         entries: restored ones are racing or over; to which repeats are added.
@@ -211,15 +211,15 @@ class Race:
 
     def _begin(self, entries: Sequence[Entry]) -> float:
         """Start entries, as many as there is time and memory for, each with a short turn, whose
-        seconds are returned.
+        seconds are returned; the first one's lasts until its line, to show the memory of all.
         """
-        share = BEGIN_SHARE * self.question.budget_seconds / max(len(entries), 1)
-        seconds = min(self.question.turn_seconds, share)
+        most = BEGIN_SHARE * self.question.budget_seconds
+        seconds = min(self.question.turn_seconds, most / max(len(entries), 1))
         for place in range(0, len(entries), len(self.field.slots)):
             begun = entries[place : place + len(self.field.slots)]
             if self.left > 0:
                 begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds, self.is_known)
+                self._turn(begun, seconds if place else most, self.is_known)
                 for each in begun:
                     self.field.measure(each)
             else:
