@@ -206,7 +206,7 @@ def race(
         raise UsageError("-L, -P: a parameter is given twice. Give all its values at once.")
     for file in filter(None, (export_json, export_markdown, export_csv)):
         with storage_errors(file):  # refused now rather than after the race
-            file.open("a").close()
+            file.parent.stat()
     outcome = run_race(
         commands or (),
         parameters=dict(values),

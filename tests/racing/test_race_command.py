@@ -211,6 +211,13 @@ def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: st
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    words = ["race", "--runs-dir", tmp_path / "runs", "echo a", "echo b"]
+    done = invoke(*words, "--export-csv", tmp_path / "none" / "arms.csv")
+    check(done, 3, "Make the folder first: mkdir -p")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_parameters_may_be_ranges(tmp_path: Path) -> None:
     found = race(tmp_path, *V, "-P", "x", "1", "3", "-D", "0.5", "echo v={x}")
     assert sorted(by_name(found)) == ["x=1", "x=1.5", "x=2", "x=2.5", "x=3"]
