@@ -17,6 +17,7 @@ from ncfbench.errors import UsageError
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import GRACE_SECONDS, Process
+from ncfbench.reporting.formats import counted
 from ncfbench.reporting.table import slug
 from ncfbench.storage.free_space import available_memory
 
@@ -51,11 +52,11 @@ def make_slots(parallel: int) -> list[Slot]:
     if not hasattr(os, "sched_getaffinity"):
         raise UsageError("--parallel: this system cannot assign cores to a process. Leave it out.")
     cores, devices = sorted(os.sched_getaffinity(0)), len(free_device_bytes())
-    for count, what in ((len(cores), "cores"), (devices or parallel, "GPUs")):
+    for count, what in ((len(cores), "core"), (devices or parallel, "GPU")):
         if not 1 <= parallel <= count:
             raise UsageError(
-                f"--parallel {parallel}: there are {count} {what}, and entries that share one"
-                " would disturb each other."
+                f"--parallel {parallel}: there is room for 1 to {counted(count, what)}, since arms"
+                " that share one disturb each other."
             )
     share = len(cores) // parallel
     return [

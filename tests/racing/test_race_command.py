@@ -173,7 +173,7 @@ print(sorted(os.sched_getaffinity(0)))"""
         str(cores[half : 2 * half]),
     ]
     done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(len(cores) + 1))
-    check(done, 2, f"there are {len(cores)} cores")
+    check(done, 2, f"there is room for 1 to {len(cores)} cores")
 
 
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +185,34 @@ def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.Monk
     assert second["reason"].startswith("no memory")
     assert first["memory_bytes"] > 1000
     assert any("1 arm did not begin" in each for each in found["trust"])
+
+
+def test_the_field_is_limited_by_memory_of_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes 6 of 10 GiB, so that 4 are left for the second."""
+    free = iter([10, 4])
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [next(free, 4) << 30])
+    found = race(tmp_path, *V, "--budget", "3s", "-L", "pace", "1,2", ENDLESS)
+    first, second = by_name(found).values()
+    assert first["device_bytes"] == 6 << 30
+    assert (second["status"], second["reason"]) == (
+        "not begun",
+        "no GPU memory: paused arms hold theirs, one needs 7.2 GiB",
+    )
+
+
+def test_gpus_are_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core")
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40, 1 << 40])
+    command = f"echo GPU $CUDA_VISIBLE_DEVICES {{x}}; {COUNT.format(count=5)}"
+    found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
+    logs = sorted(Path(found["folder"]).glob("*.log"))
+    assert [log.read_text().splitlines()[0] for log in logs] == ["GPU 0 1", "GPU 1 2"]
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40])
+    done = invoke("race", command, "-L", "x", "1,2", "--parallel", "2")
+    check(done, 2, "--parallel 2: there is room for 1 to 1 GPU,")
 
 
 @pytest.mark.parametrize(
