@@ -13,7 +13,9 @@ from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, reason
 
 VIEW = r"(embs?|embeddings?|x|z|h|v|out|outputs?|features?|views?|reps?)"
-ITEM = r"((item|candidate|pos|positive)_?)?"
+ITEM = r"((items?|cand|candidate|pos|positive|doc|document)_?)?"
+IDS = r"(ids?|idx|index|indices)"
+COUNTS = r"(counts?|freqs?|frequenc(y|ies)|degrees?)"
 PROBABILITY = r"prob(s|abilit(y|ies))?"
 TABLE = r"(table|per_item|by_item)"
 ROLES: Mapping[str, str] = {
@@ -29,17 +31,17 @@ ROLES: Mapping[str, str] = {
     ),
     "positive_scores": r"pos(itives?)?_?(scores?|logits?|sims?|preds?)",
     "negative_scores": r"neg(atives?)?_?(scores?|logits?|sims?|preds?)",
-    "user_ids": r"(user|query|anchor)_?ids?|uids?",
-    "item_ids": r"((item|candidate|pos|positive|doc|document)_?)?ids?|iids?",
-    "negative_ids": r"neg(ative)?_?(item_?)?ids?",
-    "probability": rf"{ITEM}(sampling_?)?({PROBABILITY}|p|q|share|popularit(y|ies))",
-    "log_probability": rf"{ITEM}log_?(q|p|{PROBABILITY}|popularity)(_correction)?",
-    "counts": r"(item|candidate)?_?(counts?|frequenc(y|ies)|degrees?)",
+    "user_ids": rf"(users?|query|anchor)_?{IDS}|uids?",
+    "item_ids": rf"{ITEM}{IDS}|iids?",
+    "negative_ids": rf"neg(ative)?s?_?(item_?)?{IDS}",
+    "probability": rf"{ITEM}(sampling_?)?({PROBABILITY}|p|q|share|pop|popularit(y|ies))",
+    "log_probability": rf"{ITEM}log_?(q|p|{PROBABILITY}|pop(ularity)?|{COUNTS})(_correction)?",
+    "counts": rf"{ITEM}{COUNTS}",
     "negative_probability": rf"neg(ative)?_?(sampling_?)?({PROBABILITY}|p|q)",
     "negative_log_probability": rf"neg(ative)?_?log_?(q|p|{PROBABILITY})",
     "probability_table": rf"(all_?)?(item_?)?({PROBABILITY}|popularity|p|q)_?{TABLE}",
     "log_probability_table": rf"(item_?)?log_?(q|p|{PROBABILITY})_?{TABLE}",
-    "counts_table": rf"(item_?)?(counts?|frequenc(y|ies)|degrees?)_?{TABLE}",
+    "counts_table": rf"(item_?)?{COUNTS}_?{TABLE}",
     "linked": (
         r"(is_?)?(linked|links)|is_?positive|positives?_?mask|known_?positives?"
         r"|false_?negatives?(_?mask)?"
@@ -154,7 +156,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         for each in _parameters(target.__init__ if "__init__" in dir(target) else target, name):
             role = role_of(each.name)
             role = f"{role}_table" if f"{role}_table" in CONSTANTS else role
-            if role in CONSTANTS and each.name not in options:
+            if role in CONSTANTS and each.name not in options and _is_given(each, role):
                 made_from[each.name] = role
             elif each.default is not inspect.Parameter.empty or each.name in options:
                 found[each.name] = options.get(each.name, each.default)
@@ -170,10 +172,8 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     roles: dict[str, str] = {}
     for each in parameters:
         role = role_of(each.name, known)
-        if role and role not in roles.values() and each.name not in options:
-            if role in ("batch_size", "key") and each.default is not inspect.Parameter.empty:
-                found[each.name] = each.default
-                continue
+        is_new = role and role not in roles.values() and each.name not in options
+        if is_new and _is_given(each, role):
             roles[each.name] = role
         elif each.default is not inspect.Parameter.empty or each.name in options:
             found[each.name] = options.get(each.name, each.default)
@@ -190,6 +190,13 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         shown = ", ".join(each.name for each in parameters) or "nothing"
         raise UsageError(f"{name}({shown}) takes neither vectors nor scores of links.\n{SHAPES}")
     return loss
+
+
+def _is_given(each: inspect.Parameter, role: str) -> bool:
+    """Return whether an argument is a batch's, not an option with a default of its own."""
+    if each.default is inspect.Parameter.empty or each.default is None:
+        return True
+    return role in ("rank", "world_size") or (role == "axis_name" and isinstance(each.default, str))
 
 
 def _parameters(function: Any, name: str) -> list[inspect.Parameter]:

@@ -201,12 +201,31 @@ def test_dense_pairs_are_refused(tmp_path: Path) -> None:
         ("candidate_sampling_probability", "probability"),
         ("candidate_ids", "item_ids"),
         ("log_q", "log_probability"),
+        ("item_idx", "item_ids"),
+        ("neg_item_ids", "negative_ids"),
+        ("item_freq", "counts"),
+        ("counts_by_item", "counts_table"),
+        ("probability_table", "probability_table"),
+        ("negative_log_q", "negative_log_probability"),
+        ("anchor", "users"),
+        ("emb2", "items"),
         ("item_counts", "counts"),
         ("temperature", ""),
     ],
 )
 def test_arguments_go_by_their_names(name: str, role: str) -> None:
     assert role_of(name) == role
+
+
+def test_a_default_makes_an_option() -> None:
+    def loss(
+        scores: Any, p: float = 2.0, axis: int = 1, item_ids: Any = None, rank: int = 0
+    ) -> Any:
+        return scores.sum()
+
+    read = read_loss(loss)
+    assert dict(read.options) == {"p": 2.0, "axis": 1}
+    assert [*read.roles.values()] == ["scores", "item_ids", "rank"]
 
 
 def test_wrong_losses_are_refused() -> None:
