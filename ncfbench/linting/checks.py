@@ -143,7 +143,7 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if evaluator.is_random:
             continue
         spread = float(np.ptp(found) / max(np.abs(found).max(), 1e-30))
-        if spread > 0.01:
+        if spread > 0.02:
             reverse = amplitudes(evaluator, scene.rows(slice(None, None, -1)), facts.kind)
             # Else they are the links' own, such as weights by popularity.
             by_position = np.abs(reverse - found).max() < np.abs(reverse - found[::-1]).max()
@@ -154,7 +154,7 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         order = np.random.default_rng(1).permutation(scene.b)
         here, there = evaluator.value(scene), evaluator.value(scene.rows(order))
         change = abs(there / here - 1) if here else abs(there)
-        if change > 1e3 * evaluator.tolerance**2 + 1e-6 and spread <= 0.01:
+        if change > 1e3 * evaluator.tolerance**2 + 1e-6 and spread <= 0.02:
             detail = f"{scene.b} rows in another order"
             yield finding("order", [change], "relative change of the loss", 0, detail)
             break

@@ -287,10 +287,12 @@ def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
         own = -evaluator.push(flat, row, row)
         if kind == "listwise":
             drawn = flat.b + row * flat.negative.shape[1]
-            others = [c for c in (row + 1, row - 1) if 0 <= c < flat.b] + [drawn]
-            others = [c for c in others if c < len(flat.slot)]
-            fits = [logistic(evaluator, flat, row, c) for c in others]
-            fit = next((each for each in fits if each), None)
+            beside = [(row + step) % flat.b for step in (1, 2, 3, -1, -2)]
+            others = [c for c in (*beside, drawn) if c < len(flat.slot) and c != row]
+            # The largest push shows its limit best.
+            fit = logistic(
+                evaluator, flat, row, max(others, key=lambda c: evaluator.push(flat, row, c))
+            )
             own = fit[1] if fit else own
         found.append(own)
     return np.array(found)
