@@ -42,7 +42,8 @@ from ncfbench.racing.arms import Arm
 from ncfbench.racing.entry import Entry
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import Process
-from ncfbench.racing.race import Question, Race
+from ncfbench.racing.question import Question
+from ncfbench.racing.race import Race
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table

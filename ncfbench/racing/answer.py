@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ncfbench.racing.entry import Entry, Status
-from ncfbench.racing.race import STAYED, Question
+from ncfbench.racing.question import Question
+from ncfbench.racing.race import STAYED
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
 

@@ -20,7 +20,8 @@ from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.field import Field, make_slots
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
-from ncfbench.racing.race import Question, Race
+from ncfbench.racing.question import Question
+from ncfbench.racing.race import Race
 from ncfbench.racing.summary import draw
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import locks, tables

@@ -11,10 +11,10 @@ from typing import Protocol
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing import rule
 from ncfbench.racing.entry import Entry, Status
-from ncfbench.racing.metric import Metric
+from ncfbench.racing.question import Question
 from ncfbench.racing.rungs import GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.formats import three_digits
-from ncfbench.timing.ranking import ONE_SEED_FACTOR, SHARE, soonest
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 FINALISTS = 2
 """Arms of the last rung."""
@@ -34,65 +34,6 @@ MOST_REPEATS = 0.5
 """Share of the time left that repeats may take; else there are none."""
 RESERVE = (2.5, 0.01, 0.2)
 """Kept for the end of the processes: seconds and a share of the budget, at most this share."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a race is to find out, and in which time.
-
-    Attributes:
-        target: value to reach soonest; None for 95 % of the best.
-        seeds: of the finalists.
-        count_startup: count start-up and compilation as training.
-    """
-
-    metric: Metric
-    budget_seconds: float
-    target: float | None = None
-    seeds: int = 1
-    turn_seconds: float = 5.0
-    count_startup: bool = False
-
-    @property
-    def goal(self) -> float | None:
-        """The target as a value that curves fall to."""
-        if self.target is None or self.metric.is_less_better:
-            return self.target
-        return -self.target
-
-    def curve(self, entry: Entry) -> rule.Curve | None:
-        """Return the curve of an entry; None without a line."""
-        return entry.curve(
-            is_less_better=self.metric.is_less_better, count_startup=self.count_startup
-        )
-
-    def start_of(self, curves: Sequence[rule.Curve]) -> float:
-        """Return the value from which quality is measured: 0 for a metric that rises from 0 or
-        more, else the median of the first values.
-        """
-        if not self.metric.is_less_better and all(max(curve.losses) <= 0 for curve in curves):
-            return 0.0
-        return statistics.median(curve.losses[0] for curve in curves) if curves else 0.0
-
-    def winner(self, entries: Sequence[Entry]) -> tuple[str, float] | None:
-        """Return the name of the soonest arm and the level that decides, by first seeds; None
-        while no arm has a line, or none reached the target.
-        """
-        curves = {each.name: self.curve(each) for each in entries if not each.seed}
-        known = {name: curve for name, curve in curves.items() if curve is not None}
-        goal = self.goal
-        if goal is not None:
-            times = {name: curve.time_to(goal) for name, curve in known.items()}
-            reached = {name: at for name, at in times.items() if at is not None}
-            return (min(reached, key=reached.__getitem__), goal) if reached else None
-        if not known:
-            return None
-        start = self.start_of([*known.values()])
-        tops = {name: start - curve.level for name, curve in known.items()}
-        level = start - SHARE * max(tops.values())
-        times = {name: curve.time_to(level) for name, curve in known.items()}
-        seconds = {name: math.inf if at is None else at for name, at in times.items()}
-        return soonest(tops, seconds), level
 
 
 class Field(Protocol):

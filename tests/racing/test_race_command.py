@@ -179,7 +179,7 @@ print(sorted(os.sched_getaffinity(0)))"""
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
-    found = race(tmp_path, *V, "--budget", "3s", "-L", "pace", "1,2", ENDLESS)
+    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS)
     first, second = by_name(found).values()
     assert (first["status"], second["status"]) == ("recommended", "not begun")
     assert second["reason"].startswith("no memory")
@@ -193,7 +193,7 @@ def test_the_field_is_limited_by_memory_of_a_gpu(
     """The first takes 6 of 10 GiB, so that 4 are left for the second."""
     free = iter([10, 4])
     monkeypatch.setattr(fields, "free_device_bytes", lambda: [next(free, 4) << 30])
-    found = race(tmp_path, *V, "--budget", "3s", "-L", "pace", "1,2", ENDLESS)
+    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS)
     first, second = by_name(found).values()
     assert first["device_bytes"] == 6 << 30
     assert (second["status"], second["reason"]) == (
@@ -290,7 +290,7 @@ def test_a_killed_race_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
     wait(lambda: left_behind(f"T={tmp_path}") == [])
     lines = noted(tmp_path).count("reading")
     words = ["-L", "pace", "1,2", "--turn", "0.2s", f"T={tmp_path} && {ENDLESS}"]
-    found = race(tmp_path, *V, "--resume-flag", "# on", "--budget", "4s", *words)
+    found = race(tmp_path, *V, "--resume-flag", "# on", "--budget", "3s", *words)
     assert sum(arm["lines"] for arm in found["arms"]) > lines
     assert all(arm["running_seconds"] > 0.1 for arm in found["arms"])
     assert found["next"][0]["command"].endswith("done # on")

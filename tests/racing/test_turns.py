@@ -15,7 +15,8 @@ from ncfbench.racing.answer import Answer, make_answer
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
-from ncfbench.racing.race import Question, Race
+from ncfbench.racing.question import Question
+from ncfbench.racing.race import Race
 from ncfbench.racing.summary import headline
 
 
