@@ -167,4 +167,4 @@ def test_bert_is_forecast(dry_run: Any) -> None:
 @pytest.mark.long
 def test_bert_is_advised(dry_run: Any) -> None:
     names = ["--samplers", "ns,strat-ns", "--batch-sizes", "16", "--budget", "10m"]
-    assert "ns b=16" in dry_run("advise", "tiny", "--encoder", "bert", *names).output
+    assert "bert softmax ns" in dry_run("advise", "tiny", "--encoder", "bert", *names).output

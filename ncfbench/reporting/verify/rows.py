@@ -98,7 +98,9 @@ def _key(some: Run, sampler: str, variant: str) -> Key:
     unusual = [
         f"{name}={value}"
         for name, value in config.to_dict().items()
-        if name in shared.keys() - {"dataset", "encoder", "loss"} and value != usual[name]
+        if name in shared.keys() - {"dataset", "encoder", "loss"}
+        and value != usual[name]
+        and config.reads(config.settings[name])
     ]
     names = (config.dataset, config.encoder, config.loss, sampler, variant, ", ".join(unusual))
     return (*names, some.record.data_fingerprint)
