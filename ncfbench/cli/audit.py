@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,9 +186,18 @@ def audit(
             "--pairs, --batches-from and --accept go with a loss of your own: --loss module:name."
         )
     if own is not None:
-        changed = {name: value for name, value in flags.items() if value is not None}
-        size = int(changed.pop("batch_size"))
-        _lint(own, changed, set_ or (), pairs, batches_from, size, accept, progress, json_=json_)
+        unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise != NOISES}
+        unheeded |= {"--frameworks": frameworks, "--framework": framework, "--batches": batches}
+        unheeded |= {"--margin": margin != "10%", "--warmup": warmup != WARMUP, "--config": config}
+        unheeded |= {"--variance-parts": variance_parts}
+        unheeded |= {
+            f"--{name.replace('_', '-')}": value is not None and name != "batch_size"
+            for name, value in flags.items()
+        }
+        if unused := [flag for flag, is_given in unheeded.items() if is_given]:
+            raise UsageError(f"{either(unused)} has no effect on a loss of your own. Leave it out.")
+        size = int(flags["batch_size"])
+        _lint(own, set_ or (), pairs, batches_from, size, accept, progress, json_=json_)
         return
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     common: dict[str, Any] = {"margin": options.parse_share(margin, "--margin")}
@@ -261,7 +270,6 @@ def _own_loss(text: str) -> str | None:
 
 def _lint(
     loss: str,
-    changed: Mapping[str, Any],
     assignments: Sequence[str],
     pairs: Path | None,
     batches_from: str | None,
@@ -275,9 +283,6 @@ def _lint(
     from ncfbench.linting.lint import lint_loss
     from ncfbench.linting.tables import lint_tables
 
-    if changed:
-        flags = either(f"--{name.replace('_', '-')}" for name in changed)
-        raise UsageError(f"{flags} has no effect on a loss of your own. Leave it out.")
     found = lint_loss(
         loss,
         pairs=pairs,

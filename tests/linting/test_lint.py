@@ -322,6 +322,7 @@ def test_command_ends_with_six_if_something_is_wrong(
     assert "wrong-sign" in wrong.stdout
     for more, message in (
         (["--encoder", "bow"], "--encoder has no effect"),
+        (["--samplers", "neg"], "--samplers has no effect"),
         (["--batch-size", "1"], "2 links or more"),
     ):
         refused = runner.invoke(app, ["audit", "--loss", "linted_losses:bpr", "-q", *more])
