@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.linting.derivatives import ROWS, Evaluator, owner
+from ncfbench.linting.derivatives import Evaluator, owner
 from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
 from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene
 
 DROPOUT = 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,34 +22,10 @@ from ncfbench.linting.frameworks import (
     fixed_randomness,
     framework_of,
 )
+from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
+from ncfbench.linting.quotients import quotients
 from ncfbench.linting.scenes import Coordinates, Float, Scene, Scenes
-from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
-
-DRAWN = 3
-"""Negatives for each row, where a loss takes several."""
-LOOKED_UP = ("probability", "log_probability", "counts")
-"""Meanings of an argument that may be a table of all items instead of one number for each row."""
-ROWS = 8
-"""Rows of a probe's scene."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The shapes that a loss takes.
-
-    Attributes:
-        k: negatives for each row.
-        negatives: whether they are [b, k, D], [b, D] or [b k, D].
-        labels: 0 to b - 1, one for each row; 0 and 1, one for each pair; or the identity.
-        tables: whether probabilities and counts are those of all items, which ids look up.
-        is_catalogue: scores are those of all items, each in one column, which labels count.
-    """
-
-    k: int = 0
-    negatives: Literal["rows", "single", "shared"] = "rows"
-    labels: Literal["rows", "pairs", "eye"] = "rows"
-    is_catalogue: bool = False
-    tables: bool = False
+from ncfbench.linting.signature import SCORES, SHAPES, Loss
 
 
 @dataclass
@@ -84,7 +60,7 @@ class Evaluator:
         errors: list[Exception] = []
         works: Evaluator | None = None
         for framework in frameworks:
-            for layout in _layouts(loss):
+            for layout in layouts_of(loss):
                 found = cls(loss, framework, graph, layout, loss.options)
                 scene = found.scenes().plain(0, ROWS)
                 try:
@@ -245,7 +221,8 @@ class Evaluator:
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
         return quotients(
-            self,
+            self.loss,
+            self.framework.step,
             scene,
             coordinates,
             arrays,
@@ -392,68 +369,3 @@ def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
 def _by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
     b, n_items = scene.score.shape
     return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])
-
-
-def quotients(
-    evaluator: Evaluator,
-    scene: Scene,
-    coordinates: Coordinates,
-    arrays: Arrays,
-    values: Callable[[list[Arrays]], Sequence[float]],
-    *,
-    users: bool = True,
-) -> tuple[Float, Float]:
-    """Return the pushes by difference quotients, on the items' side and on the users'.
-
-    One vector of one row moves at a time, in the direction that changes one score alone.
-
-    Args:
-        values: returns the losses of some calls' arguments.
-    """
-    b, n_items = scene.score.shape
-    width, step = coordinates.users.shape[1], evaluator.framework.step
-    names = {role: name for name, role in evaluator.loss.roles.items() if role in VECTORS}
-    cases: list[Arrays] = []
-
-    def add(role: str, row: int, direction: Float) -> None:
-        for sign in (1, -1):
-            changed = np.array(arrays[names[role]])
-            changed.reshape(-1, width)[row] += sign * step * direction
-            cases.append({**arrays, names[role]: changed})
-
-    for i in range(b):
-        toward_user = np.zeros(width)
-        toward_user[i] = 1
-        toward_user[b : b + n_items] = -scene.score[i] / coordinates.rest
-        for column in range(len(scene.slot)):
-            is_item = column < b or "negatives" not in names
-            role, row = ("items", column) if is_item else ("negatives", column - b)
-            add(role, row, toward_user)
-        for item in scene.slot if users else ():
-            toward_item = np.zeros(width)
-            toward_item[b + item] = 1 / coordinates.rest[item]
-            add("users", i, toward_item)
-    found = np.array(values(cases)).reshape(b, -1, len(scene.slot), 2)
-    slopes = (found[..., 0] - found[..., 1]) / (2 * step)
-    return slopes[:, 0], slopes[:, 1] if users else np.zeros_like(slopes[:, 0])
-
-
-def _layouts(loss: Loss) -> list[Layout]:
-    found = _shapes(loss)
-    if loss.has("item_ids") and loss.has(*LOOKED_UP):
-        found += [replace(layout, tables=True) for layout in found]
-    return found
-
-
-def _shapes(loss: Loss) -> list[Layout]:
-    if loss.has("negatives", "negative_scores"):
-        return [Layout(DRAWN), Layout(1, "single"), Layout(DRAWN, "shared")]
-    if loss.has("labels") and loss.has("scores"):
-        return [
-            Layout(DRAWN, labels="rows", is_catalogue=True),
-            Layout(DRAWN, labels="pairs"),
-            Layout(labels="eye"),
-        ]
-    if loss.has("labels"):
-        return [Layout(DRAWN, labels="pairs"), Layout()]
-    return [Layout()]

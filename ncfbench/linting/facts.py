@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.derivatives import Evaluator
+from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.timing.intervals import Estimate, mean
 

@@ -14,10 +14,11 @@ import numpy as np
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError
 from ncfbench.linting import batches, checks, objectives, options, processes
-from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, SEVERITIES, Finding, check_codes, finding
 from ncfbench.linting.frameworks import Torch
+from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.objectives import Fits
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting import processes
-from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Arrays
+from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Float, Scene
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ncfbench.errors import UsageError, reason
-from ncfbench.linting.derivatives import Evaluator, by_users, quotients
+from ncfbench.linting.derivatives import Evaluator, by_users
 from ncfbench.linting.frameworks import AXIS, Arrays, Jax, Torch
+from ncfbench.linting.quotients import quotients
 from ncfbench.linting.scenes import Float, Scene
 from ncfbench.linting.signature import VECTORS
 
@@ -80,7 +81,8 @@ def gathered(evaluator: Evaluator, scene: Scene) -> Gathered:
     width = users.shape[-1]
     column = np.concatenate([part.reshape(-1, width) for part in columns])
     true = quotients(
-        evaluator,
+        evaluator.loss,
+        evaluator.framework.step,
         scene,
         coordinates,
         arrays,

@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 from ncfbench.errors import DataError, UsageError
 from ncfbench.linting import batches, objectives
-from ncfbench.linting.derivatives import ROWS, Evaluator
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
+from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.lint import Lint, lint_loss
 from ncfbench.linting.scenes import Scenes
 from ncfbench.linting.signature import read_loss, role_of
