@@ -19,7 +19,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
     """Flags are parsed, presets exist, and both data sets have all claims' commands, and
     the rivals.
     """
-    for name in ("MOVIELENS_PLOTS", "MINILM", "ANIME", "YELP"):
+    for name in ("MOVIELENS_PLOTS", "MOVIELENS_100K", "MINILM", "ANIME", "YELP", "DEBIAN"):
         monkeypatch.setenv(name, "folder")
     group = typer.main.get_command(app)
     plan = script.read_plan(script.PLAN)

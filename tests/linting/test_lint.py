@@ -30,7 +30,8 @@ from ncfbench.testing import assert_unbiased
 GRAPH = batches.default_graph()
 SLOW = (
     "gathered|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours|multiplied"
-    "|metric|regularised|squared|temperature_twice|idle_flag|over_temperature"
+    "|metric|regularised|squared|temperature_twice|idle_flag|over_temperature|random_negative"
+    "|sampling_corrected|drawn_by_popularity|of_the_positive|of_scores|drawn_without"
 )
 
 

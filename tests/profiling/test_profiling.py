@@ -245,11 +245,11 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
     both = {name: rows + [row | other for row in rows] for name, rows in record.tables.items()}
     titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
-    assert titles[0].endswith("b=32, dimension=8, word_dimension=8")
+    assert titles[0].endswith("b=32, dimension=8")
     assert titles[1].endswith("b=32, convolution=plain")
     drawn = draw_epoch_times(both["costmodel"], "").figure
     labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
-    assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]
+    assert labels == ["MF\nconvolution=plain", "MF\ndimension=8"]
 
 
 @pytest.mark.long
