@@ -118,6 +118,7 @@ def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) ->
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("untimed", "undrawn")
 def test_floors_without_time_or_room_are_named(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +155,7 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
     assert before == {path: read_table(path) for path in before}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("untimed", "undrawn")
 def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a rung, while other programs are at work, which the command says at

@@ -55,7 +55,7 @@ def test_what_is_fixed_is_not_tried(tiny: Dataset) -> None:
         assert (config.dimension, config.loss) == (7, "log")
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny: Dataset, seed: int) -> None:
     found = space(tiny)
