@@ -1,4 +1,4 @@
-"""What pausing costs a program that trains, and whether a race of curves finds the soonest.
+"""The cost of pausing a program that trains, and whether a race of curves finds the soonest.
 
     python benchmarks/bench_race.py pause [--python PYTHON] [--turn 5] [--rounds 6]
     python benchmarks/bench_race.py regret [--share 0.1] [--speed 0] [--only TEXT]

@@ -40,6 +40,7 @@ from harness import FOLDER, RESULTS, Benchmark, Found, environment_notes
 from measuring import command
 from search_reference import RECALL, SEARCHES, Trial, read
 
+from ncfbench.config import complete
 from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
@@ -235,9 +236,9 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: flo
 
 def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
     """Return the curve of a recorded trial, by its iterations and the seconds of one."""
-    config, pace = trial["config"], trial["iteration_seconds"]
+    config, pace = complete(trial["config"]), trial["iteration_seconds"]
     seconds = [iteration * pace for iteration in trial["iterations"]]
-    reads = config.get("features", "none") != "none" or config.get("encoder") == "mlp"
+    reads = config.reads_item_features or config.reads_history_features
     trained = max(trial["seconds"][-1], 1e-9)
     return Curve(
         seconds,
@@ -246,7 +247,7 @@ def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
         before=reference["feature_seconds"] * reads,
         start=trial["start_seconds"],
         overhead=max(trial["wall_seconds"] - 2 * trial["start_seconds"], trained) / trained,
-        epoch_seconds=pace * reference["n_links"] / config.get("batch_size", 512),
+        epoch_seconds=pace * reference["n_links"] / config.batch_size,
     )
 
 

@@ -54,12 +54,12 @@ LEADERS = 5
 BLOCK = 1 / 30
 """Share of the longest training between two moments at which a trial can be evaluated."""
 GROWTH = 1.25
-"""Of the training clock between two evaluations, at least."""
+"""Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 1 / 2)
 """Share of the longest training, and of the best recall of all trials."""
 LEAST_ROWS = 4
 LEAST_SECONDS = 2.0
-"""Of a trial that may rest."""
+"""Training of a trial that may rest."""
 RECALL = "recall_at_50"
 ENDLESS = {"epochs": 10_000}
 """A trial ends by its recall or its time."""

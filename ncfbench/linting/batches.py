@@ -1,4 +1,4 @@
-"""What batches hold: from a graph of pairs, or from the user's own iterable."""
+"""The content of batches: from a graph of pairs, or from the user's own iterable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in batches, a number for each batch.
+    """The content of batches, a number for each batch.
 
     Attributes:
         rows: of a batch, at most as many as were asked for.

@@ -25,7 +25,7 @@ FEWEST_FIXED = 4
 
 @dataclass(frozen=True)
 class Masks:
-    """What a loss does with pairs that are no true negatives."""
+    """The treatment of pairs that are no true negatives."""
 
     duplicates: list[float]
     """Push of a row's own item in another row, over that of the same vectors with other ids."""

@@ -23,7 +23,7 @@ CHANGE = 0.1
 
 @dataclass(frozen=True)
 class Facts:
-    """What a loss is.
+    """The facts about a loss.
 
     Attributes:
         kind: what a negative's push depends on: the other negatives of its user (listwise), the

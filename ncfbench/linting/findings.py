@@ -189,17 +189,17 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """What is wrong."""
+        """The fault."""
         return KINDS[self.code][1]
 
     @property
     def fix(self) -> str:
-        """What to do."""
+        """The remedy."""
         return KINDS[self.code][2]
 
     @property
     def sentence(self) -> str:
-        """What is wrong and by how much."""
+        """The fault and its size."""
         what, around = self.what, ""
         if self.high - self.low > 1e-3 * max(abs(self.value), 1e-3):
             around = f" ({_short(self.low)} to {_short(self.high)})"

@@ -30,7 +30,7 @@ LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
 
 @dataclass(frozen=True, repr=False)
 class Lint:
-    """What is known of a loss.
+    """All that is known of a loss.
 
     Attributes:
         findings: the worst first, without those that were accepted.

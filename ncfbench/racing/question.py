@@ -15,7 +15,7 @@ from ncfbench.timing.ranking import SHARE, soonest
 
 @dataclass(frozen=True)
 class Question:
-    """What a race is to find out, and in which time.
+    """The question of a race, and its time.
 
     Attributes:
         target: value to reach soonest; None for 95 % of the best.

@@ -71,7 +71,7 @@ class FloorResult:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What JSON says of it."""
+        """Its values in JSON."""
         return {
             "floor": self.row["floor"],
             "title": self.name,
@@ -123,7 +123,7 @@ class Standing(NamedTuple):
 
     @property
     def difference(self) -> dict[str, float | None]:
-        """What JSON says of the difference."""
+        """The difference in JSON."""
         return {"above_by": self.above_by, "above_by_error": self.error}
 
     def note(self, before: str = "at best ") -> str:

@@ -1,4 +1,4 @@
-"""What to train with on a data set: arms of all its losses, encoders and samplers side by side.
+"""The answer about a data set: arms of all its losses, encoders and samplers side by side.
 
 The probes of two objectives do not compare, and the quality of their rankings does. The rule is
 that of :mod:`ncfbench.reporting.ranked`, for finished runs and for a race.

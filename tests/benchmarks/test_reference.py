@@ -70,7 +70,13 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
     def trial(top: float, by: str = "random") -> dict[str, Any]:
         curve = rising(top)
         return {
-            "config": {"encoder": "bow", "features": "none", "batch_size": 100},
+            "config": {
+                "encoder": "bow",
+                "features": "ignore",
+                "loss": "softmax",
+                "sampler": "ns",
+                "batch_size": 100,
+            },
             "by": by,
             "iterations": [10 * epoch for epoch in range(1, 9)],
             "seconds": curve.seconds,
@@ -104,6 +110,21 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
     assert bench.compare(reference, answer, 600.0)["time_ratio"] == pytest.approx(2.0)
     missed = bench.Search().missed([found | {"cell": "a"}])
     assert missed == ["a: below a floor, and does not say so."]
+
+
+def test_seconds_of_features_count_where_they_are_read() -> None:
+    curve = {"iterations": [10], "seconds": [20.0], "validation": [0.1], "test": [0.1]}
+    trial = curve | {"iteration_seconds": 1.0, "start_seconds": 2.0, "wall_seconds": 30.0}
+    reference = {"feature_seconds": 3.0, "n_links": 1000}
+    model = {"encoder": "bow", "loss": "softmax", "sampler": "ns"}
+    for more, before in (
+        ({"features": "ignore"}, 0.0),
+        ({"features": "add"}, 3.0),
+        ({"encoder": "mlp"}, 3.0),
+        ({"encoder": "mf", "user_tower": "history", "history_of": "ids"}, 0.0),
+        ({"encoder": "mf", "user_tower": "history", "history_of": "both"}, 3.0),
+    ):
+        assert bench.curve_of(trial | {"config": model | more}, reference).before == before
 
 
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
