@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linting.museum import CORRECT, FAULTS, bpr, cross_entropy, in_batch_softmax, unit
+from linting.museum import FAULTS, bpr, cross_entropy, unit
+from linting.right_losses import CORRECT, in_batch_softmax
 from scipy.special import expit, softmax
 from typer.testing import CliRunner
 
