@@ -3,7 +3,7 @@
     python benchmarks/bench_optimizers.py --users 20000,1000000,10000000 --json FILE
 
 The links and texts are those of a data set; its users, or its words, are spread over a table of
-each size. An iteration draws a batch of 512 links (Strat. w. N.S., bag of words, skip-gram loss,
+each size. An iteration draws a batch of 512 links (strat-ns, bag of words, skip-gram loss,
 D = 50) and takes a step; all arms of a cell take turns. Before they are timed, a few iterations of
 both optimisers are compared. Target: with 10^6 rows updated by row at most 1.5 times the quickest
 iteration of the smallest table, with 10^7 at most 2 times.
@@ -98,7 +98,7 @@ class Optimizers(Benchmark):
             f"Medians of {cells[0]['rounds']} rounds; peak {peak:.1f} GiB.",
             f"{machine(where, 'jax', 'optax')}, load {where['load_average'][0]:.1f}",
         ]
-        title = "An iteration: Strat. w. N.S., bag of words, b = 512, D = 50"
+        title = "An iteration: strat-ns, bag of words, b = 512, D = 50"
         rows = [row for cell in cells for row in rows_of(cell)]
         yield Table.of(title, COLUMNS, rows, notes, labels=2, grouped=1)
 

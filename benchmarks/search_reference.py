@@ -7,9 +7,9 @@ one setting from one of the five best by validation recall so far (the rule of `
 that Optuna's tree-structured Parzen estimator proposes (pip install optuna).
 
 A trial trains until its recall has not risen during the latter half of its training, or for
---seconds of training, or, after a fifth of these, until it is seen to have less than half of the
-best recall of all. Recall is measured ever more rarely, off the clock. The file is written after
-each trial, and the same command goes on. Times need a quiet machine.
+--seconds of training, or, after a fifth of these, until it is seen to have less than 0.7 of the
+best recall that any trial had by then. Recall is measured ever more rarely, off the clock. The file
+is written after each trial, and the same command goes on. Times need a quiet machine.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ BLOCK = 1 / 30
 """Share of the longest training between two moments at which a trial can be evaluated."""
 GROWTH = 1.25
 """Least growth of the training clock between two evaluations."""
-HOPELESS = (1 / 5, 1 / 2)
-"""Share of the longest training, and of the best recall of all trials."""
+HOPELESS = (1 / 5, 0.7)
+"""Share of the longest training, and of the best recall that any trial had by the same clock."""
 LEAST_ROWS = 4
 LEAST_SECONDS = 2.0
 """Training of a trial that may rest."""
@@ -87,7 +87,7 @@ def main() -> None:
         while len(trials) < given.trials and time.monotonic() - began < given.until:
             config, by = propose(space, trials)
             trainer = TrialTrainer(dataset, locations, given.seconds, interrupted)
-            found = trainer.train(config, max(map(best, trials), default=0.0))
+            found = trainer.train(config, trials)
             trials.append({"config": space.point(config), "by": by} | found)
             write(path, dataset, trials)
             shown = " ".join(map(str, trials[-1]["config"].values()))
@@ -149,9 +149,10 @@ def from_optuna(space: Space, trials: Sequence[Trial]) -> Iterator[RunConfig]:
         study.tell(asked, state=optuna.trial.TrialState.FAIL)
 
 
-def best(trial: Trial) -> float:
-    """Return the highest validation recall of a trial."""
-    return max(trial["validation"], default=0.0)
+def best(trial: Trial, clock: float = np.inf) -> float:
+    """Return the highest validation recall of a trial up to a training clock."""
+    moments = zip(trial["seconds"], trial["validation"], strict=True)
+    return max((recall for at, recall in moments if at <= clock), default=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +164,7 @@ class TrialTrainer:
     longest: float
     interrupted: Callable[[], bool]
 
-    def train(self, config: RunConfig, best_of_all: float) -> Trial:
+    def train(self, config: RunConfig, earlier: Sequence[Trial]) -> Trial:
         """Train a trial; return its curve, by iterations and seconds of training."""
         began = time.monotonic()
         content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
@@ -179,7 +180,7 @@ class TrialTrainer:
         with Turns(self.dataset, content, locations, self.interrupted, failed) as turns:
             turns.open("", config, progress=Progress())
             folder = turns.runs[""].recorder.folder if turns.runs else None
-            self._fill(found, turns, best_of_all)
+            self._fill(found, turns, earlier)
         if folder is not None and (folder / "summary.parquet").exists():
             found["iteration_seconds"] = runs.read(folder).summary["full_iteration_seconds"]
         shutil.rmtree(scratch, ignore_errors=True)
@@ -191,7 +192,7 @@ class TrialTrainer:
             "other_programs_cores": round(others.cores(), 2),
         }
 
-    def _fill(self, found: Trial, turns: Turns[str], best_of_all: float) -> None:
+    def _fill(self, found: Trial, turns: Turns[str], earlier: Sequence[Trial]) -> None:
         evaluated = 0.0
         while (run := turns.runs.get("")) is not None:
             turns.take("", Session.advance)
@@ -207,6 +208,7 @@ class TrialTrainer:
                 for name in ("validation", "test"):
                     found[name].append(round(row[f"{name}_{RECALL}"], 5))
             share, least = HOPELESS
+            best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
             if clock > share * self.longest and best(found) < least * best_of_all:
                 found["status"] = "hopeless"
             elif rests(found):

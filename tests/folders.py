@@ -232,7 +232,7 @@ def write_profile(runs_dir: Path) -> None:
 
 
 def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
-    """IID and three other samplers with three seeds each, one of which does not always reach the
+    """iid and three other samplers with three seeds each, one of which does not always reach the
     reference loss.
     """
     for seed in range(3):

@@ -157,7 +157,7 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     for found in cell["samplers"].values():
         assert [len(found[arm]) for arm in ("eager", "full", "step", "sampling")] == [2, 2, 2, 2]
     out = capsys.readouterr().out
-    for word in ("full / step", "sampling", "Strat. w. N.S."):
+    for word in ("full / step", "sampling", "strat-ns"):
         assert word in out
 
 

@@ -364,9 +364,7 @@ def test_list_names_everything(data_dir: Path) -> None:
     for name in (*names, "unigram", "EXPONENT", "citeulike", "tiny", "by user"):
         assert name in shown
     for sampler in catalog.SAMPLERS:
-        assert re.search(
-            rf"^{sampler} +{re.escape(catalog.find_sampler(sampler).title)}  ", shown, re.M
-        )
+        assert re.search(rf"^{sampler}  +\w", shown, re.M)
     found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
     assert found["samplers"]["iid"]["losses"] == ["sg", "mse"]
     assert "hinge" in found["samplers"]["strat"]["losses_with_strata_by_user"]

@@ -153,7 +153,7 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same"
         " loss. Less should train sooner by gradient descent; Adam rescales every coordinate.",
         "Shuffled: the streams used in training, and the bias they are predicted to have; for"
-        " strata with sharing and mixed N.S. its order of magnitude. Blocks of one epoch are not"
+        " strata with sharing and mixed-ns its order of magnitude. Blocks of one epoch are not"
         " independent: their interval is a guide.",
     ]
     if any(row["cache_age"] is not None for row in rows):

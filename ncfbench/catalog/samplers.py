@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ncfbench.catalog.infos import FAMILIES, LossFamily, SamplerInfo
 from ncfbench.settings import Setting
 
@@ -31,11 +33,10 @@ NEGATIVE_USERS = Setting(
 )
 BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
 """The sampler against which the speedups of a family's losses are measured."""
-SAMPLERS: dict[str, SamplerInfo] = {
+_RECORDS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
         path="ncfbench.sampling.listed:IidSampler",
-        title="IID",
-        summary="positive and negative links drawn independently",
+        summary="IID sampling: positive and negative links drawn independently",
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
         settings=(EXPLICIT_NEGATIVES,),
@@ -45,8 +46,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
-        title="Negative",
-        summary="k negative items drawn for the user of each positive link",
+        summary="negative sampling: k items drawn for the user of each positive link",
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
         settings=(
@@ -86,8 +86,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "strat": SamplerInfo(
         path="ncfbench.sampling.listed:StratifiedSampler",
-        title="Stratified",
-        summary="s positive links an item; k negative users drawn for the item of each",
+        summary="stratified sampling: s positive links an item; k negative users drawn for the item of each",
         in_paper=True,
         uses=("stratum_size", "strata", "negatives", "mask"),
         families=("pointwise",),
@@ -103,8 +102,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "ns": SamplerInfo(
         path="ncfbench.sampling.shared:NegativeSharingSampler",
-        title="N.S.",
-        summary="the batch's other items are every user's negatives",
+        summary="negative sharing: the batch's other items are every user's negatives",
         in_paper=True,
         uses=("mask", "unique_items"),
         settings=(HARDEST,),
@@ -116,8 +114,8 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "strat-ns": SamplerInfo(
         path="ncfbench.sampling.shared:StratifiedSharingSampler",
-        title="Strat. w. N.S.",
-        summary="s positive links an item, and the batch's other items are every user's negatives",
+        summary="stratified sampling with negative sharing: s positive links an item, and the batch's"
+        " other items are every user's negatives",
         in_paper=True,
         uses=("stratum_size", "strata", "mask"),
         settings=(HARDEST,),
@@ -133,7 +131,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "mixed-ns": SamplerInfo(
         path="ncfbench.sampling.shared:MixedSharingSampler",
-        title="Mixed N.S.",
         summary="like ns, with k' items drawn uniformly added to the batch",
         uses=("uniform_items", "mask", "unique_items"),
         settings=(HARDEST,),
@@ -143,7 +140,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "ns-distinct": SamplerInfo(
         path="ncfbench.sampling.distinct:DistinctSharingSampler",
-        title="N.S., distinct",
         summary="like ns, but no user and no item twice in a batch",
         uses=("mask",),
         settings=(HARDEST,),
@@ -155,7 +151,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
-        title="N.S., memory",
         summary="like ns, and the item vectors of the last M links are negatives too",
         uses=("mask", "unique_items"),
         settings=(
@@ -176,7 +171,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "ns-all": SamplerInfo(
         path="ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
-        title="N.S., all users",
         summary="like ns, but the batch's items are negatives of all users, not of the batch's",
         uses=("mask",),
         settings=(NEGATIVE_USERS,),
@@ -186,7 +180,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
     ),
     "strat-all": SamplerInfo(
         path="ncfbench.sampling.all_users:StratifiedAllUsersSampler",
-        title="Strat., all users",
         summary="s positive links an item, and the batch's items are negatives of all users",
         uses=("stratum_size", "strata", "mask"),
         settings=(NEGATIVE_USERS,),
@@ -196,3 +189,5 @@ SAMPLERS: dict[str, SamplerInfo] = {
         in_default_race=False,
     ),
 }
+SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}
+"""Tables and figures have the names of flags."""

@@ -78,7 +78,7 @@ class Measured(NamedTuple):
 
 
 def fewer_iterations(evidence: Evidence) -> Measured | None:
-    """N.S. comes down to the baseline's smallest loss in fewer iterations."""
+    """Negative sharing comes down to the baseline's smallest loss in fewer iterations."""
     row, baseline = evidence.arm(SHARING), find_sampler(evidence.baseline).title
     ratio = _estimate(row, "iterations_speedup")
     if ratio is not None:

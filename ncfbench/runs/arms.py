@@ -90,7 +90,7 @@ class Variant:
 
 
 def sampler_label(sampler: str, note: str = "") -> str:
-    """Return the name of a sampler in tables and figures, such as ``N.S. (k=20)``.
+    """Return the name of a sampler in tables and figures, such as ``neg (k=20)``.
 
     Args:
         note: what differs from its usual settings.

@@ -185,7 +185,7 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
         words += ["--set", f"{name}={value}"] if name != "batch_size" else []
     result = invoke(*words, "--samplers", "iid,ns")
     parts = ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective")
-    check(result, 0, *parts, "N.S.", "Softmax", "Written:")
+    check(result, 0, *parts, "ns", "Softmax", "Written:")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     served = {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}
     assert {(row["sampler"], row["loss"]) for row in rows} == served

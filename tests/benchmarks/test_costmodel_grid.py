@@ -44,7 +44,7 @@ def test_verdicts_by_hand() -> None:
     assert len(benchmark.missed([GOOD, BAD])) == 1
     table, verdicts = benchmark.tables([GOOD, BAD], {"here": DESCRIBED})
     texts = [cell.text for cell in table.rows[-1]]
-    assert texts[:6] == ["tiny/mf", "2", "N.S.", "200.00", "250.00", "-20.0"]
+    assert texts[:6] == ["tiny/mf", "2", "ns", "200.00", "250.00", "-20.0"]
     assert texts[-6:] == ["5.00", "4.00", "+25.0", "missed", "items", "0.80"]
     assert [cell.text for cell in table.rows[1]][-3:] == ["met", "", ""]
     assert [len(each) for each in verdicts.rows] == [3]

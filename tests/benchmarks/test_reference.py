@@ -15,6 +15,7 @@ from harness import PREPARE
 from invoked import invoke
 
 from ncfbench.advice.space import Space, random_points
+from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.store import load
 
@@ -127,6 +128,17 @@ def test_seconds_of_features_count_where_they_are_read() -> None:
         assert bench.curve_of(trial | {"config": model | more}, reference).before == before
 
 
+def trial_of(space: Space, config: RunConfig, recall: float) -> search_reference.Trial:
+    return {"config": space.point(config), "seconds": [1.0], "validation": [recall]}
+
+
+def test_the_best_recall_up_to_a_clock() -> None:
+    trial = {"seconds": [1.0, 2.0, 4.0], "validation": [0.1, 0.3, 0.2]}
+    found = [search_reference.best(trial, clock) for clock in (0.5, 1.0, 3.0, 9.0)]
+    assert found == [0.0, 0.1, 0.3, 0.3]
+    assert search_reference.best(trial) == 0.3
+
+
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
     dataset = tiny(tmp_path)
     space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
@@ -135,7 +147,7 @@ def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
         config, by = search_reference.propose(space, trials)
         assert by == ("random" if number < 10 or number % 3 == 0 else "neighbours")
         assert search_reference.propose(space, trials) == (config, by)
-        trials.append({"config": space.point(config), "validation": [number / 100]})
+        trials.append(trial_of(space, config, number / 100))
     points = [tuple(trial["config"].items()) for trial in trials]
     assert len(set(points)) == 11
     # The last one differs in one setting from one of the five best.
@@ -149,7 +161,7 @@ def test_optuna_proposes_points_of_the_space(tmp_path: Path) -> None:
     dataset = tiny(tmp_path)
     space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
     points = itertools.islice(random_points(space, 1), 11)
-    trials = [{"config": space.point(each), "validation": [0.1]} for each in points]
+    trials = [trial_of(space, each, 0.1) for each in points]
     config, by = search_reference.propose(space, trials)
     assert by == "optuna"
     assert search_reference.propose(space, trials) == (config, by)

@@ -57,7 +57,7 @@ def test_prepare_run_report(tmp_path: Path) -> None:
     summary = json.loads(quiet.stdout)
     assert (summary["status"], summary["config"]["batch_size"]) == ("finished", 64)
     assert Path(summary["folder"]).is_dir()
-    wanted = ("Speedup over IID, SG loss", "Strat. w. N.S.", "To fill the missing cells:")
+    wanted = ("Speedup over iid, SG loss", "strat-ns", "To fill the missing cells:")
     check(invoke("report", *runs), 0, *wanted, "ncfbench run")
     printed = invoke("report", "--json", *runs)
     by_sampler = {row["sampler"]: row for row in json.loads(printed.stdout)["speedup"]}

@@ -54,7 +54,7 @@ def verdicts(found: Mapping[str, ClaimVerdict]) -> dict[str, str]:
 
 
 def test_ratios_are_judged_by_their_intervals() -> None:
-    """IID ends at 3.0, where N.S. is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
+    """iid ends at 3.0, where ns is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
     runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (1.0, 1.0), 50)]
     runs += [*seeds("strat-ns", (1.0, 1.0), 20), *seeds("strat", (3.5, 3.5), 25)]
     found = judged(runs)
@@ -64,16 +64,16 @@ def test_ratios_are_judged_by_their_intervals() -> None:
     assert found["fewer-iterations"].value == pytest.approx(200 / 150)
     assert found["shorter-iterations"].value == pytest.approx(200 / 25)
     assert "8.0 times shorter with 1.0 times fewer items" in found["shorter-iterations"].evidence
-    assert found["soonest"].evidence.endswith("(not run: Negative)")
-    # N.S. needs as many iterations, each 50 / 20 times as long; Stratified has a bound alone.
+    assert found["soonest"].evidence.endswith("(not run: neg)")
+    # ns needs as many iterations, each 50 / 20 times as long; strat has a bound alone.
     assert found["soonest"].value == pytest.approx(2.5)
-    assert "N.S." in found["soonest"].evidence
+    assert "ns" in found["soonest"].evidence
     shown = claims_table(list(found.values()))
     assert "Sharing negatives needs fewer iterations" in [row[3].text for row in shown.rows]
 
 
 def test_claims_that_do_not_hold() -> None:
-    """N.S. needs more iterations, strata take as long, and the recall is a third lower."""
+    """ns needs more iterations, strata take as long, and the recall is a third lower."""
     runs = [*seeds("iid", (3.0,) * 3, 20), *seeds("ns", (2.9, 2.9), 20)]
     runs.append(record("ns", [9, 8, 2.9], 20, 0.3, seed=2))
     runs += [*seeds("strat", (3.5, 3.5), 25), *seeds("strat-ns", (2.9,) * 2, 21, recalls=[0.2] * 2)]
@@ -94,7 +94,7 @@ def test_one_seed_and_bounds_are_no_proof() -> None:
     assert "one seed cannot tell" in found["soonest"].evidence
     bounded = judged([*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.5, 3.5), 50)])
     one = bounded["fewer-iterations"]
-    assert one.verdict == "undecided"  # at most as many iterations as IID, which is no less
+    assert one.verdict == "undecided"  # at most as many iterations as iid, which is no less
     assert "at most 1.00" in one.evidence
 
 
@@ -156,7 +156,7 @@ def test_another_sampler_tells_of_negatives_where_the_baseline_cannot() -> None:
         runs += seeds("strat", (3.0,), 50, negatives=k, recalls=[recall])
     found = judged(runs)["more-negatives"]
     assert found.verdict == "not reproduced"
-    assert "recall@50 of Stratified: 0.400 (k=1), 0.300 (k=2)" in found.evidence
+    assert "recall@50 of strat: 0.400 (k=1), 0.300 (k=2)" in found.evidence
 
 
 def test_variances_come_from_the_audit() -> None:
@@ -183,8 +183,8 @@ def test_variances_come_from_the_audit() -> None:
     both = audit(neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
     assert (both.verdict, both.value) == ("not reproduced", 0.5)
     assert both.evidence == (
-        "N.S. has 0.50 times the variance of Negative;"
-        " Strat. w. N.S. has 2.00 times the variance of Stratified"
+        "ns has 0.50 times the variance of neg;"
+        " strat-ns has 2.00 times the variance of strat"
     )
     by_user = audit("user", neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
     assert by_user.verdict == "reproduced", "the paper's strata are of items"
@@ -216,7 +216,7 @@ def test_the_largest_weight_of_regularisation_counts() -> None:
 def test_profiles_judge_the_length_of_an_iteration(
     rounds: int, lower: float, upper: float, verdict: str | None
 ) -> None:
-    """90 of 100 ms of an iteration of IID are items; an interval of few rounds is too narrow."""
+    """90 of 100 ms of an iteration of iid are items; an interval of few rounds is too narrow."""
     common = {
         "dataset": "few",
         "encoder": "transformer",
@@ -243,7 +243,7 @@ def test_profiles_judge_the_length_of_an_iteration(
     for one in found:
         names = (one.claim, one.encoder, one.settings)
         assert names == ("shorter-iterations", "transformer", "layers=4")
-        assert "25.0 times fewer items, by a profile: items take 90 % of IID's" in one.evidence
+        assert "25.0 times fewer items, by a profile: items take 90 % of iid's" in one.evidence
         assert ("weighs too much" in one.evidence) == (verdict == "undecided")
         # Where one claim's rows differ in a setting, the table names it.
         shown = claims_table([one, replace(one, settings="")])

@@ -121,7 +121,7 @@ def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 6, 5, 4, 3, 2], 20)
     done = invoke("report", tmp_path)
     said = " ".join(done.stdout.split())
-    assert "Not trained, citeulike cnn: IID has not trained: its smallest loss comes at" in said
+    assert "Not trained, citeulike cnn: iid has not trained: its smallest loss comes at" in said
     assert "Use another learning rate or a smaller batch, or train longer." in said
     rows = {
         row["sampler"]: row
@@ -143,5 +143,5 @@ def test_one_untrained_seed_is_enough(tmp_path: Path) -> None:
         write_run(tmp_path, "iid", losses, 200, seed=seed)
         write_run(tmp_path, "ns", approach(8), 20, seed=seed)
     said = " ".join(invoke("report", tmp_path).stdout.split())
-    assert "IID (seed 1) has not trained: its loss made" in said
+    assert "iid (seed 1) has not trained: its loss made" in said
     assert verification.verify(tmp_path).mismatches == []

@@ -222,7 +222,7 @@ def test_the_page_fits_its_window_and_says_everything(hand: store.Dataset, width
         "[bold]B01",
         "B00?[31m",
         "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
-        "Strat. w. N.S.",
+        "strat-ns",
         "57.1",
         "b=4, k=10, s=2, P_n unigram",
     ):

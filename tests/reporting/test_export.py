@@ -82,7 +82,7 @@ def test_a_read_only_folder_is_printed_and_exported(
         check(invoke("report", folder, "--format", "html", "--output", page), 0)
     finally:
         folder.chmod(0o755)
-    check(result, 0, "Speedup over IID", "is read-only")
+    check(result, 0, "Speedup over iid", "is read-only")
     assert not list(folder.glob("*.parquet"))
     assert (kept / "speedup.parquet").exists()
     assert page.exists()

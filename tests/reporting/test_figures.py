@@ -63,14 +63,14 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
             (pytest.approx([0.1, 0.15, 0.2, 0.35, 0.4]), pytest.approx(values))
         ]
     texts = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert texts == ["N.S.", "at least"]
+    assert texts == ["ns", "at least"]
 
 
 @pytest.mark.parametrize("words", [1, 4])
 def test_legends_are_whole_however_long(words: int) -> None:
     pytest.importorskip("matplotlib")
     figure = drawing_module.new_figure(9.5, 3.6)
-    labels = [" ".join(["Strat. w. N.S. lr=0.03"] * words) + str(place) for place in range(8)]
+    labels = [" ".join(["strat-ns lr=0.03"] * words) + str(place) for place in range(8)]
     axis = figure.subplots()
     handles = [axis.plot([0, 1])[0] for _ in labels]
     drawing_module.add_legend_below(figure, handles, labels)
@@ -100,12 +100,12 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
             for line in (*(each.lines[0] for each in axis.containers), *axis.lines)
         ]
         assert (drawn[0][1], drawn[0][2]) == (xs, pytest.approx(ys)), "of the common seed alone"
-        levels = [each[2] for each in drawn if each[0] == "N.S. (the batch's)"]
+        levels = [each[2] for each in drawn if each[0] == "ns (the batch's)"]
         assert levels == ([[1, 1]] if setting == "negatives" else [])
     labels = [
         one.label("cnn") for one in drawing_module.main_variants(by_variant(comparison), "cnn")
     ]
-    assert labels == ["Stratified", "N.S."]
+    assert labels == ["strat", "ns"]
 
 
 def test_the_figure_of_s_shows_the_items_that_it_saves(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_epoch_times_tell_settings_of_encoders_apart() -> None:
     labels = [text.get_text() for text in axis.get_xticklabels()]
     assert labels == ["CNN", "CNN\nconvolution=plain", "LSTM"]
     bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axis.containers}
-    assert bars == {"IID": pytest.approx([20.0]), "N.S.": pytest.approx([3.0, 9.0, 7.0])}
+    assert bars == {"iid": pytest.approx([20.0]), "ns": pytest.approx([3.0, 9.0, 7.0])}
 
 
 def test_styles_cycle_and_stay_apart() -> None:

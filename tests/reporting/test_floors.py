@@ -83,13 +83,13 @@ def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
         (
             [PROFILE],
             [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
-            f"{REACHES}this arm is level with them, N.S. passes them after 60 s.",
+            f"{REACHES}this arm is level with them, ns passes them after 60 s.",
         ),
         (
             [PROFILE, RIDGE],
             [[0, 0.4, 0.53], [0, 0.4, 0.6]],
             f"{REACHES}this arm passes them after 4 s. {RIDGE_REACHES}this arm does not pass it,"
-            " N.S. passes it after 40 s.",
+            " ns passes it after 40 s.",
         ),
         ([PROFILE], [[]], f"{REACHES}no arm has a recall to compare."),
     ],
@@ -122,7 +122,7 @@ def test_a_loss_that_falls_may_pass_yet(tmp_path: Path) -> None:
 def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
-    assert found == f"{REACHES}N.S. passes them after 40 s."
+    assert found == f"{REACHES}ns passes them after 40 s."
 
 
 def test_before_training_and_after_divergence(tmp_path: Path) -> None:

@@ -43,13 +43,13 @@ def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
             file.unlink()
         else:
             file.write_bytes(content[:-20] if how == "truncated" else b"{}")
-        check(invoke("report", folder), 0, f"Skipped {victim.name}", file.name, "Speedup over IID")
+        check(invoke("report", folder), 0, f"Skipped {victim.name}", file.name, "Speedup over iid")
         file.write_bytes(content)
 
 
 def test_an_unwritable_report_is_still_printed(folder: Path) -> None:
     (folder / "recall.parquet").mkdir()
-    check(invoke("report", folder), 3, "Speedup over IID", "Cannot write")
+    check(invoke("report", folder), 3, "Speedup over iid", "Cannot write")
 
 
 def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
     assert lines[3].startswith("| CNN | x |"), "repeated: Markdown has no rule between groups"
     assert r"`a \| b`" in lines[2]
     text = invoke(folder, "--format", "markdown").stdout
-    assert "### Speedup over IID, SG loss" in text
+    assert "### Speedup over iid, SG loss" in text
 
 
 def test_csv_has_a_row_for_each_arm(folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
-    """The first of N.S. is at iteration 100; IID comes to the levels at 200, 300, 400, and is at
+    """The first of ns is at iteration 100; iid comes to the levels at 200, 300, 400, and is at
     400 when it ends. Both had 0.05 at their first evaluation.
     """
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])

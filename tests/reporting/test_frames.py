@@ -23,7 +23,7 @@ def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> None:
-    """IID ends at 3 after 200 iterations of 40 ms, N.S. is there after 150 of 10 ms."""
+    """iid ends at 3 after 200 iterations of 40 ms, ns is there after 150 of 10 ms."""
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "neg", [9, 8, 7], 20)

@@ -341,7 +341,7 @@ def test_the_page_on_costly_items_shows_profiles_of_one_machine() -> None:
 
 
 def items_over_rest(profile: Mapping[str, Mapping[str, Any]]) -> float:
-    """Time of IID's items over that of everything else in its iteration, by the cost model."""
+    """Time of iid's items over that of everything else in its iteration, by the cost model."""
     items: float = profile["iid"]["predicted_items_seconds"]
     return items / (profile["iid"]["predicted_full_iteration_seconds"] - items)
 

@@ -78,7 +78,7 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
     groups, rows, recalls = compared(runs)
     text = rendered(*speedup_tables(groups, rows))
     for word in (
-        *("Speedup over IID, SG loss", "per it.", "# of it.", "total", "citeulike", "mind"),
+        *("Speedup over iid, SG loss", "per it.", "# of it.", "total", "citeulike", "mind"),
         *("CNN", "LSTM", "13.33", "(0/1)", "never"),
         "Times are of separate runs, not interleaved.",
     ):
@@ -104,17 +104,17 @@ def test_times_of_separate_runs_are_marked() -> None:
     groups, rows, recalls = compared(runs)
     table = speedup_tables(groups, rows)[0]
     shown = texts_of(table)
-    assert shown["N.S."] == ["10.00", "1.33", "13.33"]
-    assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
-    assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
-    assert shown["IID"] == ["1.00", "1.00", "1.00"]
+    assert shown["ns"] == ["10.00", "1.33", "13.33"]
+    assert shown["strat-ns (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
+    assert shown["strat-ns"] == ["5.00 †", "1.33", "6.67 †"]
+    assert shown["iid"] == ["1.00", "1.00", "1.00"]
     explained = "†: times of separate runs, not interleaved"
     assert any(note.startswith(explained) for note in table.notes)
     assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
     beside = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))[0]
     texts = texts_of(beside)
-    assert texts["Strat. w. N.S."][0].endswith(" †")
-    assert not texts["N.S."][0].endswith("†")
+    assert texts["strat-ns"][0].endswith(" †")
+    assert not texts["ns"][0].endswith("†")
     assert any(note.startswith("†") for note in beside.notes)
 
 
@@ -131,8 +131,8 @@ def test_times_of_a_busy_machine_are_marked() -> None:
 
 
 def test_the_best_of_each_column_and_baseline() -> None:
-    """Over IID of k=10 Negative is the quickest by iteration, N.S. needs fewest, and Stratified is
-    the first to arrive. Over IID of k=20 there is a best by itself: it takes nothing from others.
+    """Over iid of k=10 neg is the quickest by iteration, ns needs fewest, and strat is
+    the first to arrive. Over iid of k=20 there is a best by itself: it takes nothing from others.
     """
     runs = [
         record("iid", [9, 5, 3], 200, 0.45),
@@ -145,24 +145,24 @@ def test_the_best_of_each_column_and_baseline() -> None:
     groups, rows, recalls = compared(runs)
     table = speedup_tables(groups, rows)[0]
     texts = texts_of(table)
-    assert texts["Negative"][0] == "40.00"
-    assert texts["N.S."] == ["4.00", "2.00", "8.00"]
-    assert texts["Stratified"] == ["20.00", "1.00", "20.00"]
-    assert texts["Negative (k=20)"] == ["9.00", "1.00", "9.00"]
+    assert texts["neg"][0] == "40.00"
+    assert texts["ns"] == ["4.00", "2.00", "8.00"]
+    assert texts["strat"] == ["20.00", "1.00", "20.00"]
+    assert texts["neg (k=20)"] == ["9.00", "1.00", "9.00"]
     best = {
         name: [cell.style == "best" for cell in row[:3]] for name, row in cells_of(table).items()
     }
     assert best == {
-        "IID": [False, False, False],
-        "Negative": [True, False, False],
-        "Stratified": [False, False, True],
-        "N.S.": [False, True, False],
-        "Strat. w. N.S.": [False, False, False],
-        "IID (k=20)": [False, True, False],  # as good in iterations
-        "Negative (k=20)": [True, True, True],
+        "iid": [False, False, False],
+        "neg": [True, False, False],
+        "strat": [False, False, True],
+        "ns": [False, True, False],
+        "strat-ns": [False, False, False],
+        "iid (k=20)": [False, True, False],  # as good in iterations
+        "neg (k=20)": [True, True, True],
     }
     shown = cells_of(recall_tables(groups, recalls)[0])
-    assert [name for name, row in shown.items() if row[0].style == "best"] == ["IID (k=20)"]
+    assert [name for name, row in shown.items() if row[0].style == "best"] == ["iid (k=20)"]
 
 
 def test_sheets_say_why_a_cell_has_no_value() -> None:
@@ -173,26 +173,26 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
             row |= {"status": "diverged", "runs": ["a"]}
     texts = texts_of(speedup_tables(groups, rows)[0])
     assert {sampler: row[2] for sampler, row in texts.items()} == {
-        "IID": "1.00",
-        "Negative": "no run",
-        "Stratified": "diverged",
-        "N.S.": "other machine",
-        "Strat. w. N.S.": "no run",
+        "iid": "1.00",
+        "neg": "no run",
+        "strat": "diverged",
+        "ns": "other machine",
+        "strat-ns": "no run",
     }
     shown = texts_of(recall_tables(groups, recalls)[0])
-    assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
+    assert (shown["strat"][0], shown["ns"][0]) == ("diverged", "0.4000")
     next(row for row in recalls[0] if row["sampler"] == "iid")["reported_epoch"] = 1.5
     epochs = texts_of(recall_tables(groups, recalls)[0])
-    assert [epochs[name][0] for name in ("IID", "N.S.")] == ["0.4000 @1.5", "0.4000 @3"]
+    assert [epochs[name][0] for name in ("iid", "ns")] == ["0.4000 @1.5", "0.4000 @3"]
     speedup, recall = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))
     texts = texts_of(speedup)
-    assert texts["Stratified"][2] == "diverged (8.56, missing)"
-    assert texts["N.S."][2] == "other machine (19.50)"
-    assert texts_of(recall)["Stratified"][0] == "diverged (0.4761, missing)"
+    assert texts["strat"][2] == "diverged (8.56, missing)"
+    assert texts["ns"][2] == "other machine (19.50)"
+    assert texts_of(recall)["strat"][0] == "diverged (0.4761, missing)"
 
 
 def test_an_impossible_arm_is_no_missing_run() -> None:
-    """IID cannot train with a pairwise loss; Stratified could with SG, but only log has a run."""
+    """iid cannot train with a pairwise loss; strat could with SG, but only log has a run."""
     runs = [
         *(record(name, [9, 5, 3], 200) for name in ("iid", "neg")),
         *(record(name, [9, 5, 3], 200, loss="log") for name in ("neg", "strat-ns")),
@@ -202,12 +202,12 @@ def test_an_impossible_arm_is_no_missing_run() -> None:
     (table,) = recall_tables(groups, recalls)
     assert [column.heading for column in table.header[2:]] == ["SG", "Log"]
     assert texts_of(table) == {
-        "IID": ["0.4000", "invalid"],
-        "Negative": ["0.4000", "0.4000"],
-        "Stratified": ["no run", "invalid"],
-        "N.S.": ["no run", "no run"],
-        "Strat. w. N.S.": ["no run", "0.4000"],
-        "Strat. w. N.S. (s=8)": ["no run", "0.4000"],
+        "iid": ["0.4000", "invalid"],
+        "neg": ["0.4000", "0.4000"],
+        "strat": ["no run", "invalid"],
+        "ns": ["no run", "no run"],
+        "strat-ns": ["no run", "0.4000"],
+        "strat-ns (s=8)": ["no run", "0.4000"],
     }
     assert any(note.startswith("invalid: ") for note in table.notes)
 
@@ -223,9 +223,9 @@ def test_titles_name_b_s_k_and_seeds() -> None:
     groups, rows, _ = compared(runs)
     (speedup,), (parts,) = speedup_tables(groups, rows), parts_tables(groups, rows)
     settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
-    assert speedup.title == f"Speedup over IID, SG loss: {settings}"
+    assert speedup.title == f"Speedup over iid, SG loss: {settings}"
     assert settings in parts.title
-    assert "Stratified (s=8)" in cells_of(speedup)
+    assert "strat (s=8)" in cells_of(speedup)
     assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
@@ -251,7 +251,7 @@ def test_a_memory_says_how_stale_it_is() -> None:
     (parts,) = parts_tables(groups, rows)
     stale = "6.2 % off after 1 update, 12.5 % after 8, dropout included"
     assert [note for note in parts.notes if "remembered" in note] == [
-        f"CNN, N.S., memory (M=64): at the end remembered item vectors were {stale}."
+        f"CNN, xbm (M=64): at the end remembered item vectors were {stale}."
     ]
     summary = run.summary | {"run": "a", "epochs": 1.0, "train_seconds": 1.0}
     assert stale in rendered(run_table(summary, [{"epoch": 1.0} | row for row in run.curve]))

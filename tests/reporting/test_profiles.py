@@ -58,7 +58,7 @@ def joined(
 
 
 IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
-"""IID ends at 3, where N.S. is after 150 of 200 iterations."""
+"""iid ends at 3, where ns is after 150 of 200 iterations."""
 
 
 def test_the_runs_give_iterations_and_the_profile_their_length() -> None:
@@ -79,9 +79,9 @@ def test_the_runs_give_iterations_and_the_profile_their_length() -> None:
     assert (strata["total"], strata["at_most"]) == (None, pytest.approx(1 * 5))
     (table,) = profiled_tables([found])
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["IID", "40", "1.00", "1.00", "1.00", "2"],
-        ["N.S.", "10", "4.00 [3.64, 4.40]", "1.33", "5.33 [4.85, 5.87]", "2"],
-        ["Stratified", "8", "5.00 [4.55, 5.50]", "< 1.00", "< 5.00", "2"],
+        ["iid", "40", "1.00", "1.00", "1.00", "2"],
+        ["ns", "10", "4.00 [3.64, 4.40]", "1.33", "5.33 [4.85, 5.87]", "2"],
+        ["strat", "8", "5.00 [4.55, 5.50]", "< 1.00", "< 5.00", "2"],
     ]
 
 
@@ -131,7 +131,7 @@ def test_profiles_of_something_else_are_left_out(more: dict[str, Any]) -> None:
 
 
 def test_another_baseline_than_the_profile_s_is_left_out() -> None:
-    """The profile's ratios are over IID: over N.S. they would be other ones."""
+    """The profile's ratios are over iid: over ns they would be other ones."""
     runs = [record(*IID), record(*NS), record("strat-ns", [9, 4, 2], 5)]
     rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
     assert joined(runs, rows)
@@ -158,13 +158,13 @@ def test_the_soonest_is_judged_by_the_profile_s_times() -> None:
     (found,) = soonest(runs, rows)
     assert (found.claim, found.verdict) == ("soonest", "reproduced")
     assert found.value == pytest.approx(2)
-    # Both ratios over IID are known to 10 %, so theirs is to the root of two such errors.
+    # Both ratios over iid are known to 10 %, so theirs is to the root of two such errors.
     assert found.lower == pytest.approx(2 / 1.1 ** math.sqrt(2))
-    assert "2.00 times sooner than the next, N.S., with iterations as long as in" in found.evidence
+    assert "2.00 times sooner than the next, ns, with iterations as long as in" in found.evidence
     (slower,) = soonest(runs, profile(("iid", 40), ("ns", 5), ("strat-ns", 10)))
     assert slower.verdict == "not reproduced"
     (unknown,) = soonest(runs, profile(("iid", 40), ("strat-ns", 10)))
-    assert unknown.evidence == "an iteration of N.S. was not profiled"
+    assert unknown.evidence == "an iteration of ns was not profiled"
     assert not soonest(runs, [row | {"rounds": 3} for row in rows])
 
 
@@ -203,7 +203,7 @@ def answer_of(folder: Path, rounds: int = 7) -> Answer:
 
 @pytest.fixture(scope="module")
 def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """N.S. ran on a slow machine."""
+    """ns ran on a slow machine."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         write_run(folder, "iid", [9, 5, 3], 400, seed=seed)
@@ -215,7 +215,7 @@ def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines: Path) 
     answer = answer_of(two_machines)
     assert (answer.rounds, answer.spread, answer.is_interleaved) == (7, 0.0, True)
     best, base = answer.best, answer.baseline
-    assert best.name == "N.S."
+    assert best.name == "ns"
     assert (best.iterations, base.iterations) == (150, 200)
     assert (best.seconds, base.seconds) == pytest.approx((150 * 0.010, 200 * 0.040))
     total = best.sooner.total
@@ -270,5 +270,5 @@ def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path: Path) -> Non
     for sampler, ms, key in (("iid", 400, "one"), ("ns", 4000, "other"), ("strat", 1, "one")):
         write_run(tmp_path, sampler, [9, 5, 3], ms, key=key)
     answer = answer_of(tmp_path)
-    assert {arm.name for arm in answer.arms} == {"N.S.", "IID"}
+    assert {arm.name for arm in answer.arms} == {"ns", "iid"}
     assert "1 run whose arms are not in the profile left out." in trust(answer, {})

@@ -19,7 +19,7 @@ from ncfbench.runs.folder import RunRecord
 RATIOS = ("iterations_speedup", "total_speedup")
 IID = ("iid", [9, 5, 3], 200, 0.3)
 NS = ("ns", [9, 4, 2], 20, 0.3)
-"""N.S. is 10 times as fast and needs 150 of 200 iterations."""
+"""ns is 10 times as fast and needs 150 of 200 iterations."""
 
 
 def compared(
@@ -90,7 +90,7 @@ def test_a_lost_sampler_regresses() -> None:
 
 
 def test_a_lost_reference_regresses() -> None:
-    """Seed 1 ends above IID's loss, after all 200 iterations: at most 10 instead of 13.33."""
+    """Seed 1 ends above iid's loss, after all 200 iterations: at most 10 instead of 13.33."""
     first = [*seeds(*IID), record(*NS, seed=0), record("ns", [9, 4, 3.1], 20, 0.3, seed=1)]
     second = [*seeds(*IID), *seeds(*NS)]
     found = compared(first, second, 0.99)

@@ -128,7 +128,7 @@ def test_other_settings_are_other_comparisons() -> None:
 
 
 def test_s_and_k_are_rows_of_one_comparison() -> None:
-    """Negative with k = 20 has the baseline of the same k."""
+    """neg with k = 20 has the baseline of the same k."""
     runs = [
         record("iid", [9, 3], 100),
         record("iid", [9, 2], 200, negatives=20),
@@ -217,7 +217,7 @@ def tied(rows: list[dict[str, Any]], column: str) -> set[str]:
 
 
 def test_recalls_are_tied_by_paired_differences() -> None:
-    """Seeds differ by more than the arms do. Stratified is below N.S. by 0.01 in each seed; the
+    """Seeds differ by more than the arms do. strat is below ns by 0.01 in each seed; the
     other one is above it in half of them.
     """
     runs = []
@@ -232,7 +232,7 @@ def test_recalls_are_tied_by_paired_differences() -> None:
 
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool) -> None:
-    """400 users, 160 hits of N.S.; 20 of these are others with strata, and 120 are missed by IID.
+    """400 users, 160 hits of ns; 20 of these are others with strata, and 120 are missed by iid.
     Without evaluations nothing is tied.
     """
     users = np.arange(400)
@@ -258,4 +258,4 @@ def test_speedups_with_one_seed_are_tied_when_near() -> None:
     assert tied(rows, "total_speedup") == {"ns", "strat-ns"}
     (table,) = speedup_tables([group], [rows])
     best = {row[1].text for row in table.rows if row[4].style == "best"}
-    assert best == {"N.S.", "Strat. w. N.S."}
+    assert best == {"ns", "strat-ns"}

@@ -49,7 +49,7 @@ def test_only_keeps_runs_with_the_values(folder: Path) -> None:
     cell = ("cnn", "batch_size=128")
     found = arms(folder, "--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
     assert found == {(*cell, "iid", ""), (*cell, "iid", "k=20"), (*cell, "ns", "")}
-    # N.S. has no k: it stays beside IID of one k, but not where no run has that k.
+    # ns has no k: it stays beside iid of one k, but not where no run has that k.
     found = arms(folder, "--only", "k=20")
     assert found == {(*cell, "iid", "k=20"), (*cell, "ns", "")}
     rows = document(folder, "--only", "seed=1")["speedup"]
@@ -94,7 +94,7 @@ def test_tables_by_name(folder: Path) -> None:
     assert len({table["name"] for table in tables}) == len(tables)
     (chosen,) = document(folder, "--table", "speedup-sg")["tables"]
     settings = "b=512, s=4, k=10 (CNN), k=5 (LSTM), seeds 0 to 2"
-    assert chosen["title"] == f"Speedup over IID, SG loss: {settings}"
+    assert chosen["title"] == f"Speedup over iid, SG loss: {settings}"
     several = document(folder, "--table", "speedup")["tables"]
     assert [table["name"] for table in several] == ["speedup-sg-batch-size-128", "speedup-sg"]
     csv = report(folder, "--format", "csv", "--table", "recall").stdout

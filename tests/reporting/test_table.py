@@ -133,7 +133,7 @@ def test_columns_are_declared_once() -> None:
 
 def test_repeated_labels_are_shown_once() -> None:
     cols = [Col("encoder", 0), Col("sampler", 1), *under("data", Col("a", 2), Col("b", 3))]
-    rows = [["CNN", "IID", "1", "2"], ["CNN", "N.S.", "3", "4"], ["LSTM", "IID", "5", "6"]]
+    rows = [["CNN", "iid", "1", "2"], ["CNN", "ns", "3", "4"], ["LSTM", "iid", "5", "6"]]
     table = Table.of("T", cols, rows, labels=2, grouped=1)
     assert [row[0].text for row in table.shown_rows()] == ["CNN", "", "LSTM"]
     assert [table.starts_group(index) for index in range(3)] == [False, False, True]

@@ -45,14 +45,14 @@ def test_every_value_of_an_answer_is_checked(answered: Path) -> None:
     end["values"]["recall_at_50"] *= 1.001
     arms["strat"]["times_sooner_at_most"] *= 1.01
     answer["target"] += 0.001
-    answer["best"] = "IID"
+    answer["best"] = "iid"
     found = verification.verify(answered, [answer]).mismatches
     assert {one.table for one in found} == {"answer"}
     name = "citeulike/cnn/sg"
     assert sorted((one.cell, one.column) for one in found) == sorted(
         [
-            *((f"{name}/N.S.", column) for column in (*ANSWERED, "recall_at_50")),
-            (f"{name}/Stratified", "times_sooner_at_most"),
+            *((f"{name}/ns", column) for column in (*ANSWERED, "recall_at_50")),
+            (f"{name}/strat", "times_sooner_at_most"),
             *((name, column) for column in ("target", "best")),
         ]
     )
@@ -99,5 +99,5 @@ def test_a_changed_summary_changes_the_answer(answered: Path) -> None:
     change(run / "summary.parquet", schemas.SUMMARY, faster)
     result = invoke("report", answered, "--verify")
     assert result.exit_code == 6
-    assert "citeulike/cnn/sg/N.S." in result.stdout
+    assert "citeulike/cnn/sg/ns" in result.stdout
     assert "times_sooner_lower" in result.stdout

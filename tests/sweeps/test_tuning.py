@@ -155,8 +155,8 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     assert status["strat-ns"] == ("missing", None), "no command by itself can choose its settings"
     table, *_ = speedup_tables([tuned], [rows])
     note = (
-        "CNN: learning_rate tuned on validation recall, 4 trials of 2 epochs: IID"
-        " learning_rate=0.02; N.S."
+        "CNN: learning_rate tuned on validation recall, 4 trials of 2 epochs: iid"
+        " learning_rate=0.02; ns"
     )
     assert any(
         text.startswith(note) and text.endswith("learning_rate=0.005.") for text in table.notes
@@ -167,7 +167,7 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     both = [rows, speedup_rows(others, allow_mixed=False, locations={})]
     table, *_ = speedup_tables([tuned, others], both)
     for name, rate in (("citeulike", "0.02"), ("other", "0.1")):
-        begin, own = f"{name} CNN: learning_rate tuned on", f"IID learning_rate={rate}"
+        begin, own = f"{name} CNN: learning_rate tuned on", f"iid learning_rate={rate}"
         assert any(text.startswith(begin) and own in text for text in table.notes)
     members = [Cell(run.config) for run in runs.read_all(tmp_path)[0] if run.config.tuned]
     assert [len(group) for group in group_cells(members)] == [2, 2], "they take turns"

@@ -65,7 +65,7 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
     return [
         Table.of(
             "Samplers (--sampler)",
-            [*titled, column("what it does", "summary", wraps=True), *losses],
+            [name, column("what it does", "summary", wraps=True), *losses],
             kinds["samplers"],
             ["by user: with --strata user. A plug-in's losses go by family."],
         ),
