@@ -19,19 +19,12 @@ from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.catalog.presets import preset
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
+from ncfbench.reporting.labels import SHORT
 
 FIRST = ("features", "encoder", "loss", "sampler", "dimension", "user_tower", "interaction")
 """Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""
-SHORT = {
-    "batch_size": "b",
-    "stratum_size": "s",
-    "negatives": "k",
-    "learning_rate": "lr",
-    "dimension": "d",
-}
-"""Names of settings in the names of candidates."""
 
 
 class Search:

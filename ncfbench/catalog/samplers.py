@@ -86,7 +86,8 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "strat": SamplerInfo(
         path="ncfbench.sampling.listed:StratifiedSampler",
-        summary="stratified sampling: s positive links an item; k negative users drawn for the item of each",
+        summary="stratified sampling: s positive links an item; k negative users drawn for the item"
+        " of each",
         in_paper=True,
         uses=("stratum_size", "strata", "negatives", "mask"),
         families=("pointwise",),
@@ -114,8 +115,8 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "strat-ns": SamplerInfo(
         path="ncfbench.sampling.shared:StratifiedSharingSampler",
-        summary="stratified sampling with negative sharing: s positive links an item, and the batch's"
-        " other items are every user's negatives",
+        summary="stratified sampling with negative sharing: s positive links an item, and the"
+        " batch's other items are every user's negatives",
         in_paper=True,
         uses=("stratum_size", "strata", "mask"),
         settings=(HARDEST,),

@@ -188,12 +188,12 @@ def standing(arm: ArmResult, floor: FloorResult) -> Standing:
 
 
 def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
-    """Return the arm that is set beside others: the best one, or the one with the largest recall
-    where that has none; None where no arm has any.
+    """Return the arm that is set beside floors: the best one, or the one with the largest recall
+    where that has none; None where no arm that did not diverge has any.
     """
     if best is not None and best.rows(TEST_RECALL):
         return best
-    peaks = [(arm.peak.recall, arm) for arm in arms if arm.peak is not None]
+    peaks = [(arm.peak.recall, arm) for arm in arms if arm.peak and not arm.has_diverged]
     return max(peaks, key=itemgetter(0))[1] if peaks else None
 
 

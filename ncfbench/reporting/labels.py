@@ -16,8 +16,14 @@ CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learnin
 """Settings that an answer chooses."""
 NO_CHOICES = ("dataset", "seed", "epochs", "patience", "probe_every", "tuned", "word_dimension")
 """Settings that nobody chooses a model by, or that follow another one."""
-SHORT = {"batch_size": "b", "stratum_size": "s", "negatives": "k", "learning_rate": "lr"}
-"""Settings by their short names in :func:`model_label`."""
+SHORT = {
+    "batch_size": "b",
+    "stratum_size": "s",
+    "negatives": "k",
+    "learning_rate": "lr",
+    "dimension": "d",
+}
+"""Settings by their short names in labels of models and in the names of candidates."""
 
 
 def label(runs: Sequence[Run]) -> str:
@@ -81,7 +87,7 @@ def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
 
 def model_label(config: RunConfig) -> str:
     """Return encoder, loss and sampler as their flags name them, and what else is unusual, such as
-    ``bow softmax strat-ns lr=0.003 dimension=100``.
+    ``bow softmax strat-ns lr=0.003 d=100``.
     """
     names = ("encoder", "loss", "sampler")
     unusual = {

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ncfbench.catalog import BUILT_IN
+from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.labels import NO_CHOICES, model_label
+from ncfbench.reporting.labels import NO_CHOICES, model_label, unusual_settings
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.reporting.table import slug
+from ncfbench.runs.arms import COMPUTATION_SETTINGS, shared_settings
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
@@ -99,8 +101,8 @@ class Overall(Answer):
 def find_overall(
     answers: Iterable[Answer], *, allow_mixed: bool = False, race: Mapping[str, Any] | None = None
 ) -> list[Overall]:
-    """Return the answer of each data set whose arms differ in encoder or objective: in loss, or
-    in what gives a sampler another one.
+    """Return the answer of each data set whose arms differ in more than sampler and seed: in loss,
+    encoder, dimension and so on.
 
     Args:
         allow_mixed: compare times of different environments too; else those of the newest run's
@@ -146,7 +148,7 @@ def worth(answer: Overall) -> list[Worth]:
 def _overall(
     answers: Sequence[Answer], race: Mapping[str, Any], *, allow_mixed: bool
 ) -> Overall | None:
-    """Return the answer of a data set; None where its arms have one objective and encoder."""
+    """Return the answer of a data set; None where its arms differ in sampler and seed alone."""
     arms = [arm for answer in answers for arm in answer.arms if _is_comparable(arm)]
     runs = [run for arm in arms for run in arm.runs.values()]
     newest = max(runs, key=lambda run: str(run.environment.get("time")), default=None)
@@ -157,11 +159,7 @@ def _overall(
         or newest is None
         or all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
     ]
-    objectives = {
-        (arm.config.encoder, arm.config.loss, *arm.config.objective_settings.items())
-        for arm in kept
-    }
-    if not kept or (len(objectives) < 2 and not race):
+    if not kept or (len({_model(arm.config) for arm in kept}) < 2 and not race):
         return None
     reasons = []
     if left := len(arms) - len(kept):
@@ -214,6 +212,13 @@ def _unranked(
         measured=Runs.of(runs, column, chances[column]),
         learned_at=above_chance_at(first, split, chances[f"{split}_{RECALL}"] or 0.0),
     ).with_quality()
+
+
+def _model(config: RunConfig) -> tuple[Any, ...]:
+    """Return the choices that arms of one comparison share."""
+    chosen = shared_settings(config).keys() - {*NO_CHOICES, *COMPUTATION_SETTINGS}
+    unusual = unusual_settings(config).items()
+    return config.encoder, config.loss, *(item for item in unusual if item[0] in chosen)
 
 
 def _chance(arms: Sequence[ArmResult], column: str) -> float | None:

@@ -87,6 +87,5 @@ def test_other_reasons_and_a_noisy_machine() -> None:
     found = answer([IID, quick | {"drift": 1.5}], [{"part": "items", "spread": 0.8}])
     assert "iid (24 ms): interactions take less, by 4 ms." in found.sentences[0]
     assert found.sentences[-1] == (
-        "The machine was noisy: neg's second half took 1.50 times its first, items spread by"
-        " 80 %."
+        "The machine was noisy: neg's second half took 1.50 times its first, items spread by 80 %."
     )

@@ -183,8 +183,7 @@ def test_variances_come_from_the_audit() -> None:
     both = audit(neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
     assert (both.verdict, both.value) == ("not reproduced", 0.5)
     assert both.evidence == (
-        "ns has 0.50 times the variance of neg;"
-        " strat-ns has 2.00 times the variance of strat"
+        "ns has 0.50 times the variance of neg; strat-ns has 2.00 times the variance of strat"
     )
     by_user = audit("user", neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
     assert by_user.verdict == "reproduced", "the paper's strata are of items"

@@ -125,6 +125,20 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     assert found == f"{REACHES}ns passes them after 40 s."
 
 
+def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53])
+    tables.write_rows(tmp_path / FILE, [PROFILE], schemas.FLOOR)
+    results = collect(tmp_path, tmp_path)
+    (answer,) = as_rows(results.answers, {})
+    assert answer["best"] is None
+    (row,) = answer["floors"]
+    assert (row["best_arm"], row["passed_after_seconds"]) == ("passes", 40.0)
+    kept = [floor.row for own in results.floors.values() for floor in own]
+    assert verify(tmp_path, [answer], kept).mismatches == []
+    row["best_arm"] = "level"
+    assert [one.column for one in verify(tmp_path, [answer], kept).mismatches] == ["best_arm"]
+
+
 def test_before_training_and_after_divergence(tmp_path: Path) -> None:
     """An evaluation before training takes no seconds; what diverged is no arm to train with."""
     answer = answer_of(tmp_path, [0, 0.4])

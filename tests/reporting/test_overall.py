@@ -76,11 +76,32 @@ def test_what_no_arm_passes_comes_first(tmp_path: Path, floor: float, begins: st
     assert views.headline(found).startswith(begins)
 
 
-def test_one_loss_and_one_encoder_have_no_such_answer(tmp_path: Path) -> None:
+def test_arms_that_differ_in_sampler_alone_have_no_such_answer(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], dimension=20)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], epochs=20)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], item_block=64)
     write_run(tmp_path, "ns", [9, 4, 2], 10, loss="softmax")
     assert collect(tmp_path, tmp_path).overall == [], "no recall, no ranking"
+
+
+@pytest.mark.parametrize("name", ["dimension", "batch_size", "word_dropout", "learning_rate"])
+def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> None:
+    values = {"dimension": 20, "batch_size": 64, "word_dropout": 0.5, "learning_rate": 0.03}
+    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], **{name: values[name]})
+    (found,) = collect(tmp_path, tmp_path).overall
+    assert found.best is not None
+    assert found.best.config.to_dict()[name] == values[name]
+    assert [row.choice for row in worth(found)] == [name]
+
+
+def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss="softmax", dimension=20)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4])
+    (found,) = collect(tmp_path, tmp_path).overall
+    table = views.worth_table(found)
+    shown = [row[0].text for row in table.rows]
+    assert shown == ["the recommended", "loss softmax, dimension 20"]
 
 
 def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:

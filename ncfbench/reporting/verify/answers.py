@@ -110,11 +110,11 @@ def _checks(
     if seconds := max(mean(run.feature_seconds for run in arm.values()) for arm in arms):
         expected["feature_seconds"] = seconds
     yield Check("answer", cell, {"feature_seconds": None, **answer}, expected)
-    yield from floor_checks(answer, cell, best, floors)
+    yield from floor_checks(answer, cell, standings.shown(arms, best), floors)
 
 
-def floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> Iterator[Check]:
-    """Yield the check of each floor, and of how the best arm stands to it."""
+def floor_checks(answer: Row, cell: str, arm: Arm, floors: Sequence[Row]) -> Iterator[Check]:
+    """Yield the check of each floor, and of how an arm stands to it."""
     written = {row["floor"]: row for row in answer["floors"]}
     for floor in floors:
         name = f"{cell}/{floor['floor']}"
@@ -125,7 +125,7 @@ def floor_checks(answer: Row, cell: str, best: Arm, floors: Sequence[Row]) -> It
         level = standings.floor_level(floor)
         seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
         values: Values = {"recall_at_50": level.recall, "recall_at_50_error": level.error}
-        values |= {"seconds": seconds} | standings.beside(best, level)
+        values |= {"seconds": seconds} | standings.beside(arm, level)
         yield Check("answer", name, row, values)
     for name, row in written.items():
         yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])

@@ -50,6 +50,17 @@ def highest(arm: Arm) -> Level:
     return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows))
 
 
+def shown(arms: Sequence[Arm], best: Arm) -> Arm:
+    """Return the arm that is set beside floors: the best one, or else that of the largest recall."""
+    known = [
+        arm
+        for arm in arms
+        if _common(arm)
+        and not any(run.has_diverged or math.isnan(run.full) for run in arm.values())
+    ]
+    return best if _common(best) else max(known, key=lambda arm: highest(arm).recall, default=best)
+
+
 def beside(arm: Arm, level: Level) -> Values:
     """Return how an arm stands to a level: by its largest mean recall at evaluations of all seeds,
     and the time of the first one above the level.

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import Standing, standing
+from ncfbench.reporting.floors import Standing, arm_beside, standing
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.views.answers import caveats, headline, trust
@@ -45,12 +44,14 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
 
 
 def floor_rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return the floors as plain objects, each with how the best arm stands to it."""
-    rows = []
+    """Return the floors as plain objects, each with how the arm stands to it that the answer's
+    sentence about floors is of.
+    """
+    arm, rows = arm_beside(answer.arms, answer.best), []
     for floor in answer.floors:
-        beside = standing(answer.best, floor) if answer.best else Standing("unknown")
+        beside = standing(arm, floor) if arm else Standing("unknown")
         stands = {
-            "best_arm": beside.word if answer.best else None,
+            "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,
         }
         rows.append(floor.facts | stands | beside.difference)
@@ -61,7 +62,6 @@ def _as_row(arm: ArmResult) -> dict[str, Any]:
     return {
         "arm": arm.name,
         "sampler": arm.config.sampler,
-        "title": find_sampler(arm.config.sampler).title,
         "flags": flags(arm.config),
         "status": arm.status,
         "is_baseline": arm.is_baseline,

@@ -13,7 +13,7 @@ from ncfbench.reporting.floors import FloorResult, standing
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
-from ncfbench.reporting.overall import Overall, reads, worth
+from ncfbench.reporting.overall import Overall, Worth, reads, worth
 from ncfbench.reporting.quality import ERROR, RECALL
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
@@ -90,30 +90,35 @@ def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
 
 def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> Table:
     """Return the recommended arm, the best ones that differ from it in each choice, and the floors,
-    as a table of at most 80 columns.
+    as a table of at most 80 columns. An arm that is the best one for several choices has one row.
 
     Args:
         notes: more sentences below it.
     """
     level = f"{abs(answer.target or 0.0):.3g}"
-    rows: list[tuple[str, str, RankedArm | FloorResult]] = []
+    rows: list[tuple[str, RankedArm | FloorResult]] = []
     if answer.best is not None:
-        rows = [("recommended", "", answer.best), *worth(answer)]
-        rows += [("no training", str(floor.row["floor"]), floor) for floor in answer.floors]
+        instead: dict[str, list[Worth]] = {}
+        for row in worth(answer):
+            instead.setdefault(row.arm.name, []).append(row)
+        rows = [("the recommended", answer.best)]
+        for own in instead.values():
+            choices = (f"{row.choice} {row.value}".replace("_", " ") for row in own)
+            rows.append((", ".join(choices), own[0].arm))
+        rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
     cols = [
-        Col("choice", 0),
-        Col("instead", 1, wraps=True),
-        Col(f"s to {level}", lambda row: row[2].total_seconds, three_digits),
-        Col("later", lambda row: _later(row[2])),
-        Col("trained s", lambda row: _trained(row[2], "clock"), three_digits),
-        Col(answer.split, lambda row: _trained(row[2], "level"), lambda level: f"{-level:.3f}"),
-        Col("test recall@50", lambda row: row[2].at_end and row[2].at_end.text(RECALL)),
+        Col("with", 0, wraps=True),
+        Col(f"s to {level}", lambda row: row[1].total_seconds, three_digits),
+        Col("later", lambda row: _later(row[1])),
+        Col("trained s", lambda row: _trained(row[1], "clock"), three_digits),
+        Col(answer.split, lambda row: _trained(row[1], "level"), lambda level: f"{-level:.3f}"),
+        Col("test recall@50", lambda row: row[1].at_end and row[1].at_end.text(RECALL)),
     ]
     below = [
         f"s to {level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
         " best.",
-        "later: times as late as the recommended one. Each value at its best: other settings may"
-        " differ too.",
+        "with: the best arm with another value of each choice; where it is the best of several, all"
+        " stand in one row. later: times as late as the recommended one.",
     ]
     if answer.chance is not None and any(arm.at_end for arm in answer.main):
         below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
