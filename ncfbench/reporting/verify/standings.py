@@ -51,7 +51,7 @@ def highest(arm: Arm) -> Level:
 
 
 def shown(arms: Sequence[Arm], best: Arm) -> Arm:
-    """Return the arm that is set beside floors: the best one, or else that of the largest recall."""
+    """Return the arm that is set beside floors: the best one, else that of the largest recall."""
     known = [
         arm
         for arm in arms
