@@ -163,8 +163,7 @@ def left_table(answer: RaceAnswer) -> Table:
     left = [arm for arm in answer.arms if arm.status not in STAYED]
     notes = []
     if any(_expected(answer, arm) for arm in left):
-        notes.append("expected: times slower than the recommended one, by cost and negatives;")
-        notes.append("of a rate that a smaller one overtook, by its last gains")
+        notes.append("expected: how many times slower than the recommended one it would have been")
     if count := len(answer.state.left_out):
         notes.append(f"Never entered: {count} that cannot win or work; --dry-run says why.")
     return Table.of("Left the race", cols, left, notes)

@@ -86,7 +86,7 @@ def test_arms_that_differ_in_sampler_alone_have_no_such_answer(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["dimension", "batch_size", "word_dropout", "learning_rate"])
 def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> None:
-    values = {"dimension": 20, "batch_size": 64, "word_dropout": 0.5, "learning_rate": 0.03}
+    values = {"dimension": 20, "batch_size": 64, "word_dropout": 0.2, "learning_rate": 0.03}
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], **{name: values[name]})
     (found,) = collect(tmp_path, tmp_path).overall

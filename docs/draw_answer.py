@@ -1,0 +1,72 @@
+"""Draw docs/answer.svg: recall against seconds on six data sets, floors dotted.
+
+Repeat with ``python docs/draw_answer.py`` (needs the ``plots`` extra). The runs and floors are
+those of results/good-start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+import ncfbench
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import TEST_RECALL
+from ncfbench.reporting.floors import FloorResult
+
+RECORDS = Path(__file__).parents[1] / "results" / "good-start"
+TITLES = {
+    "cite-lsa": "CiteULike",
+    "plots": "MovieLens with plots",
+    "anime": "anime",
+    "yelp-lsa": "Yelp",
+    "debian-lsa": "Debian's packages",
+    "ml-time": "MovieLens 100K, by time",
+}
+GOOD, WIDER, FLOOR = "#1b6ca8", "#d1495b", "#555555"
+FIRST, LAST = 0.3, 2000.0
+"""Ends of the axis of seconds; floors that took less begin at its left end."""
+ABOVE: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points"}
+
+
+def floors_shown(answer: Answer) -> list[FloorResult]:
+    """Return the highest floor, and TF-IDF profiles."""
+    profiles = [floor for floor in answer.floors[1:] if floor.row["floor"] == "profile"]
+    return [*answer.floors[:1], *profiles]
+
+
+def main() -> None:
+    """Draw a panel for each data set and write the file."""
+    plt.rcParams |= {"font.size": 8, "svg.fonttype": "none", "svg.hashsalt": "ncfbench"}
+    results = ncfbench.report(RECORDS)
+    figure, axes = plt.subplots(2, 3, figsize=(9.6, 4.8), layout="constrained", sharex=True)
+    panels = dict(zip(TITLES, axes.flat, strict=True))
+    for answer in results.answers:
+        axis = panels[answer.config.dataset]
+        (arm,) = answer.arms
+        seconds, recalls = zip(*arm.means(TEST_RECALL), strict=True)
+        colour = WIDER if axis.lines else GOOD
+        is_first = not axis.lines
+        axis.plot(seconds, recalls, color=colour, marker="o", markersize=3)
+        if not is_first:
+            axis.annotate("wider bag  ", (seconds[0], recalls[0]), color=colour, ha="right")
+        for floor in floors_shown(answer) if is_first else ():
+            axis.hlines(floor.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
+            text = f"{floor.name} {floor.recall:.3f}"
+            axis.annotate(text, (LAST, floor.recall), **ABOVE, color=FLOOR, ha="right")
+        axis.set(title=TITLES[answer.config.dataset], xscale="log", xlim=(FIRST, LAST))
+        axis.margins(y=0.15)
+    for axis in axes[-1]:
+        axis.set_xlabel("seconds of features and training")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("recall@50 of test links")
+    figure.savefig(Path(__file__).with_name("answer.svg"), metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
