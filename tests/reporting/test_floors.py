@@ -128,6 +128,7 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
 def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53])
     tables.write_rows(tmp_path / FILE, [PROFILE], schemas.FLOOR)
+    check(invoke("report", tmp_path), 0)
     results = collect(tmp_path, tmp_path)
     (answer,) = as_rows(results.answers, {})
     assert answer["best"] is None
