@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ncfbench.racing.clock import Reading
@@ -11,21 +12,33 @@ Points = Sequence[tuple[float, float]]
 
 
 class PlayedField:
-    """Gives turns to curves, by the names of their arms; seeds share a curve."""
+    """Gives turns to curves, by the names of their arms; seeds share a curve.
+
+    Args:
+        room: for so many arms at a time.
+    """
 
     slots = (None,)
 
-    def __init__(self, curves: Mapping[str, Points], startup: float = 0.0) -> None:
-        self.curves, self.startup, self.seconds = curves, startup, 0.0
+    def __init__(
+        self, curves: Mapping[str, Points], startup: float = 0.0, room: float = math.inf
+    ) -> None:
+        self.curves, self.startup, self.room, self.seconds = curves, startup, room, 0.0
         self.turns: list[tuple[str, float]] = []
 
     def start(self, entry: Entry) -> bool:
-        entry.status, entry.is_open = Status.RACING, True
+        if not self.room:
+            entry.close(Status.WAITING, "no memory")
+            return False
+        self.room -= 1
+        entry.status, entry.reason, entry.is_open = Status.RACING, "", True
         return True
 
     def turn(
         self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
     ) -> None:
+        if not entries:
+            return
         (entry,) = entries
         points, begun = self.curves[entry.arm.name], entry.running_seconds
         end = begun + seconds
@@ -48,4 +61,5 @@ class PlayedField:
 
     def close(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
+            self.room += entry.is_open
             entry.is_open = False

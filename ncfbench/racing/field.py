@@ -133,7 +133,7 @@ class Field:
         entry.process.pause()
         entry.timeline.pieces[-1] = entry.process.readings
         entry.running_seconds = entry.process.running_seconds
-        entry.status, entry.is_open = Status.RACING, True
+        entry.status, entry.reason, entry.is_open = Status.RACING, "", True
         self._open.append(entry)
         self._started += 1
         return True

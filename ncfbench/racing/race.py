@@ -32,6 +32,8 @@ LATER = 1.25
 """Time that is kept for a repeat, over that of the first seed."""
 MOST_REPEATS = 0.5
 """Share of the time left that repeats may take; else there are none."""
+LATE_SHARE = 0.25
+"""Share of the time left that an entry which had to wait for memory may take to catch up."""
 RESERVE = (2.5, 0.01, 0.2)
 """Kept for the end of the processes: seconds and a share of the budget, at most this share."""
 
@@ -68,7 +70,8 @@ class Race:
 
     Entries begin one after the other. The one that trained least has the next turn, so that a
     disturbance of the machine meets all. Once half of them have a line, rungs begin: at the end of
-    one all have trained alike and are judged; slow ones leave, and the rest is planned anew.
+    one all have trained alike and are judged; slow ones leave, and the rest is planned anew. An
+    entry that lacks memory begins when others have left.
 
     Args:
         entries: restored ones are racing or over; to which repeats are added.
@@ -122,7 +125,7 @@ class Race:
             why = first.reason or f"it ran {first.running_seconds:.0f} s"
             raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}.")
         clock = self._first_clock()
-        while (plan := self._plan(clock)) is not None and plan.clocks:
+        while (plan := self._admit(clock)) is not None and plan.clocks:
             clock = plan.clocks[0]
             self._train(self.active, clock)
             self._judge(clock)
@@ -143,7 +146,7 @@ class Race:
         active = self.active
         silent = [each.trained_seconds for each in active if not self.is_known(each)]
         trained = silent or [each.trained_seconds for each in active] or [0.0]
-        count = max(len(active), 1)
+        count = max(len(active) + len(self._waiting), 1)
         rungs = max(math.ceil(math.log2(count / FINALISTS)), 0) + 1
         # Before a repeat is planned its time must be known.
         rungs = max(rungs, min(self.question.seeds, 2))
@@ -167,6 +170,17 @@ class Race:
                 for each in begun:
                     each.reason = each.reason or "no time to begin"
         return seconds
+
+    def _admit(self, clock: float) -> Plan | None:
+        """Start entries that lacked memory, where there is some now and time to catch up; return
+        the plan of the rest.
+        """
+        for each in self._waiting:
+            needs = self._pace().opening + self._pace().training * clock
+            if needs < LATE_SHARE * self.left and self.field.start(each):
+                self._turn([each], self.question.turn_seconds, self.is_known)
+                self.field.measure(each)
+        return self._plan(clock)
 
     def _open(self) -> None:
         """Let entries run until half of them have a line, or after a third of the budget two.
@@ -259,6 +273,10 @@ class Race:
         repeats = LATER * (self.question.seeds - 1) * self._seconds_of(self._finalists())
         left -= repeats if repeats < MOST_REPEATS * left else 0.0
         return plan_rungs(left, clock, len(active), pace, seeds=1, finalists=FINALISTS)
+
+    @property
+    def _waiting(self) -> list[Entry]:
+        return [each for each in self.firsts if each.status is Status.WAITING]
 
     @property
     def _stayed(self) -> list[Entry]:

@@ -187,6 +187,16 @@ def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.Monk
     assert any("1 arm did not begin" in each for each in found["trust"])
 
 
+def test_an_arm_begins_when_memory_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([1 << 50, 1000])
+    monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
+    found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
+    told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
+    assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
+
+
 def test_the_field_is_limited_by_memory_of_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

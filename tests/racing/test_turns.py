@@ -21,12 +21,16 @@ from ncfbench.racing.summary import headline
 
 
 def played(
-    curves: Mapping[str, Points], budget: float, startup: float = 0.0, **asked: object
+    curves: Mapping[str, Points],
+    budget: float,
+    startup: float = 0.0,
+    room: float = math.inf,
+    **asked: object,
 ) -> tuple[Race, PlayedField]:
     """Race curves to the end of a budget."""
     is_less_better = bool(asked.pop("minimize", False))
     question = Question(Metric("value", is_less_better=is_less_better), budget, **asked)  # type: ignore[arg-type]
-    field = PlayedField(curves, startup)
+    field = PlayedField(curves, startup, room)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
     race = Race(question, entries, field)
     race.run()
@@ -146,6 +150,29 @@ def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
     assert answer.best is not None
     assert answer.best.name == "a"
     assert {each.status for each in race.entries} <= {Status.ENDED, Status.LEFT}
+
+
+@pytest.mark.parametrize(("end", "most"), [(100.0, 5), (12.0, 6)])
+def test_arms_enter_when_others_have_left(end: float, most: int) -> None:
+    """Three have room at a time, which others find where arms leave or end by themselves."""
+    curves = {f"arm {n}": rising(2.0 + n % 4, 0.6 if n == 4 else 0.1 * n, end) for n in range(6)}
+    race, field = played(curves, budget=250.0, room=3)
+    answer = answer_of(race)
+    begun = [each for each in race.entries if each.readings]
+    assert len(begun) >= most
+    assert not any(each.reason == "no memory" for each in begun)
+    assert answer.best is not None
+    assert answer.best.name == "arm 4"
+    assert field.seconds <= 250
+    assert field.room == 3 - len([each for each in race.entries if each.is_open])
+
+
+def test_arms_that_could_not_catch_up_do_not_enter() -> None:
+    """The two that have room stay until the end."""
+    curves = {name: rising(30.0) for name in "abc"}
+    race, field = played(curves, budget=60.0, room=2)
+    assert {each.name: each.status for each in race.entries}["c"] is Status.WAITING
+    assert field.seconds >= 50
 
 
 def test_finalists_are_repeated() -> None:
