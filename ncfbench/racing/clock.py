@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ncfbench.racing.rule import Curve
 
 PACED = 20
-"""Lines from which the pace of steps is taken, so that it does not change later."""
+"""Lines that tell start-up from training, so that it does not change later."""
 
 
 class Reading(NamedTuple):
@@ -64,7 +64,7 @@ class Timeline:
             start = startup_of(piece, step or 0.0) if found or not count_startup else 0.0
             own = own_seconds(piece)
             if own is not None:
-                at_first = start_by_own_clock(piece) if count_startup and not found else 0.0
+                at_first = startup_of(piece) if count_startup and not found else 0.0
                 goes_on = own[0] >= base
                 clocks = [at_first + (0.0 if goes_on else base) + seconds for seconds in own]
             else:
@@ -92,9 +92,10 @@ def startup_of(piece: Sequence[Reading], from_step: float = 0.0) -> float:
     Args:
         from_step: at which the process began.
     """
-    if own_seconds(piece) is not None:
-        return start_by_own_clock(piece)
     piece, first = piece[:PACED], piece[0]
+    own = own_seconds(piece)
+    if own is not None:
+        return max(first.running - own[0], 0.0)
     steps = [each.step for each in piece]
     if any(step is None for step in steps):
         steps, from_step = [*range(1, len(piece) + 1)], 0.0
@@ -128,9 +129,3 @@ def own_seconds(piece: Sequence[Reading]) -> list[float] | None:
         found.append((found[-1] if found else 0.0) + max(passed, 0.0))
         before = each
     return found
-
-
-def start_by_own_clock(piece: Sequence[Reading]) -> float:
-    """Return the running seconds at the first line that the program's own clock does not count."""
-    own = own_seconds(piece)
-    return max(piece[0].running - own[0], 0.0) if own else 0.0
