@@ -32,7 +32,7 @@ LATER = 1.25
 """Time that is kept for a repeat, over that of the first seed."""
 MOST_REPEATS = 0.5
 """Share of the time left that repeats may take; else there are none."""
-LATE_SHARE = 0.25
+LATE_SHARE = 0.5
 """Share of the time left that an entry which had to wait for memory may take to catch up."""
 RESERVE = (2.5, 0.01, 0.2)
 """Kept for the end of the processes: seconds and a share of the budget, at most this share."""
