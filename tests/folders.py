@@ -275,7 +275,6 @@ def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
         ],
         "xray": [filled(schemas.XRAY, **arm)],
         "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
-        "frameworks": [filled(schemas.FRAMEWORKS, verdict="biased", shown_by="gradient")],
     }
     for name, own in rows.items():
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]

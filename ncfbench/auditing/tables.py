@@ -18,7 +18,6 @@ Row = Mapping[str, Any]
 VERDICTS: dict[str, Style] = {
     "unbiased": "good",
     "consistent": "good",
-    "falls with b": "open",
     "biased": "bad",
     "too few batches": "open",
 }

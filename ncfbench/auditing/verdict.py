@@ -22,8 +22,8 @@ MORE_NEGATIVES = 4
 """Times more negatives with which a listwise loss is measured again, to see its bias fall."""
 AUDIT_SEED = MAX_SEED + 3
 
-Word = Literal["unbiased", "consistent", "falls with b", "biased", "too few batches"]
-ShownBy = Literal["gradient", "limit", "weights", "links", "declared"]
+Word = Literal["unbiased", "consistent", "biased", "too few batches"]
+ShownBy = Literal["gradient", "weights", "declared"]
 
 
 def check_request(batches: int, margin: float, otherwise: str = "") -> None:
@@ -61,14 +61,10 @@ class Evidence:
     """A sampled estimate is consistent at best, and never unbiased."""
     more: Bias | None = None
     """With four times the negatives; None where that was not measured."""
-    limit: float | None = 0.0
-    """Bias in the limit of many negatives; None where it has not been derived."""
     is_declared: bool = False
     """The sampler or the loss says that it is biased on purpose."""
     has_wrong_weights: bool = False
     """The conformance suite finds the weights of the batches wrong."""
-    has_unclaimed_links: bool = False
-    """Training links are among the negatives, which the objective leaves out."""
 
 
 class CellVerdict(NamedTuple):
@@ -82,29 +78,21 @@ def verdict(evidence: Evidence, margin: float) -> CellVerdict:
     """Return the verdict on a gradient.
 
     ``biased``: a bias is shown, even one within the margin. ``unbiased``: none is shown, and the
-    upper bound is within the margin. ``consistent``: the bias of a listwise loss falls, and its
-    limit is right. ``falls with b``: it falls, and the limit has not been derived. ``too few
+    upper bound is within the margin. ``consistent``: the bias of a listwise loss falls. ``too few
     batches``: none of these.
 
     Args:
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
     """
     word = _listwise(evidence, margin) if evidence.is_listwise else _interval(evidence.bias, margin)
-    # A bias that falls is consistent only where its limit is the right one.
     if evidence.is_declared and word in ("biased", "consistent"):
         return CellVerdict("biased", "declared")
     if word == "biased":
         return CellVerdict("biased", "gradient")
-    # The rest is certain, however noisy the batches.
-    if evidence.limit is not None and evidence.limit > RESOLUTION:
-        return CellVerdict("biased", "limit")
+    # Wrong weights are certain, however noisy the batches.
     if evidence.has_wrong_weights:
         return CellVerdict("biased", "weights")
-    if evidence.has_unclaimed_links:
-        return CellVerdict("biased", "links")
-    # Two batch sizes do not tell a bias that vanishes from one that falls to a limit.
-    falls = word == "consistent" and evidence.limit is None
-    return CellVerdict("falls with b" if falls else word, None)
+    return CellVerdict(word, None)
 
 
 def _interval(bias: Bias, margin: float) -> Word:

@@ -18,9 +18,7 @@ from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError, UsageError, either
 from ncfbench.runs.progress import Progress
 
-NOISES, WARMUP = "unigram,uniform,0.75", 20
-OF_FRAMEWORKS = ("dataset", "batch_size", "seed")
-"""Settings that the audit of frameworks uses."""
+NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
 
 
 @options.with_settings(
@@ -70,30 +68,12 @@ def audit(
             help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
         ),
     ] = NOISES,
-    frameworks: Annotated[
-        bool,
-        typer.Option(
-            "--frameworks",
-            help=(
-                "Audit the losses of other frameworks instead, with planted faults beside them;"
-                " without --dataset on a graph of its own."
-            ),
-        ),
-    ] = False,
-    framework: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these of --frameworks, separated by commas.",
-            show_default="all",
-        ),
-    ] = None,
     batches: Annotated[
-        int | None,
+        int,
         typer.Option(
-            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only.",
-            show_default="1536; --frameworks 3072",
+            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
         ),
-    ] = None,
+    ] = BATCHES,
     margin: Annotated[
         str,
         typer.Option(
@@ -165,11 +145,6 @@ def audit(
     ncfbench prepare synthetic --name few --users 120 --items 180 --links 1800 && ncfbench audit
     --dataset few
 
-    --frameworks audits the losses of other frameworks against the objectives that they claim to
-    estimate, and needs no data set. Its table goes to frameworks.parquet in --runs-dir. A
-    framework's bias is a finding, exit code 0; a planted fault that is not found ends the command
-    with exit code 6.
-
     --loss module:name judges a loss of your own, in NumPy, PyTorch, JAX or TensorFlow, by what a
     change of one score does to its gradient: which objective it estimates, which of its negatives
     are positives, which corrections, masks, options and gradients are wrong. Its arguments are
@@ -177,8 +152,6 @@ def audit(
 
     ncfbench audit --loss my_losses:loss --pairs train.parquet --batch-size 1024
     """
-    from ncfbench.auditing.tables import audit_tables, write
-
     progress = progress_bar(quiet=quiet)
     own = _own_loss(loss)
     if own is None and (pairs or batches_from or accept):
@@ -187,8 +160,8 @@ def audit(
         )
     if own is not None:
         unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise != NOISES}
-        unheeded |= {"--frameworks": frameworks, "--framework": framework, "--batches": batches}
-        unheeded |= {"--margin": margin != "10%", "--warmup": warmup != WARMUP, "--config": config}
+        unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%"}
+        unheeded |= {"--warmup": warmup != WARMUP, "--config": config}
         unheeded |= {"--variance-parts": variance_parts}
         unheeded |= {
             f"--{name.replace('_', '-')}": value is not None and name != "batch_size"
@@ -200,61 +173,33 @@ def audit(
         _lint(own, set_ or (), pairs, batches_from, size, accept, progress, json_=json_)
         return
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    common: dict[str, Any] = {"margin": options.parse_share(margin, "--margin")}
-    common |= {} if batches is None else {"batches": batches}
-    if frameworks or framework is not None:
-        settings, locations = merge(given, set_ or (), config)
-        changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
-        changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
-        changed["--variance-parts"] = variance_parts
-        changed |= {f"--{name.replace('_', '-')}": name not in OF_FRAMEWORKS for name in settings}
-        if idle := [flag for flag, is_changed in changed.items() if is_changed]:
-            raise UsageError(
-                f"{either(idle)} has no effect on --frameworks, which has losses and samplers of"
-                " its own. Leave it out."
-            )
-        from ncfbench.auditing.frameworks.audit import audit_frameworks, undetected
-        from ncfbench.auditing.frameworks.tables import frameworks_tables
+    chosen = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
+    kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
+    settings, locations = merge(given, set_ or (), config, chosen=kinds)
+    from ncfbench.auditing.audit import audit_samplers
+    from ncfbench.auditing.tables import audit_tables, write
 
-        rows = audit_frameworks(
-            options.names("all" if framework is None else framework),
-            data_dir=locations.data_dir,
-            progress=progress,
-            **common,
-            **settings,
-        )
-        tables = {"frameworks": rows}
-        views, failures = frameworks_tables(rows), undetected(rows)
-        heading, written = "The audit missed planted faults:", "frameworks.parquet"
-    else:
-        chosen = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
-        kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
-        settings, locations = merge(given, set_ or (), config, chosen=kinds)
-        from ncfbench.auditing.audit import audit_samplers
-
-        record = audit_samplers(
-            samplers=chosen[0],
-            losses=chosen[1],
-            noises=options.names(noise),
-            warmup=warmup,
-            variance_parts=variance_parts,
-            data_dir=locations.data_dir,
-            say=progress.say,
-            progress=progress,
-            **common,
-            **options.as_keywords(settings),
-        )
-        tables, failures = record.tables, record.failures
-        views = audit_tables(tables)
-        heading = "The audit found faults:"
-        written = "audit.parquet, xray.parquet and conformance.parquet"
-    print_json(tables) if json_ else print_views(*views)
+    record = audit_samplers(
+        samplers=chosen[0],
+        losses=chosen[1],
+        noises=options.names(noise),
+        batches=batches,
+        margin=options.parse_share(margin, "--margin"),
+        warmup=warmup,
+        variance_parts=variance_parts,
+        data_dir=locations.data_dir,
+        say=progress.say,
+        progress=progress,
+        **options.as_keywords(settings),
+    )
+    print_json(record.tables) if json_ else print_views(*audit_tables(record.tables))
     # Printed first: a folder that cannot be written must not hide the result.
-    write(locations.runs_dir, tables)
+    write(locations.runs_dir, record.tables)
     if not json_:
+        written = "audit.parquet, xray.parquet and conformance.parquet"
         print_views(f"Written: {written} in {locations.runs_dir}")
-    if failures:
-        raise CheckFailedError("\n".join([heading, *failures]))
+    if record.failures:
+        raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
 
 
 def _own_loss(text: str) -> str | None:

@@ -157,14 +157,11 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
         full: with the details.
         paper: with those beside the paper's.
     """
-    from ncfbench.auditing.frameworks.tables import frameworks_tables
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.reporting.selection import unique
 
     folded = results.folded_answers
     profiled, is_detail = _profile_tables(results)
-    audited = audit_tables(results.beside)
-    frameworks = results.beside.get("frameworks")
     return unique(
         [
             *results.overall_tables,
@@ -173,8 +170,7 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
             *(results.detail_tables if full else []),
             *(results.paper_tables if paper else []),
             *(profiled if full or not is_detail else []),
-            *audited,
-            *(frameworks_tables(frameworks) if frameworks else []),
+            *audit_tables(results.beside),
         ]
     )
 

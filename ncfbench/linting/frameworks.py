@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import importlib
 import inspect
 import random
@@ -302,6 +303,9 @@ def _modules_of(target: Any) -> Iterator[str]:
         code = getattr(each, "__code__", None)
         if code is None:
             continue
+        # Packages that are imported within it.
+        imports = (step for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
+        yield from (str(step.argval) for step in imports)
         scope = dict(each.__globals__) | dict(inspect.getclosurevars(each).nonlocals)
         for value in map(scope.get, {*code.co_names, *code.co_freevars, *_inner_names(code)}):
             yield _module(value)

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from ncfbench.auditing.frameworks.draws import unlinked_items
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import DataError
 
@@ -193,7 +192,7 @@ class Scenes:
         if not self.k:
             return np.zeros((len(user), 0), np.int32)
         users = np.repeat(user.astype(np.int32)[:, None], self.k, axis=1)
-        return unlinked_items(self.graph, rng, users, by_popularity=self.by_popularity)
+        return _unlinked_items(self.graph, rng, users, by_popularity=self.by_popularity)
 
     def _rows(self, rng: Generator, b: int, relation: Relation) -> tuple[list[Link], Link]:
         """Return the rows of a scene, and an unrelated last one."""
@@ -248,6 +247,24 @@ class Scenes:
         u, v = (np.full_like(users, end) for end in link)
         shares = (users == u) | (items == v)
         return not (shares | self.graph.linked(users, v) | self.graph.linked(u, items)).any()
+
+
+def _unlinked_items(
+    graph: BipartiteGraph, rng: Generator, user: Ids, *, by_popularity: bool
+) -> Ids:
+    """Draw for each user an item that is no link of hers, uniformly or by the items' links."""
+    if (count := int((graph.user_degrees == graph.n_items).sum())) > 0:
+        raise DataError(
+            f"{count:,} of {graph.n_users:,} users have links with all {graph.n_items:,} items, so"
+            " that no negative can be drawn for them. Leave these users out of --pairs."
+        )
+    item = np.empty(user.shape, np.int32)
+    is_open = np.ones(user.shape, bool)
+    while is_open.any():
+        drawn = rng.integers(graph.n_links if by_popularity else graph.n_items, size=is_open.sum())
+        item[is_open] = graph.link_item[drawn] if by_popularity else drawn
+        is_open = graph.linked(user, item)
+    return item
 
 
 def _shortened(score: Float) -> Float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ncfbench.auditing.frameworks.tables import percent
 from ncfbench.linting.facts import Facts
 from ncfbench.linting.findings import Severity
 from ncfbench.linting.lint import Lint, estimate_text
@@ -51,6 +50,11 @@ def lint_tables(lint: Lint) -> list[Table]:
         some = lint.fits.fits[:SHOWN_FITS]
         tables.append(Table.of(title, cols, some, notes, name="objectives"))
     return tables
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with three digits and at most one behind the point."""
+    return f"{100 * share:.1f}" if share < 1 else f"{100 * share:.0f}"
 
 
 def _accepted(lint: Lint) -> list[str]:

@@ -252,28 +252,10 @@ CONFORMANCE = _schema(
 )
 """One row for each property of a sampler. ``result``: pass, fail, not tested, or declared."""
 
-FRAMEWORKS = _schema(
-    "frameworks",
-    "text: dataset name title version source claim claim_title claim_meaning planted_fault",
-    "verdict shown_by remedy integer: users items links batches batch_size verdicts seed",
-    "number: margin bias bias_low bias_high",
-    "bias_with_4x_batch bias_with_4x_batch_low bias_with_4x_batch_high",
-    "cosine length_ratio batch_variance exact_loss mean_loss linked_share flag: linked_is_claimed",
-    "number: popular_push popular_push_low popular_push_high integer: popular_items",
-    "number: limit_bias",
-)
-"""One row for each estimator of another framework. ``dataset``: null for the built-in graph.
-``shown_by``: gradient, limit or links, where it is biased. ``limit_bias``: in the limit of large
-batches, where that has been derived. ``linked_share``: of the negatives, those that are training
-links; ``linked_is_claimed``: its objective has them too. ``popular_push``: points of
-probability by which popular items are pushed down beyond the objective.
-"""
-
 AUDIT_TABLES = {
     "conformance": CONFORMANCE,
     "xray": XRAY,
     "audit": AUDIT,
-    "frameworks": FRAMEWORKS,
 }
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""
 

@@ -29,7 +29,6 @@ def test_no_share_is_refused(text: str) -> None:
     [
         "report runs --against others --regression",
         "audit --margin",
-        "audit --frameworks --margin",
         "prepare synthetic --test-fraction",
         "prepare citeulike --validation-fraction",
         "prepare custom --links a.csv --items b.csv --test-fraction",

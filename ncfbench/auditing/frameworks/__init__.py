@@ -1,1 +1,0 @@
-"""Estimators as the frameworks make them, and their audit against what they claim to estimate."""
