@@ -231,6 +231,17 @@ def log_spread(graph: BipartiteGraph) -> float:
     return float(np.std(np.log(graph.item_degrees[graph.link_item])))
 
 
+def tilt(graph: BipartiteGraph, b: int) -> float:
+    """Return the exponent of an item's probability in its chance to be in a batch of b links.
+
+    It is 1 where batches are small and 0 where each has all items.
+    """
+    p = graph.item_degrees[graph.link_item] / graph.n_links
+    chance = np.log(-np.expm1(b * np.log1p(-p)))
+    x = np.log(p) - np.log(p).mean()
+    return float(np.dot(x, chance) / max(np.dot(x, x), 1e-30))
+
+
 def tilted(graph: BipartiteGraph, own: list[Batch]) -> Iterator[Finding]:
     """Say whether a softmax without a correction has negatives that are drawn by popularity.
 

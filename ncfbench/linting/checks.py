@@ -11,7 +11,7 @@ import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator, owner
 from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
-from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene
 
@@ -19,6 +19,8 @@ DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
 SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
+MOST_ONCE = 0.75
+"""Push of an item that two rows have, over that of two items, if it counts once."""
 FEWEST_FIXED = 4
 """Smallest fixed divisor that is told from a weight of the loss's own."""
 
@@ -38,6 +40,13 @@ class Masks:
     """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
     """Share of the softmax that masked pairs still have."""
+    repeats: list[float]
+    """Push of an item that two other rows have, over that of the same vectors with other ids."""
+
+    @property
+    def counts_once(self) -> bool:
+        """Whether an item is one negative however many rows have it."""
+        return bool(self.repeats) and max(self.repeats) < MOST_ONCE
 
 
 def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
@@ -95,7 +104,7 @@ def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) ->
 
 def basics(evaluator: Evaluator) -> Iterator[Finding]:
     """Check that the loss is finite and pulls each row to its own item."""
-    wrong_sign, elsewhere, misplaced, pulls = [], [], [], []
+    wrong_sign, elsewhere, misplaced, pulls, largest, values = [], [], [], [], [], []
     for seed in SEEDS:
         scene = evaluator.scenes().plain(seed, ROWS)
         push = evaluator.pushes(scene)
@@ -105,7 +114,9 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
             yield finding("not-finite", [share], unit, 1, f"{ROWS} rows")
             return
         own = np.diagonal(push)
-        limit = 1e-3 * np.abs(push).max()
+        largest.append(float(np.abs(push).max()))
+        values.append(evaluator.value(scene))
+        limit = 1e-3 * largest[-1]
         wrong_sign.append(float(np.mean(own > limit)))
         pulled = push < -limit
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
@@ -114,7 +125,9 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         drawn = counted_columns(evaluator, push)[:, ROWS:]
         is_own = at[ROWS:][None, :] == np.arange(ROWS)[:, None]
         misplaced.append(float(drawn.any() and not drawn[is_own].any()))
-    if min(wrong_sign) > 0.5 and max(pulls) != 1:
+    if max(largest) == 0 and len({*values}) == 1:
+        yield finding("no-gradient", largest, "largest push", 1, "all scenes")
+    elif min(wrong_sign) > 0.5 and max(pulls) != 1:
         unit = "share of the positives that are pushed apart"
         yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
     elif min(elsewhere) > 0:
@@ -141,7 +154,7 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
             return
         weights[scene.b] = found
-        if evaluator.is_random:
+        if evaluator.is_random or evaluator.loss.has("key"):
             continue
         spread = float(np.ptp(found) / max(np.abs(found).max(), 1e-30))
         if spread > 0.02:
@@ -187,7 +200,7 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
 
 def look_at_masks(evaluator: Evaluator) -> Masks:
     """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [])
+    found = Masks([], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
         others = [0.0]
@@ -209,6 +222,9 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             pairs.append(float(np.mean(ratios)))
             if relation != "same item":
                 others.append(_wrongly_masked(evaluator, push, without, free))
+            if relation == "same item":
+                both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
+                found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
             if relation == "same item" and abs(pairs[-1]) < 0.01:
                 found.leaks.append(_leak(evaluator, scene, seed))
                 found.constant.append(_constant(evaluator, scene, twin))
@@ -271,8 +287,14 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
     elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
-    if counts and facts.kind != "over users" and not duplicates_belong(facts):
-        yield finding("duplicates", found.duplicates, unit, 0, "two rows with one item")
+    # In a pairwise loss the two columns of one item push and pull it alike.
+    is_harmless = facts.kind in ("over users", "pairwise") or duplicates_belong(facts)
+    if counts and not is_harmless:
+        # Where the correction is not known, neither is whether they belong into the sum.
+        is_open = facts.kind in ("listwise", "symmetric") and facts.slope is None
+        severity: Severity | None = "warning" if is_open else None
+        detail = "two rows with one item"
+        yield finding("duplicates", found.duplicates, unit, 0, detail, severity)
 
 
 def collisions(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -305,11 +327,14 @@ def duplicates_belong(facts: Facts) -> bool:
     return abs(math.log(weight + 1)) < abs(math.log(weight))
 
 
-def corrections(facts: Facts, found: Masks, log_spread: float) -> Iterator[Finding]:
+def corrections(
+    facts: Facts, found: Masks, log_spread: float, tilt: float = 1.0
+) -> Iterator[Finding]:
     """Check the correction for popularity.
 
     Args:
         log_spread: standard deviation of the logarithm of items' popularity over links.
+        tilt: exponent of an item's probability in how often batches count it as a negative.
     """
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
@@ -319,12 +344,11 @@ def corrections(facts: Facts, found: Masks, log_spread: float) -> Iterator[Findi
     slope = facts.slope
     low = slope.value if slope.lower is None else slope.lower
     unit = "exponent of probability in a negative's weight"
-    if slope.value > 0.3 and low > 0.1:
-        yield finding("logq-sign", slope, unit, -1, f"{slope.value:+.2f}")
-    elif abs(slope.value) <= 0.1:
-        yield finding("missing-logq", slope, unit, -1, f"{slope.value:+.2f}")
-    elif abs(slope.value + 1) > 0.1:
-        yield finding("logq-scale", slope, unit, -1, f"{slope.value:+.2f}")
+    if abs(slope.value + tilt) > 0.1:
+        code = "missing-logq" if abs(slope.value) <= 0.1 else "logq-scale"
+        if slope.value > 0.3 and low > 0.1:
+            code = "logq-sign"
+        yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}")
     positive, weight = facts.positive_slope, facts.positive_weight
     is_masked = not found.duplicates or max(found.duplicates) < 0.01
     if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):

@@ -97,10 +97,11 @@ class Evaluator:
             self.spread = 0.5  # negatives beyond a margin
             scene = self.scenes().plain(0, len(scene.user))
         other = self.scenes().plain(1, len(scene.user))
+        # State first: a memory of few batches may look as if it were none by the second time.
         for self.is_random, self.is_stateful in (
             (False, False),
-            (True, False),
             (False, True),
+            (True, False),
             (True, True),
         ):
             first, again = self.value(scene), self.value(scene)

@@ -38,6 +38,7 @@ class Facts:
         positive_weight: the positive's weight over that of any other item, were the items that
             repeat it not there.
         normalises: whether the length of vectors changes nothing.
+        counts_once: whether an item is one negative however many rows of the batch have it.
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class Facts:
     positive_slope: Estimate | None
     positive_weight: Estimate | None
     normalises: bool | None
+    counts_once: bool = False
 
     @property
     def title(self) -> str:
@@ -99,8 +101,8 @@ def measure(evaluator: Evaluator) -> Facts:
             _slope(scene, push, some & ok, scale.value)
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
         ]
-        known = [each for each in slopes if each is not None]
-        slope = mean(known) if len(known) == len(slopes) else None
+        known = [each for each in slopes if each is not None and not math.isnan(each)]
+        slope = mean(known) if known and None not in slopes else None
     if slope and scale and kind == "listwise":
         found = [
             _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
@@ -196,7 +198,7 @@ def logistic(
 
 def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float | None:
     """Return the exponent of probability in the columns' weights, by least squares in each row;
-    None where weights are no power of it.
+    None where weights are no power of it, not a number where all columns are equally likely.
     """
     log_p, x, y = np.log(scene.probability), [], []
     for row in range(scene.b):
@@ -207,7 +209,7 @@ def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float | No
             y += list(rest - rest.mean())
     spread = float(np.square(x).sum())
     if spread < 1e-6:
-        return 0.0
+        return math.nan
     slope = float(np.dot(x, y)) / spread
     rest = float(np.std(np.array(y) - slope * np.array(x)))
     # Weights that are no power of probability, as with smoothed labels, say nothing.

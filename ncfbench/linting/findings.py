@@ -18,6 +18,11 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "the loss or its gradient is not finite",
         "Mask with a large negative score instead of infinity, and keep a row's own item.",
     ),
+    "no-gradient": (
+        "error",
+        "the loss is the same whatever the scores are",
+        "See that positives and negatives are found, and that vectors are not detached.",
+    ),
     "wrong-sign": (
         "error",
         "positives are pushed apart and negatives together",
@@ -202,10 +207,10 @@ class Finding:
         """The fault and its size."""
         what, around = self.what, ""
         if self.high - self.low > 1e-3 * max(abs(self.value), 1e-3):
-            around = f" ({_short(self.low)} to {_short(self.high)})"
+            around = f" ({short(self.low)} to {short(self.high)})"
         return (
-            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {_short(self.value)}{around},"
-            f" and {_short(self.expected)} would be right."
+            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {short(self.value)}{around},"
+            f" and {short(self.expected)} would be right."
         )
 
     def as_row(self) -> dict[str, Any]:
@@ -236,7 +241,8 @@ def finding(
     )
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
+    """Return a number with three digits."""
     return f"{number if abs(number) > 1e-6 else 0.0:.3g}"
 
 

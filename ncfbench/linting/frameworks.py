@@ -22,6 +22,11 @@ STEP = 1e-5
 """Step of a difference quotient in float64, where scores are of the order of 0.1."""
 
 
+TORCH = {
+    *("torch", "torch_geometric", "gradcache", "pytorch_metric_learning", "recbole"),
+    "sentence_transformers",
+}
+"""Packages whose losses take tensors of PyTorch."""
 AXIS = "processes"
 """Name of the axis that stands for processes in JAX."""
 
@@ -93,7 +98,8 @@ class Torch:
     def join_group(self, error: Exception) -> bool:
         """Make a process group of this process if there is none and an error asks for one."""
         distributed = self.torch.distributed
-        is_alone = "process group" in str(error) and not distributed.is_initialized()
+        asks = any(word in str(error) for word in ("process group", "initialized"))
+        is_alone = asks and not distributed.is_initialized()
         if is_alone:
             store = distributed.HashStore()
             distributed.init_process_group("gloo", rank=0, world_size=1, store=store)
@@ -278,10 +284,12 @@ def framework_of(target: Any) -> Framework:
         UsageError: it is not installed.
     """
     modules = {module.partition(".")[0] for module in _modules_of(target)}
+    if modules & {"keras", "keras_rs"}:
+        modules.add(importlib.import_module("keras").config.backend())
     for names, make in (
-        ({"torch", "sentence_transformers", "pytorch_metric_learning", "recbole"}, Torch),
+        (TORCH, Torch),
         ({"jax", "jaxlib", "optax", "flax"}, Jax),
-        ({"tensorflow", "keras", "tf_keras", "keras_rs", "tensorflow_recommenders"}, TensorFlow),
+        ({"tensorflow", "tf_keras", "tensorflow_recommenders"}, TensorFlow),
     ):
         if modules & names:
             try:
@@ -298,7 +306,10 @@ def _modules_of(target: Any) -> Iterator[str]:
     yield getattr(target, "__module__", "") or ""
     function = getattr(target, "func", target)
     function = getattr(function, "__wrapped__", function)
-    functions = [function, *vars(made).values()] if made.__module__ != "builtins" else [function]
+    functions = [function]
+    if made.__module__ != "builtins":
+        beside = (base for base in made.__mro__ if base.__module__ == made.__module__)
+        functions += [each for base in beside for each in vars(base).values()]
     for each in functions:
         code = getattr(each, "__code__", None)
         if code is None:

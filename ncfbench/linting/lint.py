@@ -24,6 +24,8 @@ from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import Estimate, mean
 
+HOPELESS = ("not-finite", "no-gradient", "wrong-sign", "wrong-positive")
+"""Findings after which nothing else can be said."""
 LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
 """Shares of the push on negatives above which linked pairs, and duplicates, are a fault."""
 
@@ -167,12 +169,13 @@ class _Steps:
         yield from lost
         wrong = list(checks.basics(evaluator))
         yield from wrong
-        if any(each.code in ("not-finite", "wrong-sign", "wrong-positive") for each in wrong):
-            return  # whatever follows is of no use
+        if any(each.code in HOPELESS for each in wrong):
+            return
         facts = self.facts = measure(evaluator)
         self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
         yield from checks.sizes(evaluator, facts)
         masks = checks.look_at_masks(evaluator)
+        facts = self.facts = replace(facts, counts_once=masks.counts_once)
         contents = self.contents = batches.look(evaluator, self.batch_size, self.own)
         yield from batches.drawn(contents, share=LEAST_DUPLICATES)
         if self.own and facts.kind == "listwise" and facts.drawn and not facts.slope:
@@ -183,11 +186,14 @@ class _Steps:
         yield from self._linked(facts, masks, contents)
         yield from checks.collisions(evaluator, facts)
         spread = batches.log_spread(evaluator.graph)
-        yield from checks.corrections(facts, masks, spread)
+        b = int(np.mean([len(batch.user) for batch in self.own])) if self.own else self.batch_size
+        tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
+        yield from checks.corrections(facts, masks, spread, tilt)
         yield from options.temperatures(evaluator, facts)
         yield from options.idle(evaluator)
         yield from self._processes()
-        if self.estimates and not facts.catalogue:
+        # The mean of gradients that are not the loss's own, or of other batches, would mislead.
+        if self.estimates and not (facts.catalogue or self.own or evaluator.by_quotients):
             self.say("The objective that it estimates best.")
             self.fits = objectives.fit(evaluator, facts)
 

@@ -22,7 +22,8 @@ from ncfbench.linting.scenes import Float, Scene
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 WITHOUT_EFFECT = (
-    r".*(chunk|mini|micro|verbose|progress|debug|eps|device|dtype|name|seed|worker|log_|check).*"
+    r".*(chunk|mini|micro|verbose|progress|debug|eps|device|dtype|name|seed|worker|log_|check"
+    r"|metric).*"
 )
 """Names of options that may change nothing."""
 REDUCTIONS = ("sum", "mean")
@@ -38,15 +39,20 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
     if evaluator.is_random or evaluator.is_stateful:
         return
     scenes = _scenes(evaluator)
+    named = {
+        name: value
+        for name, value in evaluator.options.items()
+        if not re.fullmatch(WITHOUT_EFFECT, name)
+    }
     contexts = [evaluator] + [
         evaluator.with_options(**{name: other})
-        for name, value in evaluator.options.items()
+        for name, value in named.items()
         for other in itertools.islice(_alternatives(value), 2)
     ]
     unit = "largest relative change"
-    for name, value in evaluator.options.items():
+    for name, value in named.items():
         others = list(_alternatives(value))
-        if not others or re.fullmatch(WITHOUT_EFFECT, name):
+        if not others:
             continue
         pairs = [
             (context, context.with_options(**{name: other}))

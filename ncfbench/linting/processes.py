@@ -7,6 +7,7 @@ averaged over processes, as data-parallel training does.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ def scaling(evaluator: Evaluator, scene: Scene) -> float:
     """Return a process's loss over that of its rows without the other processes."""
     arrays = evaluator.arrays(scene, scene.coordinates())
     alone = evaluator.value(scene.rows(slice(scene.b // COUNT)))
-    return _values(evaluator, [arrays])[0][0] / alone
+    return _values(evaluator, [arrays])[0][0] / alone if alone else 1.0
 
 
 def outcome(evaluator: Evaluator, scene: Scene) -> Float:
@@ -175,6 +176,7 @@ def _threads(task: Callable[[int], Any]) -> list[Any]:
 
     results: list[Any] = [None] * COUNT
     errors: list[BaseException] = []
+    hook = sys.excepthook  # to which each process group adds its own
     store = dist.HashStore()
 
     def run(rank: int) -> None:
@@ -201,6 +203,7 @@ def _threads(task: Callable[[int], Any]) -> list[Any]:
         threaded.ProcessLocalGroup.reset()
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         threaded._uninstall_threaded_pg()
+        sys.excepthook = hook
     if errors or is_stuck:
         why = f"{type(errors[0]).__name__}: {reason(errors[0])}" if errors else "it waits for ever"
         raise UsageError(f"The loss fails on {COUNT} processes: {why}.")

@@ -77,6 +77,8 @@ def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
         ("the same of the positive's weight", estimate_text(facts.positive_slope)),
         ("positive's weight over another item's", estimate_text(facts.positive_weight)),
     ]
+    if facts.in_batch:
+        rows.append(("an item that two rows have counts", "once" if facts.counts_once else "twice"))
     if facts.normalises is not None:
         rows.append(("length of vectors", "has no effect" if facts.normalises else "counts"))
     if contents := lint.contents:

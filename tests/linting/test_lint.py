@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.nn import logsumexp
 from linting.museum import FAULTS, bpr, cross_entropy, unit
 from linting.right_losses import CORRECT, in_batch_softmax
 from scipy.special import expit, softmax
@@ -22,6 +23,7 @@ from ncfbench.linting import batches, objectives
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
+from ncfbench.linting.frameworks import framework_of
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.lint import Lint, lint_loss
 from ncfbench.linting.scenes import Scenes
@@ -254,6 +256,51 @@ def test_wrong_losses_are_refused() -> None:
         read_loss(CORRECT["hinge"].loss, {"margn": 1})
     with pytest.raises(UsageError, match="did you mean 'missing-logq'"):
         lint_loss(bpr, accept=["missing-log"])
+
+
+def counted_once(users: Any, items: Any, item_ids: Any) -> Any:
+    """An in-batch softmax in which each distinct item has one column."""
+    same = item_ids[:, None] == item_ids[None, :]
+    is_own = jnp.eye(len(users), dtype=bool)
+    has_earlier = jnp.argmax(same, axis=1) < jnp.arange(len(users))
+    is_out = (has_earlier[None, :] | same) & ~is_own
+    logits = jnp.where(is_out, -1e9, 5 * users @ items.T)
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+@pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
+def test_items_counted_once_need_less_correction(size: int, codes: list[str]) -> None:
+    """A batch that has all items once is no popular sample, a small one is."""
+    found = lint_loss(counted_once, batch_size=size, estimates=False)
+    assert [each.code for each in found.errors] == codes
+    assert found.facts is not None
+    assert found.facts.counts_once
+
+
+def test_tilt_falls_from_one_to_none() -> None:
+    assert batches.tilt(GRAPH, 1) == pytest.approx(1)
+    assert 0.3 < batches.tilt(GRAPH, 64) < 0.7
+    assert batches.tilt(GRAPH, 100_000) == pytest.approx(0, abs=1e-3)
+
+
+def test_a_loss_without_effect_is_named() -> None:
+    def constant(users: Any, items: Any) -> Any:
+        return 0.0 * np.sum(users) + 0.0 * np.sum(items)
+
+    assert [each.code for each in lint_loss(constant, estimates=False).findings] == ["no-gradient"]
+
+
+def test_imports_within_a_loss_name_its_framework() -> None:
+    class Base:
+        def __call__(self, positive_scores: Any, negative_scores: Any) -> Any:
+            from jax import nn
+
+            return nn.softplus(negative_scores - positive_scores[:, None]).mean()
+
+    class Own(Base):
+        pass
+
+    assert framework_of(Own).name == framework_of(Own()).name == "JAX"
 
 
 def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
