@@ -40,23 +40,26 @@ test-browser: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,browser]'
 	$(BIN)/python -m pytest -m browser
 
-# PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks. Of RecBole the sampler and the
-# losses are tested, which need none of its other requirements. Tests are skipped without their package, so it is imported first.
+# PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks. Tests are skipped without their
+# package, so it is imported first.
 test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
-	$(BIN)/python -c 'import datasets, recbole.sampler, sentence_transformers, torch'
+	$(BIN)/python -c 'import datasets, sentence_transformers, torch'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/test_vectors.py tests/test_peer.py tests/test_peer_bert.py \
-	  tests/test_peer_recall.py tests/racing/test_examples.py tests/auditing/test_framework_packages.py
+	  tests/test_peer_recall.py tests/racing/test_examples.py
 
-# The losses of TensorFlow Recommenders and of PyG beside ours. PyTorch and TensorFlow do not work in one process.
+# Losses and batches of other frameworks, judged by the lint as docs/frameworks.md says. PyTorch and TensorFlow do not work in
+# one process. Of RecBole, GradCache and what builds on TensorFlow, only what is tested is installed.
+FRAMEWORKS := $(BIN)/python -m pytest -m '' tests/benchmarks/test_frameworks.py
 test-frameworks: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch]' \
-	  'tensorflow-recommenders>=0.7.7' tf_keras 'torch_geometric>=2.6'
-	TF_USE_LEGACY_KERAS=1 $(BIN)/python -c 'import tensorflow_recommenders'
-	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k tfrs
-	$(BIN)/python -c 'import torch_geometric'
-	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k pyg
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable \
+	  '.[dev,sentence-transformers]' 'torch_geometric>=2.6' 'pytorch-metric-learning>=2.9' 'tensorflow-cpu>=2.21'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  'recbole==1.2.1' 'gradcache==0.0.1' 'tensorflow-recommenders==0.7.7' 'keras-rs==0.4.0' tf_keras
+	TF_USE_LEGACY_KERAS=1 $(BIN)/python -c 'import keras_rs, tensorflow_recommenders'
+	TF_USE_LEGACY_KERAS=1 $(FRAMEWORKS) -k tensorflow
+	$(BIN)/python -c 'import datasets, gradcache, pytorch_metric_learning, recbole.sampler, sentence_transformers, torch_geometric'
+	$(FRAMEWORKS) -k 'not tensorflow'
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,0 +1,270 @@
+"""Judge losses of other frameworks by ``ncfbench audit --loss``, and write their table.
+
+    python benchmarks/audit_frameworks.py tensorflow
+    python benchmarks/audit_frameworks.py torch jax
+
+TensorFlow and PyTorch do not work in one process. Records are kept in
+``results/frameworks-cpu.json``; the table of ``docs/frameworks.md`` is made of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import framework_losses as losses
+
+from ncfbench.linting.findings import KINDS, SEVERITIES, short
+from ncfbench.linting.lint import Lint, lint_loss
+
+FOLDER = Path(__file__).resolve().parent
+RECORDS = FOLDER / "results" / "frameworks-cpu.json"
+PAGE = FOLDER.parent / "docs" / "frameworks.md"
+Framework: TypeAlias = Literal["jax", "tensorflow", "torch"]
+BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
+TFRS, ST = "tensorflow-recommenders", "sentence-transformers"
+RETRIEVAL = "tensorflow_recommenders.tasks:Retrieval"
+MNRL = "sentence_transformers.sentence_transformer.losses:MultipleNegativesRankingLoss"
+CACHED = MNRL.replace(":", ":Cached")
+PLAIN = {"compute_metrics": False, "compute_batch_metrics": False, "temperature": 0.05}
+NO_P, NO_IDS = {"candidate_sampling_probability": None}, {"candidate_ids": None}
+MERLIN, HSTU = "Merlin 23.12, rewritten", "HSTU (generative-recommenders), rewritten"
+METRIC, PYG = "pytorch-metric-learning", "torch_geometric"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A loss to judge.
+
+    Attributes:
+        package: its distribution; of a rewrite, the source that it follows.
+        loss: an import path, a function or a class.
+        options: arguments of the loss that are not left at their defaults.
+        batches: the framework's own batches, as ``--batches-from`` takes them.
+    """
+
+    name: str
+    package: str
+    loss: Any
+    framework: Framework
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batches: Callable[..., Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """The package and the name."""
+        return f"{self.package}: {self.name}"
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Whether the package itself is not used."""
+        return self.framework == "jax"
+
+
+ENTRIES = (
+    Entry("Retrieval", TFRS, RETRIEVAL, "tensorflow", PLAIN | NO_P | NO_IDS),
+    Entry("Retrieval, probabilities", TFRS, RETRIEVAL, "tensorflow", PLAIN | NO_IDS),
+    Entry(
+        "Retrieval, hits removed",
+        TFRS,
+        RETRIEVAL,
+        "tensorflow",
+        PLAIN | NO_P | {"remove_accidental_hits": True},
+    ),
+    Entry(
+        "Retrieval, probabilities, hits removed",
+        TFRS,
+        RETRIEVAL,
+        "tensorflow",
+        PLAIN | {"remove_accidental_hits": True},
+    ),
+    Entry("in-batch softmax", "keras-rs", losses.keras_softmax, "tensorflow", {"corrects": False}),
+    Entry(
+        "SamplingProbabilityCorrection",
+        "keras-rs",
+        losses.keras_softmax,
+        "tensorflow",
+        {"corrects": True},
+    ),
+    Entry(
+        "RemoveAccidentalHits",
+        "keras-rs",
+        losses.keras_hits,
+        "tensorflow",
+        {"remove_accidental_hits": True},
+    ),
+    Entry("MultipleNegativesRankingLoss", ST, MNRL, "torch"),
+    Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, "torch", {"mini_batch_size": 4}),
+    Entry(
+        "MultipleNegativesRankingLoss, NO_DUPLICATES_HASHED",
+        ST,
+        MNRL,
+        "torch",
+        batches=losses.no_duplicates,
+    ),
+    Entry(
+        "BPRLoss, uniform negatives",
+        "recbole",
+        "recbole.model.loss:BPRLoss",
+        "torch",
+        batches=losses.of_recbole("uniform"),
+    ),
+    Entry(
+        "BPRLoss, popular negatives",
+        "recbole",
+        "recbole.model.loss:BPRLoss",
+        "torch",
+        batches=losses.of_recbole("popularity"),
+    ),
+    Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss", "torch"),
+    Entry(
+        "LightGCN's BPRLoss, triplets of the link loader",
+        PYG,
+        "torch_geometric.nn.models.lightgcn:BPRLoss",
+        "torch",
+        batches=losses.triplets_of_pyg,
+    ),
+    Entry(
+        "cross-entropy, negative_sampling",
+        PYG,
+        "torch.nn:BCEWithLogitsLoss",
+        "torch",
+        batches=losses.pairs_of_pyg,
+    ),
+    Entry("NTXentLoss", METRIC, losses.metric_learning, "torch"),
+    Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory, "torch"),
+    Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory, "torch"),
+    Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache, "torch"),
+    Entry("DistributedContrastiveLoss", "gradcache", losses.grad_cache_gathered, "torch"),
+    Entry("in-batch", MERLIN, losses.merlin, "jax", {"reg_factor": 0.0, "temperature": 0.05}),
+    Entry("corrected", MERLIN, losses.merlin, "jax", {"reg_factor": 1.0, "temperature": 0.05}),
+    Entry("reg_factor=T", MERLIN, losses.merlin, "jax", {"reg_factor": 0.05, "temperature": 0.05}),
+    Entry("in-batch negatives without duplicates", HSTU, losses.hstu, "jax"),
+    Entry("shared negatives", "the paper's program, rewritten", losses.paper, "jax"),
+    Entry("in-batch softmax with everything right", "reference", losses.reference, "jax"),
+)
+
+
+def is_installed(entry: Entry) -> bool:
+    """Return whether an entry's package is there."""
+    try:
+        return entry.is_rewrite or bool(importlib.metadata.version(entry.package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def judge(entry: Entry, *, estimates: bool = True) -> Lint:
+    """Judge an entry's loss, with its batches."""
+    return lint_loss(
+        entry.loss, options_=entry.options, batches_from=entry.batches, estimates=estimates
+    )
+
+
+def record(entry: Entry, found: Lint) -> dict[str, Any]:
+    """Return what is kept of a judgement."""
+    lint = found.as_json()
+    version = "" if entry.is_rewrite else importlib.metadata.version(entry.package)
+    facts, fits = lint["facts"], lint["estimates"]
+    shown = ("code", "severity", "detail", "value", "low", "high", "expected", "unit")
+    return {
+        "name": entry.name,
+        "package": entry.package,
+        "version": version.partition("+")[0],
+        "loss": entry.loss if isinstance(entry.loss, str) else entry.loss.__name__,
+        "options": dict(entry.options),
+        "batches": entry.batches.__name__ if entry.batches else None,
+        "framework": lint["framework"],
+        "findings": [{name: each[name] for name in shown} for each in lint["findings"]],
+        "kind": facts and facts["kind"],
+        "objective": facts and facts["objective"],
+        "closest": fits and fits["objectives"][0]["title"],
+        "closest_bias": fits and fits["objectives"][0]["estimate"],
+        "push_by_decile": fits and fits["push_by_decile"],
+    }
+
+
+def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the page, the worst finding first, and what its codes mean."""
+    order = [*KINDS]
+    rows = sorted(
+        records.values(),
+        key=lambda row: min(
+            (
+                (SEVERITIES.index(each["severity"]), order.index(each["code"]))
+                for each in row["findings"]
+            ),
+            default=(len(SEVERITIES), 0),
+        ),
+    )
+    lines = [
+        "| package | loss | findings, worst first | objective | popular items |",
+        "|---|---|---|---|---|",
+        *(f"| {' | '.join(_cells(row))} |" for row in rows),
+        "",
+        "What the codes mean, and what to do:",
+        "",
+    ]
+    shown = {each["code"] for row in rows for each in _shown(row)}
+    for code, (_, what, fix) in KINDS.items():
+        if code in shown:
+            lines.append(f"- `{code}`: {what}. {fix}")
+    return "\n".join(lines)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    found: dict[str, str] = {}
+    for each in _shown(row):
+        right = f"{short(each['value'])} for {short(each['expected'])}"
+        mark = "" if each["severity"] == "error" else ", a warning"
+        found.setdefault(each["code"], f"`{each['code']}` ({right}{mark})")
+    push = row["push_by_decile"] if row["kind"] == "listwise" else None
+    return [
+        f"{row['package']} {row['version']}".strip(),
+        row["name"],
+        ", ".join(found.values()) or "none",
+        row["objective"] or "-",
+        f"{push[0]:.2f}" if push else "-",
+    ]
+
+
+def _shown(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the errors and warnings; a note is no fault."""
+    return [each for each in row["findings"] if each["severity"] != "note"]
+
+
+def write_page(records: Mapping[str, Mapping[str, Any]]) -> None:
+    """Replace the table of the page."""
+    before, rest = PAGE.read_text("utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{page_part(records)}\n{END}{after}", "utf-8")
+
+
+def main() -> None:
+    """Judge the entries of some frameworks, keep records, and write the page's table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("frameworks", nargs="*", help="jax, tensorflow, torch; none: the page only")
+    parser.add_argument("--only", default="", help="part of a package or name")
+    arguments = parser.parse_args()
+    kept = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
+    for entry in ENTRIES:
+        if entry.framework in arguments.frameworks and arguments.only in entry.key:
+            begin = time.perf_counter()
+            found = judge(entry)
+            kept[entry.key] = record(entry, found)
+            codes = ", ".join(f"{each.code} ({each.severity})" for each in found.findings)
+            print(
+                f"{entry.key}: {codes or 'none'}  ({time.perf_counter() - begin:.1f} s)", flush=True
+            )
+            kept = {each.key: kept[each.key] for each in ENTRIES if each.key in kept}
+            RECORDS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    write_page(kept)
+
+
+if __name__ == "__main__":
+    main()
