@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import bench_scale
-import bench_start
 import pytest
 from harness import Benchmark
 
@@ -83,18 +82,3 @@ def test_ratios_and_targets_by_hand() -> None:
     assert rows[0]["links_per_second"] == pytest.approx(256_000)
     assert rows[0]["verdict"] == "met"
     assert rows[1]["verdict"] == "25.0 bytes a link, 4.50 times the smallest graph"
-
-
-@pytest.mark.long
-def test_the_start_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--set=batch_size=128", "--set=dimension=8", "--set=filters=8", "--samplers=ns"]
-    code, (cell,) = run(bench_start.Start(), tmp_path / "start.json", *small)
-    assert code in (0, 6)
-    for kind in ("cold", "warm"):
-        (row,) = cell[kind]
-        assert row["processor_seconds"] > 0
-        assert 0.5 < row["start_seconds"] < 150
-        assert 0.05 < row["peak_gib"] < 4
-    printed = capsys.readouterr().out
-    assert "ns" in printed
-    assert "cold" in printed
