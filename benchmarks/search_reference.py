@@ -178,7 +178,7 @@ class TrialTrainer:
         failed = lambda _, error: errors.append(error)  # noqa: E731
         turns: Turns[str]
         with Turns(self.dataset, content, locations, self.interrupted, failed) as turns:
-            turns.open("", config, progress=Progress())
+            turns.open("", config, progress=Progress(), stops_at_epochs=False)
             folder = turns.runs[""].recorder.folder if turns.runs else None
             self._fill(found, turns, earlier)
         if folder is not None and (folder / "summary.parquet").exists():

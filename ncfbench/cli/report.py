@@ -173,12 +173,12 @@ def report(
 ) -> None:
     """Say what to train with and which sampler trained soonest, then compare all finished runs.
 
-    Where the runs of a data set differ in loss or encoder, as those of a race do, the first answer
-    is that of `advise`: what ranks best soonest, whether to train at all, and what each choice is
-    worth. The answer of each data set, encoder and loss follows with --full; where there is one
-    only, it comes first. All its arms have one target, the smallest loss of the baseline at its
-    best. The baseline is IID for pointwise losses and Negative Sampling for pairwise ones, or that
-    of --baseline. Then come the paper's speedup and recall tables, and the commands that fill
+    Where the runs of a data set differ in more than the sampler, as those of a race do, the first
+    answer is that of `advise`: what ranks best soonest, whether to train at all, and what each
+    choice is worth. The answer of each data set, encoder and loss follows with --full; where there
+    is one only, it comes first. All its arms have one target, the smallest loss of the baseline at
+    its best. The baseline is IID for pointwise losses and Negative Sampling for pairwise ones, or
+    that of --baseline. Then come the paper's speedup and recall tables, and the commands that fill
     missing cells. Tables that `profile` and `audit` left in the same folder come after them.
     Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
