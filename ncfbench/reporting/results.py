@@ -170,7 +170,7 @@ class Results:
 
     @cached_property
     def overall(self) -> list[Overall]:
-        """The answer of each data set whose runs differ in more than sampler and seed, and of a race."""
+        """The answer of each data set whose runs differ in more than sampler, and of a race."""
         race = self.race if self.race and self.race["target"] == "recall" else None
         return find_overall(self.answers, allow_mixed=self.allow_mixed, race=race)
 
