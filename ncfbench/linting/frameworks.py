@@ -27,6 +27,8 @@ TORCH = {
     "sentence_transformers",
 }
 """Packages whose losses take tensors of PyTorch."""
+NUMERIC = {"numpy", "scipy"}
+"""Packages whose functions say nothing about a framework."""
 AXIS = "processes"
 """Name of the axis that stands for processes in JAX."""
 
@@ -320,9 +322,10 @@ def _modules_of(target: Any) -> Iterator[str]:
         scope = dict(each.__globals__) | dict(inspect.getclosurevars(each).nonlocals)
         for value in map(scope.get, {*code.co_names, *code.co_freevars, *_inner_names(code)}):
             yield _module(value)
-            # A function beside it, which may name what it does not.
-            if inspect.isfunction(value) and value.__module__ == each.__module__:
-                yield from map(_module, map(scope.get, value.__code__.co_names))
+            # A function of the user's, here or in another module, may name what it does not.
+            if inspect.isfunction(value) and _module(value).partition(".")[0] not in NUMERIC:
+                names = value.__code__.co_names
+                yield from map(_module, map(value.__globals__.get, names))
 
 
 def _module(value: Any) -> str:
