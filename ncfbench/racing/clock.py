@@ -37,9 +37,11 @@ class Timeline:
 
     Attributes:
         pieces: the lines of each process; a resumed arm has several.
+        expected_startup: start-up of other arms, which counts until two lines show its own.
     """
 
     pieces: list[list[Reading]] = field(default_factory=lambda: [[]])
+    expected_startup: float = 0.0
 
     @property
     def readings(self) -> list[Reading]:
@@ -49,7 +51,8 @@ class Timeline:
     @property
     def startup_seconds(self) -> float:
         """Start-up and compilation of the first process."""
-        return startup_of(self.pieces[0]) if self.pieces[0] else 0.0
+        expected = self.expected_startup
+        return startup_of(self.pieces[0], expected=expected) if self.pieces[0] else expected
 
     def points(self, *, count_startup: bool = False) -> list[tuple[float, float]]:
         """Return the clock and the value of each line, without those that a resumed process made
@@ -61,7 +64,8 @@ class Timeline:
             if first.step is not None:
                 found = [each for each in found if each[2] is None or each[2] < first.step]
             base, _, step = found[-1] if found else (0.0, 0.0, None)
-            start = startup_of(piece, step or 0.0) if found or not count_startup else 0.0
+            start = startup_of(piece, step or 0.0, self.expected_startup)
+            start = start if found or not count_startup else 0.0
             own = own_seconds(piece)
             if own is not None:
                 at_first = startup_of(piece) if count_startup and not found else 0.0
@@ -82,15 +86,16 @@ class Timeline:
         return Curve(ascending, [each if is_less_better else -each for each in values])
 
 
-def startup_of(piece: Sequence[Reading], from_step: float = 0.0) -> float:
+def startup_of(piece: Sequence[Reading], from_step: float = 0.0, expected: float = 0.0) -> float:
     """Return the seconds before training began in a process.
 
     By the program's own clock where it prints one. Else the time to the first line, less that of
     the steps before it at the median pace of later lines; lines without a step count as evenly
-    spaced. 0 where one line alone cannot tell.
+    spaced.
 
     Args:
         from_step: at which the process began.
+        expected: start-up where one line alone cannot tell.
     """
     piece, first = piece[:PACED], piece[0]
     own = own_seconds(piece)
@@ -109,7 +114,7 @@ def startup_of(piece: Sequence[Reading], from_step: float = 0.0) -> float:
         if last > step
     ]
     if not paces:
-        return 0.0
+        return min(expected, first.running)
     return min(max(first.running - done * statistics.median(paces), 0.0), first.running)
 
 

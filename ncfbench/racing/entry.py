@@ -77,7 +77,8 @@ class Entry:
 
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
         """Return its curve; see :meth:`Timeline.curve`."""
-        key = (*map(len, self.timeline.pieces), is_less_better, count_startup)
+        startup = self.timeline.expected_startup
+        key = (*map(len, self.timeline.pieces), startup, is_less_better, count_startup)
         if self._cached[0] != key:
             curve = self.timeline.curve(is_less_better=is_less_better, count_startup=count_startup)
             self._cached = key, curve

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,21 +13,26 @@ from ncfbench.errors import CheckFailedError
 from ncfbench.racing import rule
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.question import Question
-from ncfbench.racing.rungs import GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
+from ncfbench.racing.rungs import Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.formats import three_digits
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 FINALISTS = 2
 """Arms of the last rung."""
+FIRST_SHARE, GROWTH = 0.6, 1.6
+"""Share of the time left that the first rung takes, and the wanted growth of the clock from there:
+early order misleads, so that a first rung that takes more and rungs that follow sooner find a
+sooner arm on recorded curves than rungs of equal times do (benchmarks/README.md).
+"""
 LEAST_CLOCK = 0.01
 """Seconds of the first rung at least, where lines come at once."""
 LEAST_TURN = 0.05
 BEGIN_SHARE = 0.1
 """Share of the budget that the first turns of all take at most."""
 OPEN_GROWTH = 1.25
-"""Growth of the clock up to which entries run that have no line yet."""
+"""Growth of the clock up to which entries run whose lines are awaited."""
 OPEN_SHARE = 1 / 3
-"""Share of the budget after which two arms with a line are enough to judge."""
+"""Share of the budget after which two arms with one line are enough to judge."""
 NO_LINE = "no line yet, and no time for all"
 LATER = 1.25
 """Time that is kept for a repeat, over that of the first seed."""
@@ -69,8 +75,8 @@ class Race:
     """A race over some entries of first seeds. :meth:`run` begins or continues it.
 
     Entries begin one after the other. The one that trained least has the next turn, so that a
-    disturbance of the machine meets all. Once half of them have a line, rungs begin: at the end of
-    one all have trained alike and are judged; slow ones leave, and the rest is planned anew. An
+    disturbance of the machine meets all. Once half of them have two lines, rungs begin: at the end
+    of one all have trained alike and are judged; slow ones leave, and the rest is planned anew. An
     entry that lacks memory begins when others have left.
 
     Args:
@@ -136,21 +142,23 @@ class Race:
 
     def is_known(self, entry: Entry) -> bool:
         """Return whether an entry has a line after training began: one at step 0 tells nothing."""
+        return self._lines(entry) > 0
+
+    def is_paced(self, entry: Entry) -> bool:
+        """Return whether an entry has two lines after training began, which tell its pace."""
+        return self._lines(entry) > 1
+
+    def _lines(self, entry: Entry) -> int:
         curve = entry.curve(is_less_better=self.question.metric.is_less_better)
-        return curve is not None and curve.clock > 0
+        return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
 
     def _first_clock(self) -> float:
-        """Return the clock before the first rung: all of as many rungs as halve the field take
-        about the same time, and those without a line have trained to it.
-        """
+        """Return the clock before the first rung, to which those without a line have trained."""
         active = self.active
         silent = [each.trained_seconds for each in active if not self.is_known(each)]
         trained = silent or [each.trained_seconds for each in active] or [0.0]
         count = max(len(active) + len(self._waiting), 1)
-        rungs = max(math.ceil(math.log2(count / FINALISTS)), 0) + 1
-        # Before a repeat is planned its time must be known.
-        rungs = max(rungs, min(self.question.seeds, 2))
-        share = self.left / self._pace().training / (rungs * count) / GROWTH
+        share = FIRST_SHARE * self.left / (self._pace().training * count * GROWTH)
         return max(statistics.median(trained), share, LEAST_CLOCK)
 
     def _begin(self, entries: Sequence[Entry]) -> float:
@@ -177,27 +185,28 @@ class Race:
         """
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
-            if needs < LATE_SHARE * self.left and self.field.start(each):
+            if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
                 self._turn([each], self.question.turn_seconds, self.is_known)
                 self.field.measure(each)
         return self._plan(clock)
 
     def _open(self) -> None:
-        """Let entries run until half of them have a line, or after a third of the budget two.
+        """Let entries run until half of them have two lines, or after a third of the budget until
+        two have one.
 
         Those whose lines come late train on before they are judged, or leave without one.
         """
         waiting = [each for each in self.firsts if each.status in (Status.WAITING, Status.RACING)]
         clock = self._begin(waiting)
         while self.left > 0:
-            known = sum(map(self.is_known, self.firsts))
-            silent = [each for each in self.active if not self.is_known(each)]
             is_late = self.spent > OPEN_SHARE * self.question.budget_seconds
+            is_enough = self.is_known if is_late else self.is_paced
+            silent = [each for each in self.active if not is_enough(each)]
             wanted = 2 if is_late else max(math.ceil(len(self.firsts) / 2), 2)
-            if not silent or known >= wanted:
+            if not silent or sum(map(is_enough, self.firsts)) >= wanted:
                 return
             clock *= OPEN_GROWTH
-            self._train(silent, clock, self.is_known)
+            self._train(silent, clock, is_enough)
 
     def _turn(
         self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
@@ -208,11 +217,19 @@ class Race:
         finally:
             self._wall += self.field.seconds - began
             self._ran += sum(each.running_seconds for each in entries) - before
+            self._expect_startup()
             self.noted()
         over = [each for each in entries if not each.can_train]
         for each in over:
             self.say(f"{self.spent:.0f} s: {each.name}: {each.status}, {each.reason}.")
         self.field.close(over)
+
+    def _expect_startup(self) -> None:
+        """Let arms whose start-up is not known yet expect that of others."""
+        lines = [each.timeline for each in self.entries]
+        known = [each.startup_seconds for each in lines if len(each.pieces[0]) > 1]
+        for each in lines:
+            each.expected_startup = statistics.median(known) if known else 0.0
 
     def _train(
         self,
@@ -268,11 +285,17 @@ class Race:
         active, pace = self.active, self._pace()
         if not active:
             return None
-        behind = sum(max(clock - each.trained_seconds, 0.0) for each in active)
-        left = self.left - pace.training * behind
+        left = self._left_at(clock)
         repeats = LATER * (self.question.seeds - 1) * self._seconds_of(self._finalists())
         left -= repeats if repeats < MOST_REPEATS * left else 0.0
-        return plan_rungs(left, clock, len(active), pace, seeds=1, finalists=FINALISTS)
+        return plan_rungs(
+            left, clock, len(active), pace, seeds=1, finalists=FINALISTS, wanted_growth=GROWTH
+        )
+
+    def _left_at(self, clock: float) -> float:
+        """Return the seconds left once all have trained to a clock."""
+        behind = sum(max(clock - each.trained_seconds, 0.0) for each in self.active)
+        return self.left - self._pace().training * behind
 
     @property
     def _waiting(self) -> list[Entry]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 GROWTH = 2.0
-"""Wanted growth of the training clock from rung to rung."""
+"""Usual growth of the training clock from rung to rung."""
 GROWTHS = (1.25, 6.0)
 """Growth that a plan may have at all: with less, a rung shows nothing new."""
 MOST_RUNGS = 10
@@ -58,11 +58,12 @@ def plan_rungs(
     *,
     seeds: int,
     finalists: int = FINALISTS,
+    wanted_growth: float = GROWTH,
 ) -> Plan | None:
     """Plan the rest of a race; None if there is time neither for one rung nor for one seed more.
 
-    Of all numbers of rungs the one is chosen whose clock grows most nearly by :data:`GROWTH` from
-    rung to rung and which uses the time up. More seeds of the finalists, which train from the start
+    Of all numbers of rungs the one is chosen whose clock grows most nearly as wanted from rung to
+    rung and which uses the time up. More seeds of the finalists, which train from the start
     to the last clock, come at the end, and go before further rungs.
 
     Args:
@@ -75,7 +76,7 @@ def plan_rungs(
         for rungs in range(1, MOST_RUNGS + 1):
             growth = _growth(seconds, clock, arms, pace, wanted, rungs, finalists)
             if growth is not None:
-                plans.append((abs(math.log(growth / GROWTH)), rungs, growth))
+                plans.append((abs(math.log(growth / wanted_growth)), rungs, growth))
         if plans:
             _, rungs, growth = min(plans)
             clocks = [clock * growth**rung for rung in range(1, rungs + 1)]

@@ -36,6 +36,16 @@ def test_lines_without_a_step_count_as_evenly_spaced() -> None:
     assert startup_of(piece[:1]) == 0
 
 
+def test_one_line_alone_takes_the_startup_of_others() -> None:
+    """But not more than the time to that line; two lines tell."""
+    piece = lines(3.0, 2.0, [1, 2], numbered=False)
+    assert startup_of(piece[:1], expected=2.0) == 2.0
+    assert startup_of(piece[:1], expected=9.0) == 5.0
+    assert startup_of(piece, expected=9.0) == 3.0
+    assert Timeline([[]], 4.0).startup_seconds == 4.0
+    assert Timeline([piece[:1]], 4.0).points() == [(1.0, 1.0)]
+
+
 def test_a_line_before_training_ends_the_startup() -> None:
     assert startup_of(lines(4.0, 1.0, [0, 5])) == 4.0
     assert startup_of(lines(4.0, 1.0, [0])) == 4.0

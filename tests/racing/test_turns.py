@@ -108,6 +108,16 @@ def test_startup_is_not_counted() -> None:
     assert best.seconds == pytest.approx((answer.best.seconds or 0) + 10, rel=0.05)
 
 
+def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
+    """Until its second line, its start-up is taken to be that of the other one."""
+    curves = {"a": rising(4.0), "b": rising(4.0, every=12.0)}
+    race, _ = played(curves, budget=70.0, startup=10.0)
+    a, b = race.entries
+    assert len(b.readings) == 1
+    assert b.timeline.startup_seconds == pytest.approx(10)
+    assert b.trained_seconds == pytest.approx(a.trained_seconds, abs=5)
+
+
 def test_a_loss_is_measured_from_where_arms_began() -> None:
     """From 2 to 0.5 and to 0.51: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
 
