@@ -192,7 +192,7 @@ class Race:
 
     def _open(self) -> None:
         """Let entries run until half of them have two lines, or after a third of the budget until
-        two have one.
+        two have one. One has two lines then, which tell start-up from training.
 
         Those whose lines come late train on before they are judged, or leave without one.
         """
@@ -204,9 +204,12 @@ class Race:
             silent = [each for each in self.active if not is_enough(each)]
             wanted = 2 if is_late else max(math.ceil(len(self.firsts) / 2), 2)
             if not silent or sum(map(is_enough, self.firsts)) >= wanted:
-                return
+                break
             clock *= OPEN_GROWTH
             self._train(silent, clock, is_enough)
+        known = [each for each in self.active if self.is_known(each)]
+        if known and not any(map(self.is_paced, known)):
+            self._train(known[:1], GROWTH * known[0].trained_seconds, self.is_paced)
 
     def _turn(
         self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]

@@ -118,6 +118,13 @@ def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
     assert b.trained_seconds == pytest.approx(a.trained_seconds, abs=5)
 
 
+def test_a_budget_of_little_more_than_startups_is_used() -> None:
+    """Where all have one line, a second one of one arm tells that all have trained little."""
+    curves = {name: rising(4.0) for name in "abc"}
+    race, _ = played(curves, budget=42.0, startup=10.0)
+    assert min(len(each.readings) for each in race.entries) >= 2
+
+
 def test_a_loss_is_measured_from_where_arms_began() -> None:
     """From 2 to 0.5 and to 0.51: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
 
