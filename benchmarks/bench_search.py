@@ -40,7 +40,7 @@ from harness import FOLDER, RESULTS, Benchmark, Found, environment_notes
 from measuring import command
 from search_reference import RECALL, SEARCHES, Trial, read
 
-from ncfbench.config import complete
+from ncfbench.advice.space import Space
 from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
@@ -236,7 +236,7 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: flo
 
 def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
     """Return the curve of a recorded trial, by its iterations and the seconds of one."""
-    config, pace = complete(trial["config"]), trial["iteration_seconds"]
+    config, pace = Space({}, {}).config(trial["config"]), trial["iteration_seconds"]
     seconds = [iteration * pace for iteration in trial["iterations"]]
     reads = config.reads_item_features or config.reads_history_features
     trained = max(trial["seconds"][-1], 1e-9)

@@ -123,6 +123,7 @@ def test_seconds_of_features_count_where_they_are_read() -> None:
         ({"features": "add"}, 3.0),
         ({"encoder": "mlp"}, 3.0),
         ({"encoder": "mf", "user_tower": "history", "history_of": "ids"}, 0.0),
+        ({"encoder": "bow", "bare_bag": True, "dimension": 100, "features": "ignore"}, 0.0),
         ({"encoder": "mf", "user_tower": "history", "history_of": "both"}, 3.0),
     ):
         assert bench.curve_of(trial | {"config": model | more}, reference).before == before
