@@ -1,8 +1,9 @@
 """A race for the best ranking, which neighbours of the leader enter in waves once it is at rest.
 
 Training on would show nothing new then, and others may rank better. A wave trains to the clock of
-the race in rungs of its own, each of twice the clock of the one before; at the end of each, those
-leave that cannot win, and half of the others. One that comes to lead draws its own neighbours.
+the race in rungs of its own, from a fourth of it, each of twice the clock of the one before; at the
+end of each, those leave that cannot win, and half of the others. One that comes to lead draws its
+own neighbours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 RESTED = 0.99
 """Share of its best metric that a leader at rest had after half of its training."""
+BEGINS = 1 / 4
+"""Share of the clock of the race to which a wave trains before any of it leave: small learning
+rates and large dimensions learn late (``benchmarks/replay_waves.py``).
+"""
 SEEDED = 2
 """Best candidates that get further seeds: what is recommended, and the next one."""
 SEEDS_SHARE = 0.15
@@ -57,7 +62,7 @@ class SearchRace(Race):
             state.entrants.append(each)
             if each in state.pool:
                 state.pool.remove(each)
-        target, entered = state.first_clock, len(wave)
+        target, entered = self._first_rung, len(wave)
         while wave:
             self._train(wave, 0, target)
             self._judge()
@@ -71,6 +76,11 @@ class SearchRace(Race):
         tried = f"{entered} beside {found[0].name} were tried"
         self.progress.say(f"{self.clock.spent:.0f} s: {tried}; of these stay: {stay}.")
         return True
+
+    @property
+    def _first_rung(self) -> float:
+        """Clock of the first rung of a wave."""
+        return max(self.state.first_clock, BEGINS * self.state.clock)
 
     @property
     def _left(self) -> float:
@@ -96,8 +106,8 @@ class SearchRace(Race):
     def _newcomers(self) -> list[Candidate]:
         """Return as many as there is time for of those beside the leader, then beside others."""
         pace, state = self.clock.pace, self.state
-        rungs = 1 + math.ceil(math.log2(max(state.clock / state.first_clock, 1.0)))
-        each = pace.opening + pace.training * state.first_clock * (1 + rungs / 2)
+        rungs = 1 + math.ceil(math.log2(max(state.clock / self._first_rung, 1.0)))
+        each = pace.opening + pace.training * self._first_rung * (1 + rungs / 2)
         if self._left < pace.opening + pace.training * state.clock:
             return []
         arms = self._arms()

@@ -231,17 +231,25 @@ def hidden(config: RunConfig, seconds: float) -> float:
     return 0.05 + (top - 0.05) * (1 - math.exp(-2 * seconds))
 
 
+def hidden_and_late(config: RunConfig, seconds: float) -> float:
+    """The same, but a small learning rate learns ten times as late."""
+    return hidden(config, seconds / 2 if config.learning_rate == 0.003 else seconds)
+
+
 @pytest.fixture
 def search(tiny: Dataset) -> Search:
     given = {"encoder": ("bow",), "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
     return Search(Space.of(tiny, {"dataset": "tiny"}, given))
 
 
-def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], search: Search) -> None:
+@pytest.mark.parametrize("recall", [hidden, hidden_and_late])
+def test_a_search_goes_on_beside_whoever_leads(
+    hold: Callable[..., Any], search: Search, recall: Callable[[RunConfig, float], float]
+) -> None:
     """Candidates that begin with neither of two good settings end with both: one enters beside the
     leader once that is at rest, and the other beside the one that then leads.
     """
-    state, said = hold(hidden, search=search)
+    state, said = hold(recall, search=search)
     assert state.is_over
     best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)

@@ -9,6 +9,7 @@ from typing import Any
 
 import bench_search as bench
 import pytest
+import replay_waves
 import search_reference
 from bench_search import Curve
 from harness import PREPARE
@@ -138,6 +139,16 @@ def test_the_best_recall_up_to_a_clock() -> None:
     found = [search_reference.best(trial, clock) for clock in (0.5, 1.0, 3.0, 9.0)]
     assert found == [0.0, 0.1, 0.3, 0.3]
     assert search_reference.best(trial) == 0.3
+
+
+def test_a_wave_is_replayed() -> None:
+    """Of two trials the late one is lost at a fourth of the clock, and kept at half of it."""
+    early = {"seconds": [0.5, 8.0], "validation": [0.2, 0.3]}
+    late = {"seconds": [3.0, 8.0], "validation": [0.25, 0.4]}
+    kept, cost = replay_waves.wave([early, late], 0, 8.0, 4, size=2)
+    assert (kept, cost) == (pytest.approx(0.3 / 0.4), pytest.approx(2 / 4 + 1 / 4 + 1 / 2))
+    kept, cost = replay_waves.wave([early, late], 0, 8.0, 2, size=2)
+    assert (kept, cost) == (1.0, pytest.approx(2 / 2 + 1 / 2))
 
 
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
