@@ -53,7 +53,7 @@ LEADERS = 5
 """A neighbour is one of a leader, of this many."""
 BLOCK = 1 / 30
 """Share of the longest training between two moments at which a trial can be evaluated."""
-GROWTH = 1.25
+GROWTH = 1.4
 """Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 0.7)
 """Share of the longest training, and of the best recall that any trial had by the same clock."""
