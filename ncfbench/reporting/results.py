@@ -170,9 +170,12 @@ class Results:
 
     @cached_property
     def overall(self) -> list[Overall]:
-        """The answer of each data set whose runs differ in more than sampler, and of a race."""
-        race = self.race if self.race and self.race["target"] == "recall" else None
-        return find_overall(self.answers, allow_mixed=self.allow_mixed, race=race)
+        """The answer of each data set whose runs differ in more than sampler, and of a race to the
+        best ranking; a race to a loss has its own.
+        """
+        if self.race and self.race["target"] != "recall":
+            return []
+        return find_overall(self.answers, allow_mixed=self.allow_mixed, race=self.race)
 
     @cached_property
     def overall_tables(self) -> list[Table]:

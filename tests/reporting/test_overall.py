@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,14 @@ def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> N
     assert found.best is not None
     assert found.best.config.to_dict()[name] == values[name]
     assert [row.choice for row in worth(found)] == [name]
+
+
+def test_a_race_to_a_loss_has_its_own_answer(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], learning_rate=0.03)
+    results = collect(tmp_path, tmp_path)
+    assert results.overall
+    assert replace(results, race={"target": "loss"}).overall == []
 
 
 def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
