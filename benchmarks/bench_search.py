@@ -44,6 +44,7 @@ from ncfbench.advice.space import Space
 from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
+from ncfbench.timing import allocator
 from ncfbench.timing.ranking import SHARE
 
 ALIKE = 0.01
@@ -177,7 +178,8 @@ def ask(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     words = [sys.executable, "-m", "ncfbench", "advise", cell.dataset, "--json"]
     words += [f"--budget={cell.budget_seconds:.0f}s", f"--data-dir={options.data_dir}"]
-    done = command([*words, f"--runs-dir={folder}"])
+    # The reference's trials have the allocator that Python has.
+    done = command([*words, f"--runs-dir={folder}"], variables={allocator.VARIABLE: "none"})
     if done.exit_code:
         raise CheckFailedError(f"ncfbench advise ended with {done.exit_code}.")
     answer: dict[str, Any] = json.loads(done.output)
