@@ -108,17 +108,16 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
         rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
     cols = [
         Col("with", 0, wraps=True),
-        Col(f"s to {level}", lambda row: row[1].total_seconds, three_digits),
-        Col("later", lambda row: _later(row[1])),
+        Col(f"s to {level}", lambda row: _reached(row[1])),
         Col("trained s", lambda row: _trained(row[1], "clock"), three_digits),
         Col(answer.split, lambda row: _trained(row[1], "level"), lambda level: f"{-level:.3f}"),
         Col("test recall@50", lambda row: row[1].at_end and row[1].at_end.text(RECALL)),
     ]
     below = [
         f"s to {level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
-        " best.",
+        " best; left: it left the race before.",
         "with: the best arm with another value of each choice; where it is the best of several, all"
-        " stand in one row. later: times as late as the recommended one.",
+        " stand in one row.",
     ]
     if answer.chance is not None and any(arm.at_end for arm in answer.main):
         below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
@@ -284,11 +283,10 @@ def _edges(answer: Overall, best: RankedArm) -> list[Caveat]:
     return found
 
 
-def _later(arm: RankedArm | FloorResult) -> str | None:
-    if isinstance(arm, FloorResult):
-        return None
-    if math.isfinite(arm.expected):
-        return f"{arm.expected:.2g}"
+def _reached(arm: RankedArm | FloorResult) -> str:
+    """Return the seconds to the level, or why there are none."""
+    if arm.total_seconds is not None:
+        return three_digits(arm.total_seconds)
     return "left" if arm.status == "left" else "never"
 
 
