@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import STAYED
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
 

@@ -42,6 +42,8 @@ class Timeline:
 
     pieces: list[list[Reading]] = field(default_factory=lambda: [[]])
     expected_startup: float = 0.0
+    _lowest: float = math.inf
+    _read: dict[int, int] = field(default_factory=dict)
 
     @property
     def readings(self) -> list[Reading]:
@@ -75,6 +77,18 @@ class Timeline:
                 clocks = [base + max(each.running - start, 0.0) for each in piece]
             found += [(at, each.value, each.step) for at, each in zip(clocks, piece, strict=True)]
         return [(at, value) for at, value, _ in found]
+
+    def lowest(self, *, is_less_better: bool) -> float:
+        """Return the lowest value of any line, which falls as a curve does; infinity without one.
+
+        A call reads the lines since the one before.
+        """
+        sign = 1.0 if is_less_better else -1.0
+        for number, piece in enumerate(self.pieces):
+            new = piece[self._read.get(number, 0) :]
+            self._read[number] = self._read.get(number, 0) + len(new)
+            self._lowest = min([self._lowest, *(sign * each.value for each in new)])
+        return self._lowest
 
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
         """Return values that fall against the clock; None without a line."""

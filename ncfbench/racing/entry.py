@@ -12,7 +12,7 @@ from ncfbench.racing.rule import Curve
 
 
 class Status(StrEnum):
-    """How an entry stands; :data:`OVER` hold for good."""
+    """How an entry stands."""
 
     WAITING = "not begun"
     RACING = "racing"
@@ -20,6 +20,10 @@ class Status(StrEnum):
     LEFT = "left"
     DIVERGED = "diverged"
     FAILED = "failed"
+
+
+STAYED = (Status.RACING, Status.ENDED)
+"""Of entries that can be the answer."""
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from ncfbench.racing.entry import Entry
 from ncfbench.racing.metric import Metric
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.ranking import SHARE, soonest
+
+FINALISTS = 2
+"""Arms of the last rung, which further seeds repeat."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,37 @@ class Question:
             is_less_better=self.metric.is_less_better, count_startup=self.count_startup
         )
 
+    def is_known(self, entry: Entry) -> bool:
+        """Return whether an entry has a line after training began: one at step 0 tells nothing."""
+        return self._lines(entry) > 0
+
+    def is_paced(self, entry: Entry) -> bool:
+        """Return whether an entry has two lines after training began, which tell its pace."""
+        return self._lines(entry) > 1
+
+    def _lines(self, entry: Entry) -> int:
+        curve = entry.curve(is_less_better=self.metric.is_less_better)
+        return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
+
+    def lowest(self, entry: Entry) -> float:
+        """Return the lowest value of an entry as a curve has it; infinity without a line."""
+        return entry.timeline.lowest(is_less_better=self.metric.is_less_better)
+
+    def time_to_goal(self, entry: Entry) -> float | None:
+        """Return the seconds of an entry to the target; None before it is there, or without one.
+
+        Its curve is made only when a line is past the target: this is asked many times a second.
+        """
+        goal = self.goal
+        if goal is None or self.lowest(entry) > goal:
+            return None
+        curve = self.curve(entry)
+        return None if curve is None else curve.time_to(goal)
+
+    def is_there(self, entry: Entry) -> bool:
+        """Return whether an entry has reached the target, and has the two lines that tell when."""
+        return self.time_to_goal(entry) is not None and len(entry.timeline.readings) > 1
+
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
         more, else the median of the first values.
@@ -70,3 +105,15 @@ class Question:
         times = {name: curve.time_to(level) for name, curve in known.items()}
         seconds = {name: math.inf if at is None else at for name, at in times.items()}
         return soonest(tops, seconds), level
+
+    def finalists(self, entries: Sequence[Entry]) -> dict[Entry, float]:
+        """Return the arms to repeat and their seconds to the level that decides, the best first."""
+        found, times = self.winner(entries), {}
+        for each in entries:
+            curve = self.curve(each)
+            at = None if found is None or curve is None else curve.time_to(found[1])
+            if at is not None:
+                times[each] = at
+        best = None if found is None else found[0]
+        order = sorted(times, key=lambda each: (each.name != best, times[each]))
+        return {each: times[each] for each in order[:FINALISTS]}

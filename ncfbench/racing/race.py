@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from ncfbench.errors import CheckFailedError
-from ncfbench.racing import rule
-from ncfbench.racing.entry import Entry, Status
-from ncfbench.racing.question import Question
-from ncfbench.racing.rungs import Pace, Plan, arms_of_rungs, plan_rungs
+from ncfbench.racing.entry import STAYED, Entry, Status
+from ncfbench.racing.judging import judge
+from ncfbench.racing.question import FINALISTS, Question
+from ncfbench.racing.rungs import Pace, Plan, plan_rungs
 from ncfbench.reporting.formats import three_digits
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
-FINALISTS = 2
-"""Arms of the last rung."""
 FIRST_SHARE, GROWTH = 0.6, 1.6
 """Share of the time left that the first rung takes, and the wanted growth of the clock from there:
 early order misleads, so that a first rung that takes more and rungs that follow sooner find a
@@ -116,7 +114,8 @@ class Race:
     @property
     def active(self) -> list[Entry]:
         """Entries of the first seed that can train on and change the answer."""
-        return [each for each in self.firsts if each.can_train and not self._has_lost(each)]
+        latest = self._latest()
+        return [each for each in self.firsts if each.can_train and not self._has_lost(each, latest)]
 
     def run(self) -> None:
         """Race until the budget is spent, or all that can decide is known.
@@ -135,27 +134,15 @@ class Race:
             clock = plan.clocks[0]
             self._train(self.active, clock)
             self._judge(clock)
-        self._leave({each: "" for each in self.active if not self.is_known(each)}, clock)
+        self._leave({each: "" for each in self.active if not self.question.is_known(each)}, clock)
         self._repeat()
         self.is_over = True
         self.noted()
 
-    def is_known(self, entry: Entry) -> bool:
-        """Return whether an entry has a line after training began: one at step 0 tells nothing."""
-        return self._lines(entry) > 0
-
-    def is_paced(self, entry: Entry) -> bool:
-        """Return whether an entry has two lines after training began, which tell its pace."""
-        return self._lines(entry) > 1
-
-    def _lines(self, entry: Entry) -> int:
-        curve = entry.curve(is_less_better=self.question.metric.is_less_better)
-        return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
-
     def _first_clock(self) -> float:
         """Return the clock before the first rung, to which those without a line have trained."""
         active = self.active
-        silent = [each.trained_seconds for each in active if not self.is_known(each)]
+        silent = [each.trained_seconds for each in active if not self.question.is_known(each)]
         trained = silent or [each.trained_seconds for each in active] or [0.0]
         count = max(len(active) + len(self._waiting), 1)
         share = FIRST_SHARE * self.left / (self._pace().training * count * GROWTH)
@@ -171,7 +158,7 @@ class Race:
             begun = entries[place : place + len(self.field.slots)]
             if self.left > 0:
                 begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds if place else most, self.is_known)
+                self._turn(begun, seconds if place else most, self.question.is_known)
                 for each in begun:
                     self.field.measure(each)
             else:
@@ -186,7 +173,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn([each], self.question.turn_seconds, self.is_known)
+                self._turn([each], self.question.turn_seconds, self.question.is_known)
                 self.field.measure(each)
         return self._plan(clock)
 
@@ -200,16 +187,16 @@ class Race:
         clock = self._begin(waiting)
         while self.left > 0:
             is_late = self.spent > OPEN_SHARE * self.question.budget_seconds
-            is_enough = self.is_known if is_late else self.is_paced
+            is_enough = self.question.is_known if is_late else self.question.is_paced
             silent = [each for each in self.active if not is_enough(each)]
             wanted = 2 if is_late else max(math.ceil(len(self.firsts) / 2), 2)
             if not silent or sum(map(is_enough, self.firsts)) >= wanted:
                 break
             clock *= OPEN_GROWTH
             self._train(silent, clock, is_enough)
-        known = [each for each in self.active if self.is_known(each)]
-        if known and not any(map(self.is_paced, known)):
-            self._train(known[:1], GROWTH * known[0].trained_seconds, self.is_paced)
+        known = [each for each in self.active if self.question.is_known(each)]
+        if known and not any(map(self.question.is_paced, known)):
+            self._train(known[:1], GROWTH * known[0].trained_seconds, self.question.is_paced)
 
     def _turn(
         self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
@@ -242,33 +229,34 @@ class Race:
     ) -> None:
         """Give turns to those that have trained least, until all have trained to a clock."""
         while self.left > 0:
+            latest = self._latest()
             behind = [
                 each
                 for each in entries
                 if each.can_train
                 and each.trained_seconds < target
                 and not (is_over and is_over(each))
-                and not self._has_lost(each)
+                and not self._has_lost(each, latest)
             ]
             if not behind:
                 return
             turn = self._behind(behind)
             missing = max(target - min(each.trained_seconds for each in turn), LEAST_TURN)
-            stop = is_over or (lambda each: each.trained_seconds >= target or self._has_lost(each))
+            stop = is_over or partial(self._is_done, target=target, latest=latest)
             self._turn(turn, min(self.question.turn_seconds, missing), stop)
 
-    def _has_lost(self, entry: Entry) -> bool:
-        """Return whether an entry can no longer tie with the first at the target."""
-        goal = self.question.goal
-        if goal is None or entry.seed:
-            return False
-        curves = {each: self.question.curve(each) for each in self.firsts}
-        times = (curve.time_to(goal) for curve in curves.values() if curve is not None)
-        first = min((at for at in times if at is not None), default=math.inf)
-        own = curves.get(entry)
-        # One line alone does not tell start-up from training.
-        is_there = own is not None and len(own.seconds) > 1 and own.time_to(goal) is not None
-        return is_there or entry.trained_seconds > ONE_SEED_FACTOR * first
+    def _latest(self) -> float:
+        """Return the clock from which an arm can no longer tie with the first at the target."""
+        times = map(self.question.time_to_goal, self.firsts)
+        return ONE_SEED_FACTOR * min((at for at in times if at is not None), default=math.inf)
+
+    def _has_lost(self, entry: Entry, latest: float) -> bool:
+        """Return whether an entry can no longer tie with the first; repeats always train on."""
+        is_late = entry.trained_seconds > latest
+        return not entry.seed and (is_late or self.question.is_there(entry))
+
+    def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
+        return entry.trained_seconds >= target or self._has_lost(entry, latest)
 
     def _behind(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entry of each slot that has trained least."""
@@ -289,7 +277,8 @@ class Race:
         if not active:
             return None
         left = self._left_at(clock)
-        repeats = LATER * (self.question.seeds - 1) * self._seconds_of(self._finalists())
+        finalists = self.question.finalists(self._stayed)
+        repeats = LATER * (self.question.seeds - 1) * self._seconds_of(finalists)
         left -= repeats if repeats < MOST_REPEATS * left else 0.0
         return plan_rungs(
             left, clock, len(active), pace, seeds=1, finalists=FINALISTS, wanted_growth=GROWTH
@@ -308,18 +297,6 @@ class Race:
     def _stayed(self) -> list[Entry]:
         return [each for each in self.firsts if each.status in STAYED]
 
-    def _finalists(self) -> dict[Entry, float]:
-        """Return the arms to repeat and their seconds to the level that decides, the best first."""
-        found, times = self.question.winner(self._stayed), {}
-        for each in self._stayed:
-            curve = self.question.curve(each)
-            at = None if found is None or curve is None else curve.time_to(found[1])
-            if at is not None:
-                times[each] = at
-        best = None if found is None else found[0]
-        order = sorted(times, key=lambda each: (each.name != best, times[each]))
-        return {each: times[each] for each in order[:FINALISTS]}
-
     def _seconds_of(self, finalists: Mapping[Entry, float]) -> float:
         """Return the wall seconds that one more seed of each takes."""
         pace = self._pace()
@@ -332,56 +309,27 @@ class Race:
 
     def _judge(self, clock: float) -> None:
         """Let those leave that cannot win, or for whom there is no time."""
-        active = self.active
-        if not active:
+        active, plan = self.active, self._plan(clock)
+        others = [each for each in self.firsts if each not in active]
+        found = judge(self.question, active, others, plan, clock) if active else None
+        if found is None:
             return
-        plan = self._plan(clock)
-        curves = {each: self.question.curve(each) for each in self.firsts}
-        known = {
-            each: curve
-            for each, curve in curves.items()
-            if curve is not None and self.is_known(each)
-        }
-        over = [each for each in known if each.status is Status.ENDED]
-        over.sort(key=lambda each: known[each].level)
-        racing = [each for each in active if each in known]
-        arms = {
-            each.name: rule.Arm(known[each], "", learning_rate=each.arm.learning_rate)
-            for each in [*racing, *over[:1]]
-        }
-        if not arms:
-            return
-        silent = [each for each in active if each not in known]
-        keep = len(active)
-        if plan is not None:
-            keep = arms_of_rungs(keep, 2, FINALISTS)[1] if plan.clocks else FINALISTS
-        decision = rule.decide(arms, plan.horizon if plan else clock, keep + len(over[:1]))
-        # One that comes to rest early can be the soonest though it will not be the lowest.
-        stays = self.question.winner([*racing, *over])
-        dropped = {
-            each: decision.dropped[each.name]
-            for each in racing
-            if each.name in decision.dropped and not (stays and each.name == stays[0])
-        }
-        room = max(keep - (len(racing) - len(dropped)), 0)
-        dropped |= dict.fromkeys(silent[room:], "")
-        self._leave(dropped, clock)
-        left = len(dropped)
+        self._leave(found.dropped, clock)
+        left = len(found.dropped)
         rest = f"on to {three_digits(plan.horizon)} s" if plan and plan.clocks else "last rung"
         leave = f"{left} leave, " if left else ""
         self.say(
-            f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {decision.leader} leads;"
+            f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {found.leader} leads;"
             f" {leave}{len(active) - left} stay, {rest}."
         )
         self.noted()
 
     def _repeat(self) -> None:
         """Train further seeds of the finalists, to the level that decides."""
-        finalists, found = self._finalists(), self.question.winner(self._stayed)
+        finalists, found = self.question.finalists(self._stayed), self.question.winner(self._stayed)
 
         def is_there(entry: Entry) -> bool:
-            curve = self.question.curve(entry)
-            return found is not None and curve is not None and curve.level <= found[1]
+            return found is not None and self.question.lowest(entry) <= found[1]
 
         for seed in range(1, self.question.seeds):
             if not finalists or self.left < self._seconds_of(finalists):
@@ -395,7 +343,3 @@ class Race:
                 if each.can_train:
                     each.close(Status.ENDED, "at the level" if is_there(each) else "in time")
             self.field.close([each for each in more if each.is_open])
-
-
-STAYED = (Status.RACING, Status.ENDED)
-"""Entries that can be the answer."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, ArmResult
-from ncfbench.racing.race import FINALISTS
+from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Col, Table, sentence
 from ncfbench.timing.ranking import SHARE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +91,16 @@ def test_curves_fall_whatever_is_better() -> None:
         assert curve is not None
         assert curve.losses == losses
     assert Timeline().curve(is_less_better=True) is None
+
+
+def test_the_lowest_value_is_kept_as_lines_come() -> None:
+    """Also of lines that come in a resumed process; a recall falls with its sign changed."""
+    timeline = Timeline([[]])
+    assert timeline.lowest(is_less_better=True) == math.inf
+    timeline.pieces[0] += [Reading(1, 5.0), Reading(2, 3.0)]
+    assert timeline.lowest(is_less_better=True) == 3
+    timeline.pieces[0].append(Reading(3, 4.0))
+    assert timeline.lowest(is_less_better=True) == 3
+    timeline.pieces.append([Reading(1, 2.0)])
+    assert timeline.lowest(is_less_better=True) == 2
+    assert Timeline(timeline.pieces).lowest(is_less_better=False) == -5

@@ -1,7 +1,8 @@
-"""The programs of docs/race.md race: a shell script, PyTorch, and ``ncfbench run``."""
+"""The programs of docs/race.md race: a shell script, PyTorch, its libraries, and ``ncfbench run``."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 import sys
@@ -30,6 +31,24 @@ def test_the_pytorch_example_races(tmp_path: Path) -> None:
     done = invoke(*words, "--target", "0.9", "-L", "lr", "1e-5,1e-2", command)
     check(done, 0)
     assert json.loads(done.stdout)["recommended"] == "lr=1e-2"
+
+
+def test_the_sentence_transformers_example_races(tmp_path: Path) -> None:
+    """Users like films of their genre, of which those held out are seen by their words alone."""
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("accelerate")
+    genres = [f"genre{number}" for number in range(5)]
+    rows = [f"{item},{genres[item % 5]} word{item % 40}" for item in range(600)]
+    (tmp_path / "items.csv").write_text("\n".join(["item,plot", *rows]))
+    links = [f"{user},{item}" for user in range(100) for item in range(user % 5, 600, 5)]
+    with gzip.open(tmp_path / "links.csv.gz", "wt") as file:
+        file.write("\n".join(["user,item", *links]))
+    command = f"{sys.executable} {EXAMPLES}/race_in_sentence_transformers.py {tmp_path} {{loss}}"
+    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "3m", "--target", "0.9"]
+    losses = "MultipleNegativesRankingLoss,CosineSimilarityLoss"
+    done = invoke(*words, "--turn", "2s", "-L", "loss", losses, command)
+    check(done, 0)
+    assert json.loads(done.stdout)["recommended"].startswith("loss=")
 
 
 def test_a_run_prints_lines_that_a_race_reads(data_dir: Path, tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from played_field import PlayedField, Points
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.answer import Answer, make_answer
 from ncfbench.racing.arms import Arm
+from ncfbench.racing.clock import Timeline
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
+from ncfbench.racing.rule import Curve
 from ncfbench.racing.summary import headline
 
 
@@ -150,6 +152,23 @@ def test_a_target_ends_the_race_once_it_is_decided() -> None:
     wanted = -4 * math.log(1 - 0.8)
     assert answer.best.seconds == pytest.approx(wanted, rel=0.05)
     assert field.seconds < 3 * 1.4 * wanted + 5
+
+
+def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An arm of a thousand lines has its curve made about once a turn, not once a line."""
+    made: list[int] = []
+    whole = Timeline.curve
+
+    def counted(self: Timeline, **more: bool) -> Curve | None:
+        made.append(1)
+        return whole(self, **more)
+
+    monkeypatch.setattr(Timeline, "curve", counted)
+    curves = {name: rising(40, every=0.01) for name in "ab"}
+    race, field = played(curves, budget=100.0, target=0.4)
+    lines = sum(len(each.readings) for each in race.entries)
+    assert lines > 5000
+    assert len(made) < 10 * len(field.turns)
 
 
 def test_no_arm_may_reach_the_target() -> None:
