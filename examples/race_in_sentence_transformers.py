@@ -26,7 +26,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import TrainerCallback
 
 OPTIONS = {"per_device_train_batch_size": 512, "num_train_epochs": 100, "report_to": "none"}
-OPTIONS |= {"lr_scheduler_type": "constant", "save_strategy": "no", "use_cpu": True}
+OPTIONS |= {"lr_scheduler_type": "constant", "save_strategy": "no", "disable_tqdm": True}
 
 
 class Lines(TrainerCallback):

@@ -89,10 +89,12 @@ class Metric:
         if self.pattern is not None:
             return self._match(line)
         line = line.strip()
-        if not (line.startswith("{") and line.endswith("}")):
+        # A progress bar that was not ended stands before what is printed next.
+        begin = 0 if line.startswith("{") else line.rfind("{")
+        if begin < 0 or not line.endswith("}"):
             return None
         try:
-            fields = json.loads(line)
+            fields = json.loads(line[begin:])
         except ValueError:
             return None
         key = self.key or _only_number(fields)

@@ -1,4 +1,4 @@
-"""The programs of docs/race.md race: a shell script, PyTorch, its libraries, and ``ncfbench run``."""
+"""The programs of docs/race.md race: in shell, in PyTorch, and ``ncfbench run``."""
 
 from __future__ import annotations
 

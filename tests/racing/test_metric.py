@@ -20,6 +20,8 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         (None, '{"recall": 0.5, "step": 3, "seconds": 1.5, "epoch": 1}', Line(0.5, 3, 1.5)),
         ("loss", ' {"loss": "2", "recall": 1} ', Line(2)),
         ("loss", '{"recall": 1}', None),
+        (None, '  3%| | 9/300 [00:02<01:10, 4.1it/s]{"recall": 0.5}', Line(0.5)),
+        (None, "loss}", None),
         (None, '{"flag": true, "note": "x"}', None),
         (None, "{not json}", None),
         (None, "[1]", None),
