@@ -88,7 +88,9 @@ def caveats(answer: Answer) -> list[str]:
         for each in answer.results
     )
     if undecided:
-        found.append(f"{counted(undecided, 'arm')} left before it could be told from the best.")
+        they = "it" if undecided == 1 else "they"
+        arms = counted(undecided, "arm")
+        found.append(f"{arms} left before {they} could be told from the best.")
     found += _of_clock(answer)
     return [*found, *map(sentence, answer.notes)]
 
