@@ -35,9 +35,7 @@ class TwoTower(tfrs.Model):
         convolution = tf.keras.layers.Conv1D(DIMENSION, 3, padding="same", activation="relu")
         pooling, dense = tf.keras.layers.GlobalMaxPooling1D(), tf.keras.layers.Dense(DIMENSION)
         self.items = tf.keras.Sequential([words, convolution, pooling, dense])
-        self.task = tfrs.tasks.Retrieval(
-            temperature=1 / GAMMA, remove_accidental_hits=way == "corrected"
-        )
+        self.task = tfrs.tasks.Retrieval(temperature=1 / GAMMA)
         graph = dataset.graph
         self.share = tf.constant(np.maximum(graph.item_degrees, 1) / graph.n_links, tf.float32)
 
@@ -63,9 +61,7 @@ class TwoTower(tfrs.Model):
         if self.way == "before":
             return self.task(f, g, compute_metrics=False)
         share = tf.gather(self.share, items)
-        return self.task(
-            f, g, candidate_sampling_probability=share, candidate_ids=items, compute_metrics=False
-        )
+        return self.task(f, g, candidate_sampling_probability=share, compute_metrics=False)
 
 
 def links(graph: Any, batch_size: int, seed: int) -> Any:
