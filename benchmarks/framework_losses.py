@@ -246,6 +246,6 @@ def reference(
     users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.05
 ) -> Any:
     """Return the in-batch softmax with everything right."""
-    shift = jnp.log((len(users) - 1) * probability)[None, :] * (1 - jnp.eye(len(users)))
+    shift = jnp.log(max(len(users) - 1, 1) * probability)[None, :] * (1 - jnp.eye(len(users)))
     masked = _same(item_ids) & ~jnp.eye(len(users), dtype=bool)
     return _softmax(jnp.where(masked, -1e9, users @ items.T / temperature - shift))

@@ -90,7 +90,7 @@ class Info:
             sys.path.append(folder)
         try:
             contents = vars(importlib.import_module(module))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(
                 f"Cannot import {self.path!r}: {type(error).__name__}: {reason(error)}. Run from"
                 " the folder that holds the module, or install it."

@@ -118,21 +118,28 @@ def _numbers(texts: Any) -> Ids | None:
     return numbers if numbers.max() < max(100 * len(numbers), 10_000) else None
 
 
-def own_batches(source: Any, graph: BipartiteGraph | None, size: int) -> list[Batch]:
-    """Read the first batches of the user's own iterable, with ids as the graph numbers them.
+def own_batches(
+    source: Any, graph: BipartiteGraph | None, size: int
+) -> tuple[list[Batch], BipartiteGraph]:
+    """Read the first batches of the user's own iterable.
 
     Args:
         source: an iterable, or a function that returns one: of nothing, or of the links' users and
             items and the batch size.
 
+    Returns:
+        batches, with ids as the graph numbers them, and the graph: without pairs that of the links
+        that the function is given, or that of the batches' own links.
+
     Raises:
         UsageError: it yields no batches.
     """
-    links = graph or default_graph()
     try:
         if callable(source) and not isinstance(source, Iterable):
             wanted = len(inspect.signature(source).parameters)
-            source = source(*(links.link_user, links.link_item, size)[:wanted])
+            graph = graph or (default_graph() if wanted else None)
+            given = (graph.link_user, graph.link_item, size) if graph else ()
+            source = source(*given[:wanted])
         batches = [_as_batch(each) for each in itertools.islice(source, READ)]
     except Exception as error:
         raise UsageError(
@@ -142,8 +149,8 @@ def own_batches(source: Any, graph: BipartiteGraph | None, size: int) -> list[Ba
     if not batches:
         raise UsageError("The batches are none: the iterable ends at once.")
     if graph is None:
-        return batches
-    return [_numbered(batch, graph) for batch in batches]
+        return _with_graph(batches)
+    return [_numbered(batch, graph) for batch in batches], graph
 
 
 def _as_batch(each: Any) -> Batch:
@@ -153,36 +160,49 @@ def _as_batch(each: Any) -> Batch:
     negative = rest[0] if rest else np.zeros((len(user), 0), np.int64)
     if user.ndim != 1 or user.shape != item.shape or len(negative) != len(user):
         raise ValueError(f"users {user.shape}, items {item.shape}, negatives {negative.shape}")
+    if any(part.dtype.kind == "f" for part in (user, item, negative)):
+        raise ValueError("ids are fractions, not whole numbers or texts")
     return Batch(user, item, negative.reshape(len(user), -1))
 
 
 def _numbered(batch: Batch, graph: BipartiteGraph) -> Batch:
-    """Return a batch with the graph's numbers in place of ids that are no numbers."""
+    """Return a batch with the graph's numbers in place of ids that have names there."""
     found = []
     for part, ids, n in (
         (batch.user, graph.user_ids, graph.n_users),
         (batch.item, graph.item_ids, graph.n_items),
         (batch.negative, graph.item_ids, graph.n_items),
     ):
+        numbers = part
         if part.dtype.kind not in "iu":
             index = {str(name): at for at, name in enumerate([] if ids is None else ids)}
             flat = [index.get(str(name), -1) for name in part.reshape(-1)]
-            part = np.array(flat, np.int64).reshape(part.shape)
-        if part.size and not 0 <= part.min() <= part.max() < n:
+            numbers = np.array(flat, np.int64).reshape(part.shape)
+        is_unknown = (numbers < 0) | (numbers >= n)
+        if is_unknown.any():
             raise UsageError(
-                f"The batches have an id that is in none of the pairs: {part.max()} of {n}. Give"
+                f"The batches have an id that is in none of the pairs: {part[is_unknown][0]}. Give"
                 " the pairs that the batches are made of with --pairs."
             )
-        found.append(part.astype(np.int32))
+        found.append(numbers.astype(np.int32))
     return Batch(*found)
 
 
-def graph_of(batches: list[Batch]) -> BipartiteGraph:
-    """Return the graph of all links of some batches."""
-    users, items = (np.concatenate([batch[n] for batch in batches]) for n in (0, 1))
-    n_items = int(max(items.max(), *(b.negative.max(initial=0) for b in batches))) + 1
-    users, items = np.divmod(np.unique(users.astype(np.int64) * n_items + items), n_items)
-    return BipartiteGraph.from_links(users, items, int(users.max()) + 1, n_items)
+def _with_graph(batches: list[Batch]) -> tuple[list[Batch], BipartiteGraph]:
+    """Return batches and the graph of their links; ids that are no small numbers are numbered."""
+    sides: list[list[Ids]] = []
+    names: list[list[Any]] = []
+    for parts in ([b.user for b in batches], [part for b in batches for part in b[1:]]):
+        texts, at = np.unique(np.concatenate([part.ravel() for part in parts]), return_inverse=True)
+        numbers = _numbers(texts)
+        names.append(list(texts if numbers is None else range(numbers.max() + 1)))
+        at = (at if numbers is None else numbers[at]).astype(np.int32)
+        ends = np.split(at, np.cumsum([part.size for part in parts])[:-1])
+        sides.append([end.reshape(part.shape) for end, part in zip(ends, parts, strict=True)])
+    users, items, negatives = sides[0], sides[1][::2], sides[1][1::2]
+    links = np.unique(np.stack([np.concatenate(users), np.concatenate(items)]), axis=1)
+    graph = BipartiteGraph.from_links(*links, *map(len, names), *names)
+    return list(map(Batch, users, items, negatives)), graph
 
 
 def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
@@ -199,8 +219,10 @@ def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
         if own:
             user, item, negative = (part[:most] for part in own[number % len(own)])
             found.drawn_linked.extend(_linked_share(evaluator.graph, user, negative))
-            if not evaluator.layout.k:
-                negative = negative[:, :0]
+            takes = evaluator.layout.k if evaluator.layout.negatives == "single" else None
+            negative = negative[:, : takes if evaluator.layout.k else 0]
+            if evaluator.layout.k and not negative.size:
+                negative = scenes.drawn(rng, user)
             scene = scenes.of_batch(rng, user, item, negative, 0.1)
         else:
             scene = scenes.batch(rng, min(size, most), 0.1)

@@ -1,4 +1,4 @@
-"""Checks of a loss on its own: each changes one thing in a scene and says what follows."""
+"""Checks of masks, corrections and sizes: each changes one thing in a scene."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator, owner
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Float, Scene
+from ncfbench.linting.scenes import Float, Scene
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -40,6 +40,8 @@ class Masks:
     """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
     """Share of the softmax that masked pairs still have."""
+    collisions: list[float]
+    """Push of a row's own item where it is drawn, over that of the other drawn ones."""
     repeats: list[float]
     """Push of an item that two other rows have, over that of the same vectors with other ids."""
 
@@ -47,95 +49,6 @@ class Masks:
     def counts_once(self) -> bool:
         """Whether an item is one negative however many rows have it."""
         return bool(self.repeats) and max(self.repeats) < MOST_ONCE
-
-
-def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
-    """Compare gradients with difference quotients of the loss, where it has a framework.
-
-    Returns:
-        findings, and the evaluator, by quotients where gradients are not the loss's own.
-    """
-    plain = evaluator.loss.has("users") and evaluator.layout.labels == "rows"
-    if not (evaluator.framework.has_gradients and plain):
-        return [], evaluator
-    ratios: dict[str, list[float]] = {}
-    for seed in SEEDS[:2]:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        true_items, true_users = evaluator.true_pushes(scene)
-        for side, found, true in (
-            ("items", evaluator.pushes(scene), true_items),
-            ("users", evaluator.pushes_on_users(scene), true_users),
-        ):
-            for name, pairs in groups(scene).items():
-                size = float(np.linalg.norm(true[pairs]))
-                if size > 1e-4 * float(np.linalg.norm(true)):
-                    ratio = float(np.sum(found[pairs] * true[pairs])) / size**2
-                    ratios.setdefault(f"{name}, on the {side}' side", []).append(ratio)
-    # float32 leaves a few parts in a thousand.
-    wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
-    findings = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
-    if wrong:
-        evaluator = replace(evaluator, by_quotients=True)
-    return findings, evaluator
-
-
-def groups(scene: Scene) -> dict[str, Bool]:
-    """Return bool[b, columns] of positives and of negatives, by name."""
-    is_row = np.arange(len(scene.slot)) < scene.b
-    own = owner(scene)[None, :] == np.arange(scene.b)[:, None]
-    return {
-        "positives": own & is_row,
-        "the batch's negatives": ~own & is_row,
-        "drawn negatives": np.broadcast_to(~is_row, own.shape),
-    }
-
-
-def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) -> Iterator[Finding]:
-    """Yield what ratios of a gradient to the true one mean, if it is lost or doubled."""
-    for name, some in wrong.items():
-        ratio, unit = float(np.mean(some)), "share of the gradient that arrives"
-        if ratio < 0.05:
-            yield finding(lost, some, unit, 1, name)
-        elif ratio > 1.5 and abs(ratio - round(ratio)) < 0.05:
-            yield finding(doubled, some, unit, 1, name)
-        else:  # weights that are constants on purpose do that
-            yield finding(lost, some, unit, 1, f"{name}, in part", "warning")
-
-
-def basics(evaluator: Evaluator) -> Iterator[Finding]:
-    """Check that the loss is finite and pulls each row to its own item."""
-    wrong_sign, elsewhere, misplaced, pulls, largest, values = [], [], [], [], [], []
-    for seed in SEEDS:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        push = evaluator.pushes(scene)
-        if not np.isfinite(push).all() or not np.isfinite(evaluator.value(scene)):
-            share = float(np.isfinite(push).mean() * np.isfinite(evaluator.value(scene)))
-            unit = "finite share of the loss and its pushes"
-            yield finding("not-finite", [share], unit, 1, f"{ROWS} rows")
-            return
-        own = np.diagonal(push)
-        largest.append(float(np.abs(push).max()))
-        values.append(evaluator.value(scene))
-        limit = 1e-3 * largest[-1]
-        wrong_sign.append(float(np.mean(own > limit)))
-        pulled = push < -limit
-        elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
-        pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
-        at = owner(scene)
-        drawn = counted_columns(evaluator, push)[:, ROWS:]
-        is_own = at[ROWS:][None, :] == np.arange(ROWS)[:, None]
-        misplaced.append(float(drawn.any() and not drawn[is_own].any()))
-    if max(largest) == 0 and len({*values}) == 1:
-        yield finding("no-gradient", largest, "largest push", 1, "all scenes")
-    elif min(wrong_sign) > 0.5 and max(pulls) != 1:
-        unit = "share of the positives that are pushed apart"
-        yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
-    elif min(elsewhere) > 0:
-        unit = "share of the rows"
-        yield finding("wrong-positive", elsewhere, unit, 0, "one process")
-    if min(misplaced) > 0:
-        unit = "share of the scenes"
-        yield finding("wrong-negative", misplaced, unit, 0, "no row meets its own negatives")
 
 
 def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -175,6 +88,36 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     yield from _divisor(weights, facts)
 
 
+def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that a row of twice the weight has twice the push of another."""
+    plain = evaluator.layout.labels != "pairs" and evaluator.framework.has_gradients
+    if not (evaluator.loss.has("row_weights") and plain and not evaluator.by_quotients):
+        return
+    ratios = []
+    for seed in SEEDS:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
+        pushes = [evaluator.pushes(scene, given) for given in (None, weights)]
+        once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
+        ratios.append(twice / once)
+    if abs(float(np.mean(ratios)) - 2) > 0.01:
+        unit = "pull of a row when its weight is 2, over that when it is 1"
+        yield finding("row-weights", ratios, unit, 2, "all other weights are 1")
+
+
+def one_row(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check the smallest last batch."""
+    scene = evaluator.scenes().distinct(0, 1)
+    try:
+        numbers = np.append(evaluator.pushes(scene), evaluator.value(scene))
+        why = "" if np.isfinite(numbers).all() else "is not finite"
+    except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+        why = f"fails with {type(error).__name__}"
+    if why:
+        detail, unit = f"a last batch of one row {why}", "finite share of the losses"
+        yield finding("not-finite", [0.0], unit, 1, detail, "warning")
+
+
 def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
     """Say where rows keep the weight of a full batch in a smaller one."""
     if not all(rows in weights and np.mean(weights[rows]) > 0 for rows in SIZES[:2]):
@@ -200,16 +143,17 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
 
 def look_at_masks(evaluator: Evaluator) -> Masks:
     """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [], [])
+    found = Masks([], [], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
         others = [0.0]
-        for relation, pairs in (
-            ("same item", found.duplicates),
-            ("same user", found.same_user),
-            ("linked", found.linked),
-        ):
-            scene, twin = evaluator.scenes().related(seed, ROWS, relation)  # type: ignore[arg-type]
+        for relation in evaluator.scenes().relations():
+            pairs = {
+                "same item": found.duplicates,
+                "same user": found.same_user,
+                "linked": found.linked,
+            }[relation]
+            scene, twin = evaluator.scenes().related(seed, ROWS, relation)
             push, without = evaluator.pushes(scene), evaluator.pushes(twin)
             free = ~(scene.linked | twin.linked)
             usual = float(np.median(push[0][free[0]])) if free[0].any() else 0.0
@@ -229,6 +173,10 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
                 found.leaks.append(_leak(evaluator, scene, seed))
                 found.constant.append(_constant(evaluator, scene, twin))
         found.others.append(max(others))
+        if evaluator.layout.k:
+            push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
+            usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
+            found.collisions.extend([float(push[0, ROWS] / usual)] if usual > 0 else [])
     return found
 
 
@@ -271,9 +219,9 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
 
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
+    unit = "push over that of a true negative"
     if not facts.in_batch:
         return
-    unit = "push over that of a true negative"
     if found.leaks and float(np.mean(found.leaks)) > 0.1:
         share = "share of the duplicates that it misses"
         detail = f"vectors after dropout of {DROPOUT:.0%}"
@@ -297,18 +245,13 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
         yield finding("duplicates", found.duplicates, unit, 0, detail, severity)
 
 
-def collisions(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+def collisions(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say whether a row's own item counts where it is drawn, although the loss has both ids."""
     has_ids = evaluator.loss.has("item_ids") and evaluator.loss.has("negative_ids")
-    if not has_ids or not facts.drawn or facts.kind == "pairwise":
-        return
-    ratios = []
-    for seed in SEEDS:
-        push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
-        ratios.append(float(push[0, ROWS] / np.median(push[1:ROWS, ROWS:].max(axis=1))))
-    if min(ratios) > 0.01:
+    counts = bool(found.collisions) and min(found.collisions) > 0.01
+    if has_ids and counts and facts.drawn and facts.kind != "pairwise":
         unit = "push over that of a true negative"
-        yield finding("duplicates", ratios, unit, 0, "a drawn negative")
+        yield finding("duplicates", found.collisions, unit, 0, "a drawn negative")
 
 
 def duplicates_belong(facts: Facts) -> bool:
@@ -339,18 +282,25 @@ def corrections(
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
-    if facts.slope is None or log_spread < 0.1:
-        return
+    if facts.own_copies and abs(facts.own_copies.value - 2) < 0.01:
+        unit = "the positive's weight over a negative's"
+        yield finding("positive-twice", facts.own_copies, unit, 1, "in its row's softmax")
     slope = facts.slope
+    if slope is None or log_spread < 0.1:
+        return
+    if not facts.is_power and -1.1 < slope.value < 0.1:
+        return  # the probability may be that of a mixture
     low = slope.value if slope.lower is None else slope.lower
     unit = "exponent of probability in a negative's weight"
     if abs(slope.value + tilt) > 0.1:
         code = "missing-logq" if abs(slope.value) <= 0.1 else "logq-scale"
         if slope.value > 0.3 and low > 0.1:
             code = "logq-sign"
-        yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}")
+        rough = "" if facts.is_power else ", roughly: weights are no power of it"
+        yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}{rough}")
     positive, weight = facts.positive_slope, facts.positive_weight
-    is_masked = not found.duplicates or max(found.duplicates) < 0.01
+    copies = found.duplicates or found.collisions or [0.0]  # below 0: they are positives too
+    is_masked = max(map(abs, copies)) < 0.01
     if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):
         unit = "exponent of probability in the positive's weight"
         yield finding("logq-positive", positive, unit, 0, f"{positive.value:+.2f}")

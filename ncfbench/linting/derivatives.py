@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +40,8 @@ class Evaluator:
     options: Mapping[str, Any]
     is_random: bool = False
     is_stateful: bool = False
+    has_wide_masks: bool = False
+    """Whether a process's mask of links has the columns of all processes."""
     by_quotients: bool = False
     """Whether pushes come from the loss's values, because its gradients are not its own."""
     seed: int = 0
@@ -57,7 +60,7 @@ class Evaluator:
         frameworks = [framework_of(loss.target)]
         if isinstance(frameworks[0], Torch | Jax):
             frameworks.append(type(frameworks[0])(double=False))
-        errors: list[Exception] = []
+        errors: list[Exception | SystemExit] = []
         works: Evaluator | None = None
         for framework in frameworks:
             for layout in layouts_of(loss):
@@ -67,7 +70,7 @@ class Evaluator:
                     pushes = found.pushes(scene)
                 except UsageError:
                     raise
-                except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
                     errors.append(error)
                     is_alone = isinstance(framework, Torch) and framework.join_group(error)
                     if is_alone:
@@ -79,9 +82,14 @@ class Evaluator:
                     return found._settled()
             if works:
                 return works._settled()
+        why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
+        hint = SHAPES
+        if re.search("cuda|gpu", why, re.IGNORECASE):
+            hint = (
+                "It is called with arrays of the CPU: take the device from them, such as x.device."
+            )
         raise UsageError(
-            f"{loss.name} fails on a batch of {ROWS} links: {type(errors[0]).__name__}:"
-            f" {reason(errors[0])}.\n{SHAPES}"
+            f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}"
         ) from errors[0]
 
     def scenes(self) -> Scenes:
@@ -141,13 +149,15 @@ class Evaluator:
         with self._seeded():
             return self.framework.value(self.call(), arrays)
 
-    def pushes(self, scene: Scene) -> Float:
+    def pushes(self, scene: Scene, row_weights: Float | None = None) -> Float:
         """Return float[b, columns]: the derivative of the loss by each score, on the items' side.
 
         A pair of derivative below 0 is pulled together, one above 0 is pushed apart.
         """
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
+        if row_weights is not None:
+            arrays |= self._named({"row_weights": row_weights})
         if not self.loss.has("users"):
             return self._of_scores(scene, arrays)
         if self.is_slow:
@@ -231,12 +241,13 @@ class Evaluator:
             users=users,
         )
 
-    def arrays(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
-        """Return the arguments of a call, by name."""
+    def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
+        """Return the arguments of a call, by name, where users' vectors have some length."""
+        longer = coordinates._replace(users=length * coordinates.users)
         return (
-            self._vectors(scene, coordinates)
-            | self._scores(scene, scene.scores)
-            | (self._others(scene))
+            self._vectors(scene, longer)
+            | self._scores(scene, length * scene.scores)
+            | self._others(scene)
         )
 
     def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
@@ -285,6 +296,7 @@ class Evaluator:
             "counts": np.round(item * self.graph.n_links),
             "negative_probability": drawn,
             "negative_log_probability": np.log(drawn),
+            "row_weights": np.ones(len(scene.slot) if self.layout.labels == "pairs" else b),
             "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
             "labels": labels[self.layout.labels],
         }

@@ -17,6 +17,11 @@ from ncfbench.timing.intervals import Estimate, mean
 Kind: TypeAlias = Literal["listwise", "pairwise", "pointwise", "over users", "symmetric", "other"]
 SEEDS = tuple(range(3))
 """Scenes that each number is measured on."""
+CORRECTING = (
+    *("probability", "log_probability", "counts", "probability_table", "log_probability_table"),
+    *("counts_table", "negative_probability", "negative_log_probability"),
+)
+"""Arguments by which a loss can correct for popularity."""
 CHANGE = 0.1
 """Change of a score: vectors of length 1 have room for it."""
 
@@ -34,9 +39,11 @@ class Facts:
             items of the catalogue where a loss is told its rows' labels.
         slope: exponent of an item's probability in its weight as a negative: -1 corrects for
             batches in which popular items are frequent, 0 does not; None where it makes no sense.
+        is_power: whether weights are a power of it at all, in a loss that is told probabilities.
         positive_slope: the same of the positive's own weight.
         positive_weight: the positive's weight over that of any other item, were the items that
             repeat it not there.
+        own_copies: the positive's weight over that of one negative, where neither has a correction.
         normalises: whether the length of vectors changes nothing.
         counts_once: whether an item is one negative however many rows of the batch have it.
     """
@@ -51,6 +58,8 @@ class Facts:
     positive_slope: Estimate | None
     positive_weight: Estimate | None
     normalises: bool | None
+    is_power: bool = True
+    own_copies: Estimate | None = None
     counts_once: bool = False
 
     @property
@@ -80,7 +89,8 @@ def measure(evaluator: Evaluator) -> Facts:
     at = np.concatenate([rows, np.repeat(rows, k)])
     is_own = at[None, :] == rows[:, None]
     any_counted = np.any(counted, axis=0)
-    scale = slope = positive_slope = weight = None
+    scale = slope = positive_slope = weight = own_copies = None
+    is_power = True
     if kind == "symmetric":
         fits = [fit_symmetric(scene, push) for scene, push in zip(scenes, pushes, strict=True)]
         if all(fit is not None for fit in fits):
@@ -101,17 +111,24 @@ def measure(evaluator: Evaluator) -> Facts:
             _slope(scene, push, some & ok, scale.value)
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
         ]
-        known = [each for each in slopes if each is not None and not math.isnan(each)]
-        slope = mean(known) if known and None not in slopes else None
-    if slope and scale and kind == "listwise":
-        found = [
-            _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
+        known = [each for each, _ in slopes if not math.isnan(each)]
+        is_power = all(fits for _, fits in slopes)
+        # Weights that are no power of probability, as with smoothed labels, say nothing.
+        if known and (is_power or evaluator.loss.has(*CORRECTING)):
+            slope = mean(known)
+    if scale and kind == "listwise" and is_power:
+        positives = [
+            _positive_offset(
+                evaluator, scene, push, some & ok, scale.value, slope.value if slope else 0.0
+            )
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
         ]
-        offsets = [each for each in found if each]
-        if offsets:
+        offsets = [each for each in positives if each]
+        if offsets and slope:
             positive_slope = mean([each[0] for each in offsets])
-            weight = mean([each[1] for each in offsets])
+            weight = mean([each[1] / each[2] for each in offsets])
+        if offsets and (slope is None or abs(slope.value) < 0.1):
+            own_copies = mean([each[1] for each in offsets])
     return Facts(
         kind=kind,
         scale=scale,
@@ -123,6 +140,8 @@ def measure(evaluator: Evaluator) -> Facts:
         positive_slope=positive_slope,
         positive_weight=weight,
         normalises=_normalises(evaluator, scenes[0]),
+        is_power=is_power,
+        own_copies=own_copies,
     )
 
 
@@ -196,9 +215,9 @@ def logistic(
     return (scale, 1 / inverse) if inverse > 0 else None
 
 
-def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float | None:
-    """Return the exponent of probability in the columns' weights, by least squares in each row;
-    None where weights are no power of it, not a number where all columns are equally likely.
+def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> tuple[float, bool]:
+    """Return the exponent of probability in the columns' weights, by least squares in each row, and
+    whether weights are such a power; not a number where all columns are equally likely.
     """
     log_p, x, y = np.log(scene.probability), [], []
     for row in range(scene.b):
@@ -209,11 +228,10 @@ def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> float | No
             y += list(rest - rest.mean())
     spread = float(np.square(x).sum())
     if spread < 1e-6:
-        return math.nan
+        return math.nan, True
     slope = float(np.dot(x, y)) / spread
     rest = float(np.std(np.array(y) - slope * np.array(x)))
-    # Weights that are no power of probability, as with smoothed labels, say nothing.
-    return slope if rest < 0.1 * max(float(np.std(y)), 1e-3) or abs(slope) < 0.1 else None
+    return slope, rest < 0.1 * max(float(np.std(y)), 1e-3) or abs(slope) < 0.1
 
 
 def _positive_offset(
@@ -223,9 +241,9 @@ def _positive_offset(
     columns: Bool,
     scale: float,
     slope: float,
-) -> tuple[float, float] | None:
-    """Return the exponent of probability in the positive's weight, and its weight by the median
-    over what any other item's weight is expected to be in such a batch.
+) -> tuple[float, float, float] | None:
+    """Return the exponent of probability in the positive's weight, its median weight over that of
+    one negative of like probability, and the number of negatives.
     """
     log_p, offsets = np.log(scene.probability), []
     for row in range(scene.b):
@@ -243,7 +261,7 @@ def _positive_offset(
     spread = float(np.square(x).sum())
     exponent = float(np.dot(x, offsets)) / spread if spread > 1e-6 else 0.0
     count = np.count_nonzero(columns, axis=1).mean()
-    return exponent, float(np.exp(np.median(offsets))) / count
+    return exponent, float(np.exp(np.median(offsets))), float(count)
 
 
 def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
@@ -275,8 +293,7 @@ def _normalises(evaluator: Evaluator, scene: Scene) -> bool | None:
         return None
     found = scene.coordinates()
     once, twice = (
-        evaluator.value_of(evaluator.arrays(scene, found._replace(users=factor * found.users)))
-        for factor in (1.0, 2.0)
+        evaluator.value_of(evaluator.arrays(scene, found, length)) for length in (1.0, 2.0)
     )
     return bool(np.isclose(once, twice, rtol=max(evaluator.tolerance / 10, 1e-6)))
 

@@ -16,12 +16,39 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
     "not-finite": (
         "error",
         "the loss or its gradient is not finite",
-        "Mask with a large negative score instead of infinity, and keep a row's own item.",
+        "Mask with a large negative score instead of infinity, keep a row's own item, and drop a"
+        " last batch that is too small.",
+    ),
+    "rounded": (
+        "warning",
+        "the loss computes in half precision, in which nothing else can be measured",
+        "Take the precision from the arguments, so that it can be judged in double precision.",
+    ),
+    "changed-input": (
+        "warning",
+        "the loss changes its arguments in place",
+        "Work on a copy: what is computed from them afterwards, such as metrics, is wrong.",
     ),
     "no-gradient": (
         "error",
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, and that vectors are not detached.",
+    ),
+    "no-negatives": (
+        "error",
+        "nothing is pushed apart",
+        "See that negatives are scored with the row's user, and that their labels are not 0 times"
+        " a score.",
+    ),
+    "batch-axis": (
+        "error",
+        "vectors are normalised along the batch, not each by itself",
+        "Normalise along the last axis: axis=-1.",
+    ),
+    "squashed": (
+        "error",
+        "scores go through a softmax or a sigmoid twice, so that wrong pairs are hardly pushed",
+        "Give a cross-entropy of logits the scores themselves.",
     ),
     "wrong-sign": (
         "error",
@@ -100,6 +127,11 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "the mask compares vectors, and dropout makes one item's vectors differ",
         "Mask by item ids.",
     ),
+    "positive-twice": (
+        "error",
+        "the positive counts twice in the sum of its softmax",
+        "Add the positive to the negatives once: leave the diagonal out, or do not add it again.",
+    ),
     "logq-sign": (
         "error",
         "the correction for popularity has the wrong sign",
@@ -159,6 +191,11 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "warning",
         "a number changes neither the loss nor its gradient",
         "Use it, or remove it; the size of chunks may change nothing.",
+    ),
+    "row-weights": (
+        "error",
+        "rows do not count by their weights",
+        "Multiply each row's loss by its weight once, before the sum or the mean.",
     ),
     "order": (
         "warning",

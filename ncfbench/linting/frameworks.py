@@ -6,6 +6,7 @@ import contextlib
 import dis
 import importlib
 import inspect
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ TORCH = {
     "sentence_transformers",
 }
 """Packages whose losses take tensors of PyTorch."""
+JAX = {"jax", "jaxlib", "optax", "flax"}
+TENSORFLOW = {"tensorflow", "tf_keras", "tensorflow_recommenders"}
 NUMERIC = {"numpy", "scipy"}
 """Packages whose functions say nothing about a framework."""
 AXIS = "processes"
@@ -58,27 +61,31 @@ class Numpy:
 
     name, step, has_gradients = "NumPy", STEP, False
 
+    def inputs(self, arrays: Arrays) -> dict[str, Any]:
+        """Return a call's arguments: copies, which the loss may change."""
+        return {n: part.copy() if hasattr(part, "shape") else part for n, part in arrays.items()}
+
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
-        return scalar(call(**arrays))
+        return scalar(call(**self.inputs(arrays)))
 
     def gradients(
         self, call: Call, arrays: Arrays, names: Sequence[str]
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """See :class:`Framework`."""
-        arrays, found = {name: np.copy(part) for name, part in arrays.items()}, []
+        arrays, found = self.inputs(arrays), []
         for name in names:
             array = arrays[name]
             gradient = np.zeros(array.shape)
             for index in np.ndindex(array.shape):
                 kept = array[index]
                 array[index] = kept + STEP
-                above = scalar(call(**arrays))
+                above = self.value(call, arrays)
                 array[index] = kept - STEP
-                gradient[index] = (above - scalar(call(**arrays))) / (2 * STEP)
+                gradient[index] = (above - self.value(call, arrays)) / (2 * STEP)
                 array[index] = kept
             found.append(gradient)
-        return scalar(call(**arrays)), found
+        return self.value(call, arrays), found
 
     def key(self) -> Any:
         """See :class:`Framework`."""
@@ -97,7 +104,7 @@ class Torch:
         self.step = STEP if double else 1e-2
         self.floats = torch.float64 if double else torch.float32
 
-    def join_group(self, error: Exception) -> bool:
+    def join_group(self, error: BaseException) -> bool:
         """Make a process group of this process if there is none and an error asks for one."""
         distributed = self.torch.distributed
         asks = any(word in str(error) for word in ("process group", "initialized"))
@@ -113,13 +120,14 @@ class Torch:
         if self.has_joined:
             self.torch.distributed.destroy_process_group()
 
-    def _tensors(self, arrays: Arrays, names: Sequence[str] = ()) -> dict[str, Any]:
+    def inputs(self, arrays: Arrays) -> dict[str, Any]:
+        """Return a call's arguments: copies, which the loss may change."""
         tensors = {}
         for name, array in arrays.items():
             if isinstance(array, np.ndarray):
                 array = self.torch.tensor(array)
                 if array.is_floating_point():
-                    array = array.to(self.floats).requires_grad_(name in names)
+                    array = array.to(self.floats)
                 elif array.dtype != self.torch.bool:
                     array = array.long()
             tensors[name] = array
@@ -128,15 +136,22 @@ class Torch:
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
         # Some losses differentiate within themselves, so gradients stay on.
-        return scalar(call(**self._tensors(arrays)))
+        return scalar(call(**self.inputs(arrays)))
 
     def gradients(
         self, call: Call, arrays: Arrays, names: Sequence[str]
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """See :class:`Framework`."""
-        tensors = self._tensors(arrays, names)
-        loss = call(**tensors)
+        tensors = self.inputs(arrays)
+        # A model's outputs are no leaves, so that a loss may change them in place.
+        outputs = {name: tensors[name].requires_grad_().clone() for name in names}
+        loss = single(call(**{**tensors, **outputs}))
         value = scalar(loss)
+        if not isinstance(loss, self.torch.Tensor):
+            raise UsageError(
+                f"The loss returns {type(loss).__name__}, through which no gradient comes: return"
+                " the tensor itself, without .item()."
+            )
         if loss.requires_grad:
             loss.backward()
         found = [
@@ -178,7 +193,7 @@ class Jax:
         key = (call, tuple(names), make.__name__, tuple(map(str, constants.items())))
 
         def function(wanted: Any, rest: Any) -> Any:
-            return call(**dict(zip(names, wanted, strict=True)), **rest, **constants)
+            return single(call(**dict(zip(names, wanted, strict=True)), **rest, **constants))
 
         wanted = [some[name] for name in names]
         rest = {name: part for name, part in some.items() if name not in names}
@@ -229,7 +244,8 @@ class TensorFlow:
     def __init__(self) -> None:
         self.tf: Any = importlib.import_module("tensorflow")
 
-    def _tensors(self, arrays: Arrays) -> dict[str, Any]:
+    def inputs(self, arrays: Arrays) -> dict[str, Any]:
+        """Return a call's arguments."""
         tensors = {}
         for name, array in arrays.items():
             if isinstance(array, np.ndarray):
@@ -240,17 +256,17 @@ class TensorFlow:
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
-        return scalar(call(**self._tensors(arrays)))
+        return scalar(call(**self.inputs(arrays)))
 
     def gradients(
         self, call: Call, arrays: Arrays, names: Sequence[str]
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """See :class:`Framework`."""
-        tensors = self._tensors(arrays)
+        tensors = self.inputs(arrays)
         wanted = [tensors[name] for name in names]
         with self.tf.GradientTape() as tape:
             tape.watch(wanted)
-            loss = call(**tensors)
+            loss = single(call(**tensors))
         found = tape.gradient(loss, wanted, unconnected_gradients="zero")
         dense = [self.tf.convert_to_tensor(part).numpy() for part in found]
         return scalar(loss), [np.asarray(part, np.float64) for part in dense]
@@ -260,23 +276,32 @@ class TensorFlow:
         return self.tf.random.Generator.from_seed(0)
 
 
+def single(loss: Any) -> Any:
+    """Return a loss, which may stand in a dictionary, as models of transformers return it.
+
+    Raises:
+        UsageError: it is no single number.
+    """
+    if isinstance(loss, dict) and "loss" in loss:
+        loss = loss["loss"]
+    shape = getattr(loss, "shape", () if isinstance(loss, int | float) else None)
+    if shape is None or math.prod(shape) != 1:
+        of_shape = "" if shape is None else f" of shape {tuple(shape)}"
+        raise UsageError(
+            f"The loss returns {type(loss).__name__}{of_shape}: it must return one number, such as"
+            " the mean over the batch; wrap it in a function that does."
+        )
+    return loss
+
+
 def scalar(loss: Any) -> float:
     """Return a loss as a number.
 
     Raises:
         UsageError: it is none.
     """
-    if isinstance(loss, dict) and "loss" in loss:
-        loss = loss["loss"]
-    if hasattr(loss, "detach"):
-        loss = loss.detach()
-    value = np.asarray(loss)
-    if value.size != 1 or value.dtype.kind not in "fiub":
-        raise UsageError(
-            f"The loss returns {type(loss).__name__} of shape {value.shape}: it must return one"
-            " number, such as the mean over the batch."
-        )
-    return float(value.reshape(()))
+    loss = single(loss)
+    return float(np.asarray(loss.detach() if hasattr(loss, "detach") else loss).reshape(()))
 
 
 def framework_of(target: Any) -> Framework:
@@ -288,16 +313,20 @@ def framework_of(target: Any) -> Framework:
     modules = {module.partition(".")[0] for module in _modules_of(target)}
     if modules & {"keras", "keras_rs"}:
         modules.add(importlib.import_module("keras").config.backend())
-    for names, make in (
-        (TORCH, Torch),
-        ({"jax", "jaxlib", "optax", "flax"}, Jax),
-        ({"tensorflow", "tf_keras", "tensorflow_recommenders"}, TensorFlow),
-    ):
+    if not modules & (TORCH | JAX | TENSORFLOW | NUMERIC):
+        # It calls its arguments' methods alone.
+        around = sys.modules.get(getattr(target, "__module__", ""))
+        beside = vars(around).values() if around else ()
+        modules |= {_module(value).partition(".")[0] for value in beside}
+    for names, make in ((TORCH, Torch), (JAX, Jax), (TENSORFLOW, TensorFlow)):
         if modules & names:
             try:
                 return make()
             except ImportError as error:
-                raise UsageError(f"The loss needs a framework: {reason(error)}.") from error
+                raise UsageError(
+                    f"The loss needs a framework that is not here: {reason(error)}. Install it into"
+                    " the environment of ncfbench."
+                ) from error
     return Numpy()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError
-from ncfbench.linting import batches, checks, objectives, options, processes
+from ncfbench.linting import basics, batches, checks, objectives, options, processes
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, SEVERITIES, Finding, check_codes, finding
@@ -24,8 +24,13 @@ from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import Estimate, mean
 
-HOPELESS = ("not-finite", "no-gradient", "wrong-sign", "wrong-positive")
+HOPELESS = (
+    *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
+    "rounded",
+)
 """Findings after which nothing else can be said."""
+STEEPEST = 5.0
+"""Largest difference of a scene's scores within a softmax: beyond, it looks at one item alone."""
 LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
 """Shares of the push on negatives above which linked pairs, and duplicates, are a fault."""
 
@@ -114,9 +119,7 @@ def lint_loss(
     if batches_from is not None:
         if isinstance(batches_from, str):
             batches_from = EncoderInfo(path=batches_from).load()
-        own = batches.own_batches(batches_from, graph, batch_size)
-        if graph is None and not callable(batches_from):
-            graph = batches.graph_of(own)
+        own, graph = batches.own_batches(batches_from, graph, batch_size)
     graph = graph or batches.default_graph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's code, in batches that are none of hers
@@ -165,15 +168,25 @@ class _Steps:
     def findings(self) -> Iterator[Finding]:
         """Yield all findings; facts, contents and fits are known afterwards."""
         yield from self._memory()
-        lost, evaluator = checks.fidelity(self.evaluator)
+        wrong = list(basics.inputs(self.evaluator))
+        yield from wrong
+        if any(each.code in HOPELESS for each in wrong):
+            return
+        lost, evaluator = basics.fidelity(self.evaluator)
         yield from lost
-        wrong = list(checks.basics(evaluator))
+        wrong = list(basics.basics(evaluator))
         yield from wrong
         if any(each.code in HOPELESS for each in wrong):
             return
         facts = self.facts = measure(evaluator)
+        if facts.scale:
+            steepest = STEEPEST / facts.scale.value
+            evaluator = replace(evaluator, spread=min(evaluator.spread, steepest))
+        yield from basics.extremes(evaluator, facts)
         self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
         yield from checks.sizes(evaluator, facts)
+        yield from checks.one_row(evaluator)
+        yield from checks.row_weights(evaluator)
         masks = checks.look_at_masks(evaluator)
         facts = self.facts = replace(facts, counts_once=masks.counts_once)
         contents = self.contents = batches.look(evaluator, self.batch_size, self.own)
@@ -183,8 +196,8 @@ class _Steps:
         for each in checks.masks(evaluator, facts, masks):
             if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
                 yield each
+        yield from checks.collisions(evaluator, facts, masks)
         yield from self._linked(facts, masks, contents)
-        yield from checks.collisions(evaluator, facts)
         spread = batches.log_spread(evaluator.graph)
         b = int(np.mean([len(batch.user) for batch in self.own])) if self.own else self.batch_size
         tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
@@ -277,7 +290,7 @@ def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
             ("items", found.on_items, true),
             ("users", found.on_users, found.true_on_users),
         ):
-            for name, pairs in checks.groups(scene).items():
+            for name, pairs in basics.groups(scene).items():
                 for where, some in (
                     ("of other processes", pairs & crosses),
                     ("of the same process", pairs & ~crosses),

@@ -17,18 +17,18 @@ from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Arrays
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import RELATIONS, Float, Scene
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 WITHOUT_EFFECT = (
-    r".*(chunk|mini|micro|verbose|progress|debug|eps|device|dtype|name|seed|worker|log_|check"
-    r"|metric).*"
+    r"(.*_)?(chunks?|mini_?batch|micro_?batch|verbose|progress(_bar)?|debug|eps(ilon)?|device|dtype"
+    r"|name|seed|workers?|log_(every|metrics|steps|interval)|check(s|point(s|ing)?)?|metrics?)(_.*)?"
 )
-"""Names of options that may change nothing."""
+"""Names of options that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
 REDUCTIONS = ("sum", "mean")
 TOLD = (
-    *("user_ids", "item_ids", "negative_ids", "linked", "counts"),
+    *("user_ids", "item_ids", "negative_ids", "linked", "counts", "row_weights"),
     *("probability", "log_probability", "negative_probability", "negative_log_probability"),
 )
 """Arguments that say something about links."""
@@ -69,7 +69,9 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
         severity = None if is_flag or None not in evaluator.options.values() else "note"
         detail = f"{name} = {value}, tried {tried}"
         yield finding(code, [0.0], unit, 1, detail, severity)  # type: ignore[arg-type]
-    for name, role in evaluator.loss.roles.items():
+    # Ids of links that have nothing to do with each other may change nothing.
+    all_related = evaluator.scenes().relations() == [*RELATIONS]
+    for name, role in evaluator.loss.roles.items() if all_related else ():
         if role in TOLD and not any(_matters(each, name, role, scenes) for each in contexts):
             yield finding("idle-argument", [0.0], unit, 1, name)
 
@@ -79,8 +81,7 @@ def _scenes(evaluator: Evaluator) -> list[Scene]:
     plain = scenes.plain(0, ROWS)
     # Large scores and small ones, that margins and thresholds look at.
     found = [plain, scenes.distinct(0, 5), replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)]
-    for relation in ("same item", "same user", "linked"):
-        found.append(scenes.related(0, ROWS, relation)[0])
+    found += [scenes.related(0, ROWS, relation)[0] for relation in scenes.relations()]
     if evaluator.layout.k:
         found.append(scenes.collision(0, ROWS))
     return found

@@ -48,7 +48,19 @@ def can_simulate(evaluator: Evaluator) -> bool:
 
 
 def gathers(evaluator: Evaluator, scene: Scene) -> bool:
-    """Return whether a process's loss depends on the vectors of another."""
+    """Return whether a process's loss depends on the vectors of another, and find the shape of
+    masks.
+    """
+    try:
+        return _gathers(evaluator, scene)
+    except Exception:
+        if not evaluator.loss.has("linked") or evaluator.has_wide_masks:
+            raise
+    evaluator.has_wide_masks = True
+    return _gathers(evaluator, scene)
+
+
+def _gathers(evaluator: Evaluator, scene: Scene) -> bool:
     arrays = evaluator.arrays(scene, scene.coordinates())
     (name,) = [name for name, role in evaluator.loss.roles.items() if role == "items"]
     other = np.array(arrays[name])
@@ -152,6 +164,8 @@ def _part(evaluator: Evaluator, arrays: Arrays, rank: int) -> dict[str, Any]:
             part[name] = array[: len(array) // COUNT]
         else:
             part[name] = np.split(array, COUNT)[rank]
+            if role == "linked" and not evaluator.has_wide_masks:
+                part[name] = np.split(part[name], COUNT, axis=1)[rank]
     return part
 
 

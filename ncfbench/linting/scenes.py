@@ -24,6 +24,7 @@ Ids = NDArray[Any]
 Bool = NDArray[np.bool_]
 Link: TypeAlias = tuple[int, int]
 Relation: TypeAlias = Literal["", "same item", "same user", "linked"]
+RELATIONS: tuple[Relation, ...] = ("same item", "same user", "linked")
 ATTEMPTS, LOOKED_AT = 8, 2_000
 """Times that a scene is begun, and links that are looked at each time."""
 
@@ -147,6 +148,10 @@ class Scenes:
         twin_user, twin_item = ends
         return scene, replace(scene, user=twin_user, item=twin_item)
 
+    def relations(self) -> list[Relation]:
+        """Return the relations that two links of the graph have: pairs of texts may have none."""
+        return [relation for relation in RELATIONS if self._first_links(relation).size]
+
     def collision(self, seed: int, b: int) -> Scene:
         """Return a plain scene in which row 0's first negative is her own item."""
         scene = self.plain(seed, b)
@@ -167,7 +172,7 @@ class Scenes:
         """Return a batch as training has it: links drawn with replacement."""
         links = rng.integers(self.graph.n_links, size=b)
         user, item = self.graph.link_user[links], self.graph.link_item[links]
-        return self.of_batch(rng, user, item, self._negatives(rng, user), scale)
+        return self.of_batch(rng, user, item, self.drawn(rng, user), scale)
 
     def of_batch(self, rng: Generator, user: Ids, item: Ids, negative: Ids, scale: float) -> Scene:
         """Return the scene of a batch's ids with random scores."""
@@ -179,7 +184,7 @@ class Scenes:
     def _filled(self, rng: Generator, user: Ids, item: Ids) -> Scene:
         negative = np.zeros((len(user), self.k), np.int32)
         for _ in range(20):
-            negative = self._negatives(rng, user)
+            negative = self.drawn(rng, user)
             columns = np.concatenate([item, negative.reshape(-1)])
             if len(np.unique(negative)) == negative.size and not np.isin(negative, item).any():
                 break
@@ -188,7 +193,8 @@ class Scenes:
         score = rng.uniform(-limit, limit, (len(user), len(slot)))
         return Scene(self.graph, user, item, negative, slot, _shortened(score))
 
-    def _negatives(self, rng: Generator, user: Ids) -> Ids:
+    def drawn(self, rng: Generator, user: Ids) -> Ids:
+        """Return int[b, k]: items that are no links of the users."""
         if not self.k:
             return np.zeros((len(user), 0), np.int32)
         users = np.repeat(user.astype(np.int32)[:, None], self.k, axis=1)
@@ -200,7 +206,10 @@ class Scenes:
         ends = np.stack([graph.link_user, graph.link_item], axis=1)
         for _ in range(ATTEMPTS):
             rows: list[Link] = []
-            for u, v in ends[rng.integers(len(ends), size=LOOKED_AT)].tolist():
+            drawn = rng.integers(len(ends), size=LOOKED_AT)
+            if relation:
+                drawn[0] = rng.choice(self._first_links(relation))
+            for u, v in ends[drawn].tolist():
                 if self._are_apart(rows, (u, v)):
                     rows.append((u, v))
                     if len(rows) == b:
@@ -214,11 +223,32 @@ class Scenes:
                 if self._are_apart(others[1:], (u, v)) and self._is_related(
                     relation, rows[0], (u, v)
                 ):
-                    return [*others, (u, v)], twin
+                    degree = graph.item_degrees[v]
+                    alike = (tuple(link) for link in ends[drawn].tolist())
+                    twins = (
+                        link
+                        for link in alike
+                        if graph.item_degrees[link[1]] == degree
+                        and self._are_apart([*others, (u, v)], link)
+                    )
+                    return [*others, (u, v)], next(twins, twin)
         raise DataError(
             f"No {b} links were found of which no user has another's item, so that a loss can be"
             " judged by them: the pairs are too few or too dense. Leave --pairs out, or give more."
         )
+
+    def _first_links(self, relation: Relation) -> Ids:
+        """Return the links that have a relation to another."""
+        graph = self.graph
+        is_popular = graph.item_degrees[graph.link_item] > 1
+        is_active = graph.user_degrees[graph.link_user] > 1
+        popular = np.bincount(graph.link_user, is_popular, graph.n_users)[graph.link_user]
+        has = {
+            "same item": is_popular,
+            "same user": is_active,
+            "linked": popular > is_popular,  # another link of the user, with an item of others
+        }
+        return np.flatnonzero(has[relation])
 
     def _related_links(self, relation: Relation, first: Link) -> Ids:
         graph = self.graph

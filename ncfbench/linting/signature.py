@@ -46,6 +46,7 @@ ROLES: Mapping[str, str] = {
         r"(is_?)?(linked|links)|is_?positive|positives?_?mask|known_?positives?"
         r"|false_?negatives?(_?mask)?"
     ),
+    "row_weights": r"(sample|row|example|instance|pair|link)_?weights?",
     "labels": r"labels?|targets?|y_?true|y",
     "key": r"key|rng|rng_?key|generator",
     "axis_name": r"axis_?name|pmap_?axis|(gather_?)?axis",
@@ -140,12 +141,13 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     """
     name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
     if isinstance(target, str):
-        if ":" not in target:
+        if not all(target.partition(":")):
             raise UsageError(f"--loss {target!r}: name your own as module:name, such as my:loss.")
         target = EncoderInfo(path=target).load()
     options = dict(options or {})
     if not callable(target):
-        raise UsageError(f"{name} is a {type(target).__name__} and cannot be called.\n{SHAPES}")
+        kind = type(target).__name__
+        raise UsageError(f"{name} is of type {kind}, which cannot be called.\n{SHAPES}")
     if _is_of_sentence_transformers(target):
         target = _with_vectors(target)
     is_class = inspect.isclass(target)
@@ -167,6 +169,8 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
                     f" {each.name}=VALUE."
                 )
     method = _call_of(target)
+    if is_class and method is target:
+        raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
     known = frozenset(role_of(each.name) for each in parameters)
     roles: dict[str, str] = {}
@@ -205,11 +209,14 @@ def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} has no signature ({reason(error)}).\n{SHAPES}") from error
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
+    found = [
         each
         for each in signature.parameters.values()
         if each.kind not in kinds and each.name != "self"
     ]
+    if nameless := [each.name for each in found if each.kind is each.POSITIONAL_ONLY]:
+        raise UsageError(f"{name} takes {nameless[0]!r} by position alone: leave its '/' out.")
+    return found
 
 
 def _call_of(target: Any) -> Any:

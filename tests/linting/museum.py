@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, softmax
 
 
 class Exhibit(NamedTuple):
@@ -39,7 +39,7 @@ def same(ids: Any) -> Any:
 
 def corrected(scores: Any, item_ids: Any, probability: Any) -> Any:
     """Logits of an in-batch softmax with everything right."""
-    shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
+    shift = np.log(max(len(scores) - 1, 1) * probability)[None, :] * (1 - np.eye(len(scores)))
     return np.where(same(item_ids), -1e9, scores - shift)
 
 
@@ -269,6 +269,20 @@ def doubled_negatives(users: Any, items: Any, negatives: Any) -> Any:
     return jnp.mean(jax.nn.softplus(negative - positive[:, None]))
 
 
+def double_softmax(users: Any, items: Any, temperature: float = 0.1) -> Any:
+    return cross_entropy(softmax(users @ items.T / temperature, axis=1))
+
+
+def normalised_along_batch(users: Any, items: Any, temperature: float = 0.1) -> Any:
+    f, g = (x / np.maximum(np.linalg.norm(x, axis=0), 1e-9) for x in (users, items))
+    return cross_entropy(f @ g.T / temperature)
+
+
+def broadcast(positive_scores: Any, negative_scores: Any) -> Any:
+    """All rows' positives against all rows' negatives, for [b] - [b, 1] is [b, b]."""
+    return np.mean(np.logaddexp(0, negative_scores[:, :1] - positive_scores))
+
+
 TFRS, ST, LIGHTLY = (
     f"https://github.com/{name}"
     for name in (
@@ -345,6 +359,19 @@ FAULTS = {
         detached_negatives,
         "lost-gradient",
         "https://github.com/alexandonian/contrastive-feature-loss/issues/3",
+    ),
+    "double_softmax": Exhibit(
+        double_softmax,
+        "squashed",
+        "https://github.com/nishnik/Deep-Semantic-Similarity-Model-PyTorch/issues/2",
+    ),
+    "normalised_along_batch": Exhibit(
+        normalised_along_batch,
+        "batch-axis",
+        "https://github.com/alireza-nasiri/SoundCLR/issues/4",
+    ),
+    "broadcast": Exhibit(
+        broadcast, "wrong-negative", "https://github.com/IntelLabs/matsciml/pull/347"
     ),
     "doubled_negatives": Exhibit(
         doubled_negatives, "doubled-gradient", "https://github.com/Tencent/TFace/issues/34"

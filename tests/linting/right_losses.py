@@ -17,7 +17,7 @@ from linting.museum import (
     same,
     unit,
 )
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 
 def in_batch_softmax(
@@ -107,6 +107,28 @@ def symmetric(users: Any, items: Any, item_ids: Any, user_ids: Any, probability:
     return (cross_entropy(logits) + cross_entropy(backward)) / 2
 
 
+def decoupled(users: Any, items: Any, item_ids: Any, probability: Any, linked: Any) -> Any:
+    """Yeh et al. 2022: the positive is not in the sum."""
+    scores = 10 * unit(users) @ unit(items).T
+    is_out = same(item_ids) | linked | np.eye(len(scores), dtype=bool)
+    logits = np.where(is_out, -1e9, scores - np.log(probability)[None, :])
+    return np.mean(logsumexp(logits, axis=1) - np.diagonal(scores))
+
+
+def aligned_and_uniform(users: Any, items: Any) -> Any:
+    """DirectAU, Wang et al. 2022: users are pushed from users, and items from items."""
+    f, g = unit(users), unit(items)
+    pairs = np.triu_indices(len(f), 1)
+    apart = [np.sum((x[:, None] - x[None, :]) ** 2, axis=-1)[pairs] for x in (f, g)]
+    near = np.mean(np.sum((f - g) ** 2, axis=-1))
+    return near + sum(np.log(np.mean(np.exp(-2 * each))) for each in apart) / 2
+
+
+def top1(positive_scores: Any, negative_scores: Any) -> Any:
+    """GRU4Rec: bounded, so that pairs that are wrong by far are hardly pushed."""
+    return np.mean(expit(negative_scores - positive_scores[:, None]) + expit(negative_scores**2))
+
+
 CORRECT = {
     "in_batch_softmax": Exhibit(in_batch_softmax),
     "sampling_corrected": Exhibit(sampling_corrected),
@@ -127,5 +149,8 @@ CORRECT = {
     "jax_softmax": Exhibit(jax_softmax),
     "gathered": Exhibit(gathered),
     "symmetric": Exhibit(symmetric),
+    "decoupled": Exhibit(decoupled),
+    "aligned_and_uniform": Exhibit(aligned_and_uniform),
+    "top1": Exhibit(top1),
 }
 """At least one of each way to write a loss."""

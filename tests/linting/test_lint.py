@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.nn import logsumexp
-from linting.museum import FAULTS, bpr, cross_entropy, unit
+from linting.museum import FAULTS, bpr, cross_entropy, same, unit
 from linting.right_losses import CORRECT, in_batch_softmax
-from scipy.special import expit, softmax
+from scipy.special import expit, log_softmax, softmax
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
@@ -32,8 +32,8 @@ from ncfbench.testing import assert_unbiased
 
 GRAPH = batches.default_graph()
 SLOW = (
-    "gathered|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours|multiplied"
-    "|metric|regularised|squared|temperature_twice|idle_flag|over_temperature|random_negative"
+    "gathered(?!_without)|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours"
+    "|multiplied|decoupled|metric|regularised|squared|temperature_twice|idle_flag|over_temperature|random_negative"
     "|sampling_corrected|drawn_by_popularity|of_the_positive|of_scores|drawn_without"
 )
 
@@ -73,6 +73,129 @@ def test_the_museum_says_where_faults_come_from() -> None:
 def test_every_finding_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
     assert all(f"| `{code}` | {severity} |" in page for code, (severity, *_) in KINDS.items())
+
+
+def same_items(ids: Any) -> Any:
+    return (ids[:, None] == ids[None, :]) & ~jnp.eye(len(ids), dtype=bool)
+
+
+def cross_entropy_of(logits: Any) -> Any:
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+def positive_twice(users: Any, items: Any) -> Any:
+    positive, scores = np.sum(users * items, axis=1), users @ items.T
+    return np.mean(np.log(np.exp(positive) + np.exp(scores).sum(axis=1)) - positive)
+
+
+def counts_for_logarithms(scores: Any, counts: Any) -> Any:
+    return cross_entropy(scores - counts[None, :])
+
+
+def labels_of_zero(users: Any, items: Any) -> Any:
+    scores = 10 * unit(users) @ unit(items).T
+    return np.mean(np.logaddexp(0, -np.eye(len(users)) * scores))
+
+
+def negatives_without_user(users: Any, items: Any, negatives: Any) -> Any:
+    near, far = (np.einsum("bd,b...d->b...", x, y) for x, y in ((users, items), (items, negatives)))
+    return np.mean(np.logaddexp(0, -near)) + np.mean(np.logaddexp(0, far))
+
+
+def pulled_negatives(scores: Any, labels: Any) -> Any:
+    return np.mean(np.logaddexp(0, -scores))
+
+
+def sigmoid_twice(scores: Any, labels: Any) -> Any:
+    logits = expit(scores)
+    return np.mean(np.logaddexp(0, logits) - labels * logits)
+
+
+def shared_view(users: Any, items: Any, negatives: Any) -> Any:
+    b, k, width = negatives.shape
+    drawn = negatives.reshape(k, b, width).transpose(1, 0, 2)
+    return bpr(np.sum(users * items, axis=1), np.einsum("bd,bkd->bk", users, drawn))
+
+
+def tiled_positives(positive_scores: Any, negative_scores: Any) -> Any:
+    k = negative_scores.shape[1]
+    return np.mean(np.logaddexp(0, negative_scores.reshape(-1) - np.tile(positive_scores, k)))
+
+
+def weights_after_the_mean(users: Any, items: Any, item_ids: Any, sample_weight: Any) -> Any:
+    logits = jnp.where(same_items(item_ids), -1e9, users @ items.T)
+    return cross_entropy_of(logits) * jnp.mean(sample_weight)
+
+
+def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
+    return cross_entropy(scores)
+
+
+def centred_in_place(scores: Any) -> Any:
+    scores -= scores.max(axis=1, keepdims=True)
+    return cross_entropy(scores)
+
+
+def of_hardest(users: Any, items: Any) -> Any:
+    scores = users @ items.T
+    others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
+    return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
+
+
+def in_half_precision(users: Any, items: Any) -> Any:
+    return cross_entropy((users.astype(np.float16) @ items.astype(np.float16).T).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("loss", "code"),
+    [
+        (positive_twice, "positive-twice"),
+        (counts_for_logarithms, "logq-scale"),
+        (labels_of_zero, "no-negatives"),
+        (negatives_without_user, "no-negatives"),
+        (pulled_negatives, "no-negatives"),
+        (sigmoid_twice, "squashed"),
+        (shared_view, "wrong-negative"),
+        (tiled_positives, "wrong-negative"),
+        (weights_after_the_mean, "row-weights"),
+        (idle_symmetric, "idle-flag"),
+        (centred_in_place, "changed-input"),
+        (of_hardest, "not-finite"),
+        (in_half_precision, "rounded"),
+    ],
+)
+def test_kinds_of_faults_are_told_apart(loss: Any, code: str) -> None:
+    assert code in [each.code for each in lint_loss(loss, estimates=False).findings]
+
+
+def sampled_with_hits(users: Any, items: Any, negatives: Any, probability: Any, neg_p: Any) -> Any:
+    """Corrected everywhere, with the positive's own copies among the negatives."""
+    own = np.sum(users * items, axis=1, keepdims=True) - np.log(probability)[:, None]
+    logits = np.concatenate([own, np.einsum("bd,bkd->bk", users, negatives) - np.log(neg_p)], 1)
+    return -np.mean(log_softmax(logits, axis=1)[:, 0])
+
+
+def copies_are_positives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    """Rows with one item share their label, and every column is corrected."""
+    labels = same(item_ids) + np.eye(len(users))
+    log_share = log_softmax(users @ items.T - np.log(probability)[None, :], axis=1)
+    return -np.mean(np.sum(labels / labels.sum(axis=1, keepdims=True) * log_share, axis=1))
+
+
+def sharp(users: Any, items: Any, temperature: float = 0.01) -> Any:
+    return cross_entropy(unit(users) @ unit(items).T / temperature)
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        (sampled_with_hits, set()),
+        (copies_are_positives, set()),
+        (sharp, {"missing-logq", "duplicates"}),
+    ],
+)
+def test_right_parts_are_not_accused(loss: Any, codes: set[str]) -> None:
+    assert {each.code for each in lint_loss(loss, estimates=False).errors} == codes
 
 
 # Pushes, and what is read from them.
@@ -243,10 +366,27 @@ def test_wrong_losses_are_refused() -> None:
     def many(scores: Any) -> Any:
         return scores
 
+    def many_of_jax(scores: Any) -> Any:
+        return jnp.mean(scores), {"scores": scores}
+
+    def nameless(users: Any, items: Any, /) -> Any:
+        return users.sum()
+
+    def on_gpu(users: Any, items: Any) -> Any:
+        raise AssertionError("not compiled with CUDA")
+
+    class Without:
+        pass
+
     for loss, message in (
         (unknown, "'whatever' that is none"),
         (alone, "neither vectors nor scores"),
         (many, "must return one number"),
+        (many_of_jax, "returns tuple: it must return one number"),
+        (nameless, "leave its '/' out"),
+        (on_gpu, "take the device from them"),
+        (Without, "has no method forward"),
+        ("linting:", "module:name"),
         (3, "cannot be called"),
         ("museum", "module:name"),
     ):
@@ -303,6 +443,13 @@ def test_imports_within_a_loss_name_its_framework() -> None:
     assert framework_of(Own).name == framework_of(Own()).name == "JAX"
 
 
+def test_methods_alone_take_the_framework_around() -> None:
+    def loss(users: Any, items: Any) -> Any:
+        return (users * items).sum()
+
+    assert framework_of(loss).name == "JAX"
+
+
 def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
     rng = np.random.default_rng(0)
 
@@ -321,15 +468,42 @@ def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
     assert graph.linked(np.int32([0, 1, 1]), np.int32([7, 0, 7])).tolist() == [True, True, False]
 
 
+def test_pairs_without_repeats_can_be_judged(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,text\n" + "".join(f"{n},t{n}\n" for n in range(100)))
+    found = lint_loss(CORRECT["in_batch_softmax"].loss, pairs=path, estimates=False)
+    assert found.findings == []
+
+
+def test_batches_of_several_negatives_fit_a_loss_of_one() -> None:
+    def of_one(users: Any, items: Any, negatives: Any) -> Any:
+        if negatives.shape != users.shape:
+            raise ValueError("one negative for each user")
+        return bpr(np.sum(users * items, axis=1), np.sum(users * negatives, axis=1)[:, None])
+
+    own = FAULTS["sampled_positives"].batches
+    codes = [each.code for each in lint_loss(of_one, batches_from=own, estimates=False).findings]
+    assert codes == ["sampled-positives"]
+
+
+@pytest.mark.parametrize("first", ["a", 10**9])
+def test_batches_of_any_ids_have_a_graph(first: Any) -> None:
+    ids = np.array([f"a{n}" for n in range(9)]) if first == "a" else np.arange(9) + first
+    (batch, _), graph = batches.own_batches([(ids, ids, ids[::-1])] * 2, None, 9)
+    assert (graph.n_users, graph.n_items, graph.n_links) == (9, 9, 9)
+    assert batch.negative[:, 0].tolist() == batch.item[::-1].tolist()
+
+
 def test_batches_are_read_or_refused() -> None:
     ids = np.arange(4)
-    own = batches.own_batches([(ids, ids, ids[::-1]), {"u": ids, "i": ids}], GRAPH, 4)
+    own, _ = batches.own_batches([(ids, ids, ids[::-1]), {"u": ids, "i": ids}], GRAPH, 4)
     assert own[0].negative.tolist() == [[3], [2], [1], [0]]
     assert own[1].negative.shape == (4, 0)
     for wrong, message in (
         ([], "are none"),
         ([(ids, ids[:2])], "users, items"),
-        ([(ids + 1000, ids)], "none of the pairs"),
+        ([(ids + 1000, ids)], "none of the pairs: 1000"),
+        ([(ids, ids + 0.5)], "ids are fractions"),
     ):
         with pytest.raises(UsageError, match=message):
             batches.own_batches(wrong, GRAPH, 4)

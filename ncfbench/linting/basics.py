@@ -1,0 +1,245 @@
+"""Checks of a loss's gradient as such, before anything else can be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ncfbench.linting.derivatives import Evaluator, owner
+from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns
+from ncfbench.linting.findings import Finding, finding
+from ncfbench.linting.frameworks import Numpy, Torch
+from ncfbench.linting.layouts import ROWS
+from ncfbench.linting.scenes import Bool, Coordinates, Scene
+
+LONG = 30.0
+"""Length of users' vectors that makes scores extreme, where a loss does not normalise."""
+FINE = 1e-6
+"""Change of a score that single precision shows and half precision does not."""
+LIKE = 0.2
+"""Effect of another row's positive on a negative's push, over that of the row's own."""
+WEAK, FAR = 0.2, 0.2
+"""A wrong pair's push, and the loss of rows that are all right, over those of equal scores."""
+
+
+def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
+    """Compare gradients with difference quotients of the loss, where it has a framework.
+
+    Returns:
+        findings, and the evaluator, by quotients where gradients are not the loss's own.
+    """
+    plain = evaluator.loss.has("users") and evaluator.layout.labels == "rows"
+    if not (evaluator.framework.has_gradients and plain):
+        return [], evaluator
+    ratios: dict[str, list[float]] = {}
+    for seed in SEEDS[:2]:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        true_items, true_users = evaluator.true_pushes(scene)
+        for side, found, true in (
+            ("items", evaluator.pushes(scene), true_items),
+            ("users", evaluator.pushes_on_users(scene), true_users),
+        ):
+            for name, pairs in groups(scene).items():
+                size = float(np.linalg.norm(true[pairs]))
+                if size > 1e-4 * float(np.linalg.norm(true)):
+                    ratio = float(np.sum(found[pairs] * true[pairs])) / size**2
+                    ratios.setdefault(f"{name}, on the {side}' side", []).append(ratio)
+    # float32 leaves a few parts in a thousand.
+    wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
+    findings = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
+    if wrong:
+        evaluator = replace(evaluator, by_quotients=True)
+    return findings, evaluator
+
+
+def groups(scene: Scene) -> dict[str, Bool]:
+    """Return bool[b, columns] of positives and of negatives, by name."""
+    is_row = np.arange(len(scene.slot)) < scene.b
+    own = owner(scene)[None, :] == np.arange(scene.b)[:, None]
+    return {
+        "positives": own & is_row,
+        "the batch's negatives": ~own & is_row,
+        "drawn negatives": np.broadcast_to(~is_row, own.shape),
+    }
+
+
+def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) -> Iterator[Finding]:
+    """Yield what ratios of a gradient to the true one mean, if it is lost or doubled."""
+    for name, some in wrong.items():
+        ratio, unit = float(np.mean(some)), "share of the gradient that arrives"
+        if ratio < 0.05:
+            yield finding(lost, some, unit, 1, name)
+        elif ratio > 1.5 and abs(ratio - round(ratio)) < 0.05:
+            yield finding(doubled, some, unit, 1, name)
+        else:  # weights that are constants on purpose do that
+            yield finding(lost, some, unit, 1, f"{name}, in part", "warning")
+
+
+def inputs(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that the loss leaves its arguments alone, and each vector's length to itself."""
+    scene = evaluator.scenes().plain(0, ROWS)
+    arrays = evaluator.arrays(scene, scene.coordinates())
+    if isinstance(evaluator.framework, Numpy | Torch):
+        given, kept = (evaluator.framework.inputs(arrays) for _ in range(2))
+        evaluator.call()(**given)
+        changed = [
+            name
+            for name, array in arrays.items()
+            if isinstance(array, np.ndarray)
+            and not np.array_equal(np.asarray(given[name]), np.asarray(kept[name]))
+        ]
+        if changed:
+            yield finding("changed-input", [1.0], "share of the calls", 0, ", ".join(changed))
+    if evaluator.loss.has("users") and evaluator.layout.labels != "pairs":
+        yield from _batch_axis(evaluator, scene)
+    usual = evaluator.value(scene)
+    little, much = (
+        [evaluator.value(scene.with_score(row, row, change)) != usual for row in range(ROWS // 2)]
+        for change in (FINE, CHANGE)
+    )
+    if any(much) and not any(little):
+        yield finding("rounded", [0.0], f"share of changes of {FINE} that count", 1, "scores")
+
+
+def _batch_axis(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:
+    """Check that no row's vector matters by its length alone where that of all rows does not."""
+    found = scene.coordinates()
+    width = found.users.shape[1]
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(width, width)))[0]
+    rotated = found._replace(users=found.users @ rotation, columns=found.columns @ rotation)
+    for side, part in (("users", rotated.users), ("columns", rotated.columns)):
+        values = []
+        for rows in (0, 1, len(part)):
+            longer = part.copy()
+            longer[:rows] *= 3
+            moved = rotated._replace(**{side: longer})
+            values.append(evaluator.value_of(evaluator.arrays(scene, moved)))
+        one, every = (abs(value - values[0]) for value in values[1:])
+        if one > 1e-4 * abs(values[0]) and every < 1e-4 * one:
+            unit = "effect of the length of all vectors, over that of one of them"
+            yield finding("batch-axis", [every / one], unit, 1, f"vectors of {side}")
+
+
+def basics(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that the loss is finite and pulls each row to its own item."""
+    wrong_sign, elsewhere, misplaced, pulls, largest, values = [], [], [], [], [], []
+    patterns: list[Bool] = []
+    for seed in SEEDS:
+        scene = evaluator.scenes().plain(seed, ROWS)
+        push = evaluator.pushes(scene)
+        if not np.isfinite(push).all() or not np.isfinite(evaluator.value(scene)):
+            share = float(np.isfinite(push).mean() * np.isfinite(evaluator.value(scene)))
+            unit = "finite share of the loss and its pushes"
+            yield finding("not-finite", [share], unit, 1, f"{ROWS} rows")
+            return
+        own = np.diagonal(push)
+        largest.append(float(np.abs(push).max()))
+        values.append(evaluator.value(scene))
+        limit = 1e-3 * largest[-1]
+        wrong_sign.append(float(np.mean(own > limit)))
+        pulled = push < -limit
+        elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
+        pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
+        at = owner(scene)
+        drawn = counted_columns(evaluator, push)[:, ROWS:]
+        is_own = at[ROWS:][None, :] == np.arange(ROWS)[:, None]
+        misplaced.append(float(drawn.any() and not drawn[is_own].any()))
+        patterns.append(drawn)
+    if max(largest) == 0 and len({*values}) == 1:
+        yield finding("no-gradient", largest, "largest push", 1, "all scenes")
+    elif min(wrong_sign) > 0.5 and max(pulls) != 1:
+        unit = "share of the positives that are pushed apart"
+        yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
+    elif min(elsewhere) > 0:
+        unit = "share of the rows"
+        yield finding("wrong-positive", elsewhere, unit, 0, "one process")
+    if min(misplaced) > 0:
+        unit = "share of the scenes"
+        yield finding("wrong-negative", misplaced, unit, 0, "no row meets its own negatives")
+    elif all(np.array_equal(pattern, patterns[0]) for pattern in patterns):
+        # Of the same k columns in all scenes, none of which is chosen for its score.
+        foreign, k = patterns[0] & ~is_own, evaluator.layout.k
+        if foreign.any() and patterns[0].sum(axis=1).max() <= k:
+            unit, detail = "share of the rows' negatives", "some are another row's"
+            yield finding("wrong-negative", [foreign.sum() / patterns[0].sum()], unit, 0, detail)
+    if evaluator.layout.k and not evaluator.layout.is_catalogue:
+        yield from _compared(evaluator, patterns[0])
+
+
+def _compared(evaluator: Evaluator, drawn: Bool) -> Iterator[Finding]:
+    """Check that drawn negatives are compared with their own row's positive, if with any."""
+    scene = evaluator.scenes().plain(0, ROWS)
+    row, own, shares = ROWS - 1, scene.slot[:ROWS], []
+    for column in (ROWS + np.flatnonzero(drawn[row])).tolist():
+        usual, effects = evaluator.push(scene, row, column), []
+        for rows in ([row], [0], np.arange(ROWS - 1)):
+            score = scene.score.copy()
+            score[rows, own[rows]] += CHANGE
+            changed = evaluator.push(replace(scene, score=score), row, column)
+            effects.append(abs(changed / usual - 1))
+        mine, one, others = effects
+        least = 10 * evaluator.tolerance
+        shares.append(float(others > least and (mine < least or one > LIKE * mine)))
+    if any(shares):
+        unit, detail = "share of a row's negatives", "compared with another row's positive"
+        yield finding("wrong-negative", [float(np.mean(shares))], unit, 0, detail)
+
+
+def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check that scores far apart are what the loss wants, and that it pushes those far off."""
+    plain = evaluator.scenes().plain(0, ROWS)
+    rows, own = np.arange(ROWS), plain.slot[:ROWS]
+    length = 1.0 if facts.normalises else LONG
+
+    def value(positive: float, negative: float, length: float = length) -> float:
+        """Return the loss of rows with these scores; negative ones fit into unit vectors."""
+        score = np.full_like(plain.score, negative)
+        score[rows, own] = positive
+        scene = replace(plain, score=score)
+        return evaluator.value_of(evaluator.arrays(scene, scene.coordinates(), length))
+
+    def pull(positive: float, length: float = length) -> float:
+        ends = [value(positive + sign * CHANGE / 10, 0.0, length) for sign in (1, -1)]
+        return abs(ends[0] - ends[1]) / length
+
+    with np.errstate(all="ignore"):
+        if not (facts.in_batch or facts.drawn or facts.drawn_for_others):
+            yield from _without_negatives(evaluator, plain)
+        if facts.kind in ("listwise", "pointwise"):
+            pulls, losses = (pull(-0.8), pull(0.0, 1.0)), (value(0.8, -0.1), value(0.0, 0.0))
+            if pulls[0] < WEAK * pulls[1] and FAR * losses[1] < losses[0] < math.inf:
+                unit = "pull of positives of the lowest scores, over that of equal ones"
+                detail = f"{losses[0] / losses[1]:.0%} of the loss never goes"
+                yield finding("squashed", [pulls[0] / pulls[1]], unit, 1, detail)
+
+
+def _without_negatives(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:
+    """Say whether nothing keeps a loss, no negative of which was met, from one vector for all."""
+    found, b = scene.coordinates(), scene.b
+    own_rows, unit = np.arange(b), "relative change of the loss"
+    if evaluator.loss.has("users") and evaluator.layout.k and evaluator.layout.labels == "rows":
+        wide = np.pad(found.users, ((0, 0), (0, b))), np.pad(found.columns, ((0, 0), (0, b)))
+        values = []
+        for at in (b + scene.slot[b :: evaluator.layout.k], wide[0].shape[1] - b + own_rows):
+            users = wide[0].copy()
+            users[own_rows, at] += 10
+            moved = found._replace(users=users, columns=wide[1])
+            values.append(evaluator.value_of(evaluator.arrays(scene, moved)))
+        if math.isclose(*values, rel_tol=1e-6):
+            detail = "users that are like their drawn negatives"
+            yield finding("no-negatives", [values[0] / values[1] - 1], unit, 1, detail)
+            return
+    axes, values = np.eye(found.users.shape[1]), []
+    for own, others in ((own_rows, b + scene.slot[b:]), (0 * own_rows, 0 * scene.slot[b:])):
+        columns = np.concatenate([own, others])
+        at = replace(
+            scene, score=np.asarray(own[:, None] == columns, float), slot=np.arange(len(columns))
+        )
+        vectors = Coordinates(axes[own], axes[columns], found.rest)
+        values.append(evaluator.value_of(evaluator.arrays(at, vectors)))
+    if values[1] <= values[0] + 1e-6 * abs(values[0]):
+        detail = "one vector for all is as good as a pair's own"
+        yield finding("no-negatives", [0.0], unit, 1, detail)
