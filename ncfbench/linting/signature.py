@@ -14,6 +14,7 @@ from ncfbench.errors import UsageError, reason
 
 VIEW = r"(embs?|embeddings?|x|z|h|v|out|outputs?|features?|views?|reps?)"
 ITEM = r"((items?|cand|candidate|pos|positive|doc|document)_?)?"
+NUMBER = r"(scores?|logits?|sims?|similarit(y|ies)|pred(iction)?s?)"
 IDS = r"(ids?|idx|index|indices)"
 COUNTS = r"(counts?|freqs?|frequenc(y|ies)|degrees?)"
 PROBABILITY = r"prob(s|abilit(y|ies))?"
@@ -21,16 +22,21 @@ TABLE = r"(table|per_item|by_item)"
 ROLES: Mapping[str, str] = {
     "users": rf"users?|u|f|quer(y|ies)|anchors?|sources?|images?|left|{VIEW}_?(1|a)",
     "items": (
-        rf"items?|v|g|i|candidates?|documents?|docs?|passages?|texts?|right|keys|{VIEW}_?(2|b)"
+        r"items?|v|g|i|candidates?|documents?|docs?|passages?|texts?|right|keys|positive_?keys?"
+        rf"|{VIEW}_?(2|b)"
     ),
     "positives": r"pos|positives?|pos_?items?|positive_?items?|item_?i|p",
-    "negatives": r"negs?|negatives?|neg_?items?|negative_?items?|hard_?negatives?|item_?j|j|n",
+    "negatives": r"(hard_?)?neg(ative)?s?(_?(items?|keys?|docs?|passages?))?|item_?j|j|n",
     "scores": (
-        r"(scores?|logits?|sims?|similarit(y|ies))(_?mat(rix)?)?"
+        r"(in_?batch_?)?(scores?|logits?|sims?|similarit(y|ies))(_?mat(rix)?|_per_(user|query|image))?"
         r"|s|inputs?|y_?(pred|hat)|preds?|predictions?"
     ),
-    "positive_scores": r"pos(itives?)?_?(scores?|logits?|sims?|preds?)",
-    "negative_scores": r"neg(atives?)?_?(scores?|logits?|sims?|preds?)",
+    "positive_scores": (
+        rf"(pos(itives?)?|p)_?{NUMBER}|{NUMBER}_?pos(itives?)?|true_?logits|[xy]_?ui"
+    ),
+    "negative_scores": (
+        rf"(neg(atives?)?|n)_?{NUMBER}|{NUMBER}_?neg(atives?)?|sampled_?logits|[xy]_?uj"
+    ),
     "user_ids": rf"(users?|query|anchor)_?{IDS}|uids?",
     "item_ids": rf"{ITEM}{IDS}|iids?",
     "negative_ids": rf"neg(ative)?s?_?(item_?)?{IDS}",
@@ -43,7 +49,7 @@ ROLES: Mapping[str, str] = {
     "log_probability_table": rf"(item_?)?log_?(q|p|{PROBABILITY})_?{TABLE}",
     "counts_table": rf"(item_?)?{COUNTS}_?{TABLE}",
     "linked": (
-        r"(is_?)?(linked|links)|is_?positive|positives?_?mask|known_?positives?"
+        r"(is_?)?(linked|links)|is_?positive|pos(itives?)?_?mask|known_?positives?"
         r"|false_?negatives?(_?mask)?"
     ),
     "row_weights": r"(sample|row|example|instance|pair|link)_?weights?",
@@ -56,7 +62,10 @@ ROLES: Mapping[str, str] = {
     "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
 }  # fmt: skip
 """Meaning of an argument, and the names that it goes by."""
-SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|repr(esentation)?s?|features?)"
+SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|rep(r(esentation)?)?s?|features?|(tower_?)?outputs?)"
+PREFIX = r"(e|h|emb(edding)?s?|rep(resentation)?s?|vec(tor)?s?)_"
+SHORT = {"q": "query", "k": "keys"}
+"""Words for vectors that mean something else alone."""
 VECTORS = ("users", "items", "negatives")
 SCORES = ("scores", "positive_scores", "negative_scores")
 CONSTANTS = (
@@ -117,8 +126,11 @@ def role_of(name: str, others: frozenset[str] = frozenset()) -> str:
     """Return the meaning of an argument by its name; empty where it has none."""
     name = re.sub(r"_[a-zA-Z]+x[a-zA-Z]\w*$", "", name)  # of a shape: users_BxD
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
-    is_vector = re.fullmatch(f"(.+?){SUFFIX}", plain)
-    for word in (plain, is_vector[1] if is_vector else plain):
+    is_vector = re.fullmatch(f"{PREFIX}(?P<word>.+)", plain) or re.fullmatch(
+        f"(?P<word>.+?){SUFFIX}", plain
+    )
+    bare = is_vector["word"] if is_vector else plain
+    for word in (plain, SHORT.get(bare, bare) if is_vector else bare):
         for role, names in ROLES.items():
             if re.fullmatch(names, word):
                 if role == "positives":
