@@ -162,6 +162,8 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             # Where the same vectors without the relation are masked too, by their likeness, any
             # other negative is the measure.
             at = [(0, last)] if relation == "linked" else [(0, last), (last, 0)]
+            if any(1e-9 < without[pair] / usual < 0.01 for pair in at):
+                continue  # too small to tell, where a softmax is steep
             ratios = [push[pair] / max(without[pair], 0.01 * usual) for pair in at]
             pairs.append(float(np.mean(ratios)))
             if relation != "same item":

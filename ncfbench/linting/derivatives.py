@@ -78,7 +78,8 @@ class Evaluator:
                     continue
                 works = works or found
                 own = np.diagonal(pushes)
-                if np.isfinite(pushes).all() and (own < 0).all():
+                # Rows beyond a margin have no push; another shape would only hide that.
+                if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
                     return found._settled()
             if works:
                 return works._settled()

@@ -186,9 +186,15 @@ def sharp(users: Any, items: Any, temperature: float = 0.01) -> Any:
     return cross_entropy(unit(users) @ unit(items).T / temperature)
 
 
+def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
+    """Rows beyond the margin have no push, whatever shape the negatives have."""
+    return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
+
+
 @pytest.mark.parametrize(
     ("loss", "codes"),
     [
+        (narrow_hinge, set()),
         (sampled_with_hits, set()),
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
