@@ -17,8 +17,8 @@ from ncfbench.linting.scenes import Bool, Coordinates, Scene
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
-FINE = 3e-6
-"""Change of a score that single precision shows and half precision does not."""
+FINE = 1e-4
+"""Change of a score that single precision shows and bfloat16 does not."""
 LIKE = 0.2
 """Effect of another row's positive on a negative's push, over that of the row's own."""
 WEAK, FAR = 0.2, 0.2
@@ -97,11 +97,12 @@ def inputs(evaluator: Evaluator) -> Iterator[Finding]:
         yield from _batch_axis(evaluator, scene)
     usual = evaluator.value(scene)
     little, much = (
-        [evaluator.value(scene.with_score(row, row, change)) != usual for row in range(ROWS // 2)]
+        [evaluator.value(scene.with_score(row, row, change)) != usual for row in range(ROWS)]
         for change in (FINE, CHANGE)
     )
-    if evaluator.framework.step < FINE * 10 and any(much) and not any(little):
-        yield finding("rounded", [0.0], f"share of changes of {FINE} that count", 1, "scores")
+    if evaluator.framework.step < FINE and sum(little) < 0.5 * sum(much):
+        share = sum(little) / sum(much)
+        yield finding("rounded", [share], f"share of changes of {FINE} that count", 1, "scores")
 
 
 def _batch_axis(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
     ),
     "rounded": (
         "warning",
-        "the loss computes in half precision, in which nothing else can be measured",
+        "the loss computes in bfloat16, in which nothing else can be measured",
         "Take the precision from the arguments, so that it can be judged in double precision.",
     ),
     "changed-input": (

@@ -142,8 +142,9 @@ def of_hardest(users: Any, items: Any) -> Any:
     return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
 
 
-def in_half_precision(users: Any, items: Any) -> Any:
-    return cross_entropy((users.astype(np.float16) @ items.astype(np.float16).T).astype(float))
+def in_bfloat16(users: Any, items: Any) -> Any:
+    f, g = (x.astype(jnp.bfloat16) for x in (users, items))
+    return cross_entropy_of((f @ g.T).astype(float))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def in_half_precision(users: Any, items: Any) -> Any:
         (idle_symmetric, "idle-flag"),
         (centred_in_place, "changed-input"),
         (of_hardest, "not-finite"),
-        (in_half_precision, "rounded"),
+        (in_bfloat16, "rounded"),
     ],
 )
 def test_kinds_of_faults_are_told_apart(loss: Any, code: str) -> None:
