@@ -45,7 +45,10 @@ def main() -> None:
         Col("data", 0),
         Col("clock", 1, ".0f"),
         *(Col(f"kept, 1/{share}", place, ".3f") for place, share in enumerate(SHARES, 2)),
-        *(Col("cost", place, ".2f") for place in range(2 + len(SHARES), 2 + 2 * len(SHARES))),
+        *(
+            Col(f"cost, 1/{share}", place, ".2f")
+            for place, share in enumerate(SHARES, 2 + len(SHARES))
+        ),
     ]
     print_views(Table.of("Waves that begin with a share of the clock", cols, found))
 
