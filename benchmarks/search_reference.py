@@ -138,7 +138,7 @@ def from_optuna(space: Space, trials: Sequence[Trial]) -> Iterator[RunConfig]:
         # Some values belong to one loss alone, and nobody draws them.
         point = {name: value for name, value in trial["config"].items() if name in kinds}
         point = {name: value for name, value in point.items() if value in space.tried[name]}
-        own = {name: kinds[name] for name in point}
+        own: dict[str, Any] = {name: kinds[name] for name in point}
         study.add_trial(
             optuna.trial.create_trial(params=point, distributions=own, value=best(trial))
         )
