@@ -17,6 +17,10 @@ from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 RESTED = 0.99
 """Share of its best metric that a leader at rest had after half of its training."""
+LEAST_REST = 1 / 60
+"""Share of the budget that a leader trains before it counts as at rest: where recall is noisy, it
+seems to be at rest from its first evaluations on.
+"""
 BEGINS = 1 / 4
 """Share of the clock of the race to which a wave trains before any of it leave: small learning
 rates and large dimensions learn late (``benchmarks/replay_waves.py``).
@@ -41,8 +45,8 @@ class SearchRace(Race):
         """Let nobody enter before the leader is at rest."""
 
     def _is_at_rest(self) -> bool:
-        leader = self._leader()
-        return leader is not None and rests(leader[1].curve)
+        leader, least = self._leader(), LEAST_REST * self.clock.budget_seconds
+        return leader is not None and leader[1].curve.clock >= least and rests(leader[1].curve)
 
     def _leader(self) -> tuple[Candidate, Arm] | None:
         """Return the candidate of the best metric so far; None while all are at chance."""

@@ -242,6 +242,20 @@ def search(tiny: Dataset) -> Search:
     return Search(Space.of(tiny, {"dataset": "tiny"}, given))
 
 
+def test_a_leader_that_stands_still_at_first_is_not_at_rest(
+    hold: Callable[..., Any], search: Search
+) -> None:
+    """For three seconds all stand where they begin; a sixtieth of the budget is five."""
+
+    def recall(config: RunConfig, seconds: float) -> float:
+        return 0.3 if seconds < 3 else hidden(config, seconds)
+
+    _, said = hold(recall, search=search)
+    first = next(place for place, line in enumerate(said) if "were tried" in line)
+    clocks = [float(line.partition("trained ")[2].split()[0]) for line in said[:first]]
+    assert max(clocks) >= 5
+
+
 @pytest.mark.parametrize("recall", [hidden, hidden_and_late])
 def test_a_search_goes_on_beside_whoever_leads(
     hold: Callable[..., Any], search: Search, recall: Callable[[RunConfig, float], float]

@@ -17,6 +17,7 @@ from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.frames import by_variant, group
+from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
@@ -64,6 +65,22 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
         ]
     texts = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert texts == ["ns", "at least"]
+
+
+def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a race can end with; the best is among them."""
+    pytest.importorskip("matplotlib")
+    for place in range(12):
+        rate, recalls = (place + 1) / 1000, [0, 0.2, 0.3 + place / 100]
+        write_run(tmp_path, "ns", [9, 4, 2], 10, recalls, learning_rate=rate)
+    (answer,) = collect(tmp_path, tmp_path).overall
+    monkeypatch.setattr(Overall, "main", property(lambda answer: answer.arms))
+    drawing = curves.draw_answer(answer)
+    assert drawing is not None
+    labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert len(labels) == curves.MOST_NAMED
+    assert answer.arms[0].name in labels
+    assert len(drawing.figure.axes[0].lines) >= 12
 
 
 @pytest.mark.parametrize("words", [1, 4])

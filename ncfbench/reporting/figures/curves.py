@@ -30,6 +30,8 @@ from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 
+MOST_NAMED = 8
+"""Arms of an answer that are named and coloured; the others are grey."""
 FADED = 0.3
 """Opacity of arms that the answer's table leaves out."""
 BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
@@ -39,8 +41,8 @@ BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", 
 def draw_answer(answer: Answer) -> Drawing | None:
     """Draw probe loss and recall@50 against seconds of training, with the target and the floors.
 
-    Means over seeds. Arms that are not among :attr:`ncfbench.reporting.answers.Answer.main` are
-    grey.
+    Means over seeds. Arms that are not among the first of
+    :attr:`ncfbench.reporting.answers.Answer.main` are grey.
 
     Returns:
         None for a single arm.
@@ -49,7 +51,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
         return None
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
-    main = {arm.name for arm in answer.main}
+    main = {arm.name for arm in answer.main[:MOST_NAMED]}
     times = time_label(run for arm in answer.main for run in arm.runs.values())
     if answer.feature_seconds:
         times = times.replace("training time", "features and training")
