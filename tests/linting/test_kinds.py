@@ -1,0 +1,144 @@
+"""Kinds of faults beside those of the museum, and right parts that look like them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.nn import logsumexp
+from linting.museum import bpr, cross_entropy, same, unit
+from scipy.special import expit, log_softmax
+
+from ncfbench.linting.lint import lint_loss
+
+
+def same_items(ids: Any) -> Any:
+    return (ids[:, None] == ids[None, :]) & ~jnp.eye(len(ids), dtype=bool)
+
+
+def cross_entropy_of(logits: Any) -> Any:
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+def positive_twice(users: Any, items: Any) -> Any:
+    positive, scores = np.sum(users * items, axis=1), users @ items.T
+    return np.mean(np.log(np.exp(positive) + np.exp(scores).sum(axis=1)) - positive)
+
+
+def counts_for_logarithms(scores: Any, counts: Any) -> Any:
+    return cross_entropy(scores - counts[None, :])
+
+
+def labels_of_zero(users: Any, items: Any) -> Any:
+    scores = 10 * unit(users) @ unit(items).T
+    return np.mean(np.logaddexp(0, -np.eye(len(users)) * scores))
+
+
+def negatives_without_user(users: Any, items: Any, negatives: Any) -> Any:
+    near, far = (np.einsum("bd,b...d->b...", x, y) for x, y in ((users, items), (items, negatives)))
+    return np.mean(np.logaddexp(0, -near)) + np.mean(np.logaddexp(0, far))
+
+
+def pulled_negatives(scores: Any, labels: Any) -> Any:
+    return np.mean(np.logaddexp(0, -scores))
+
+
+def sigmoid_twice(scores: Any, labels: Any) -> Any:
+    logits = expit(scores)
+    return np.mean(np.logaddexp(0, logits) - labels * logits)
+
+
+def shared_view(users: Any, items: Any, negatives: Any) -> Any:
+    b, k, width = negatives.shape
+    drawn = negatives.reshape(k, b, width).transpose(1, 0, 2)
+    return bpr(np.sum(users * items, axis=1), np.einsum("bd,bkd->bk", users, drawn))
+
+
+def tiled_positives(positive_scores: Any, negative_scores: Any) -> Any:
+    k = negative_scores.shape[1]
+    return np.mean(np.logaddexp(0, negative_scores.reshape(-1) - np.tile(positive_scores, k)))
+
+
+def weights_after_the_mean(users: Any, items: Any, item_ids: Any, sample_weight: Any) -> Any:
+    logits = jnp.where(same_items(item_ids), -1e9, users @ items.T)
+    return cross_entropy_of(logits) * jnp.mean(sample_weight)
+
+
+def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
+    return cross_entropy(scores)
+
+
+def centred_in_place(scores: Any) -> Any:
+    scores -= scores.max(axis=1, keepdims=True)
+    return cross_entropy(scores)
+
+
+def of_hardest(users: Any, items: Any) -> Any:
+    scores = users @ items.T
+    others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
+    return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
+
+
+def in_bfloat16(users: Any, items: Any) -> Any:
+    f, g = (x.astype(jnp.bfloat16) for x in (users, items))
+    return cross_entropy_of((f @ g.T).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("loss", "code"),
+    [
+        (positive_twice, "positive-twice"),
+        (counts_for_logarithms, "logq-scale"),
+        (labels_of_zero, "no-negatives"),
+        (negatives_without_user, "no-negatives"),
+        (pulled_negatives, "no-negatives"),
+        (sigmoid_twice, "squashed"),
+        (shared_view, "wrong-negative"),
+        (tiled_positives, "wrong-negative"),
+        (weights_after_the_mean, "row-weights"),
+        (idle_symmetric, "idle-flag"),
+        (centred_in_place, "changed-input"),
+        (of_hardest, "not-finite"),
+        (in_bfloat16, "rounded"),
+    ],
+)
+def test_kinds_of_faults_are_told_apart(loss: Any, code: str) -> None:
+    assert code in [each.code for each in lint_loss(loss, estimates=False).findings]
+
+
+def sampled_with_hits(users: Any, items: Any, negatives: Any, probability: Any, neg_p: Any) -> Any:
+    """Corrected everywhere, with the positive's own copies among the negatives."""
+    own = np.sum(users * items, axis=1, keepdims=True) - np.log(probability)[:, None]
+    logits = np.concatenate([own, np.einsum("bd,bkd->bk", users, negatives) - np.log(neg_p)], 1)
+    return -np.mean(log_softmax(logits, axis=1)[:, 0])
+
+
+def copies_are_positives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    """Rows with one item share their label, and every column is corrected."""
+    labels = same(item_ids) + np.eye(len(users))
+    log_share = log_softmax(users @ items.T - np.log(probability)[None, :], axis=1)
+    return -np.mean(np.sum(labels / labels.sum(axis=1, keepdims=True) * log_share, axis=1))
+
+
+def sharp(users: Any, items: Any, temperature: float = 0.01) -> Any:
+    return cross_entropy(unit(users) @ unit(items).T / temperature)
+
+
+def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
+    """Rows beyond the margin have no push, whatever shape the negatives have."""
+    return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        (narrow_hinge, set()),
+        (sampled_with_hits, set()),
+        (copies_are_positives, set()),
+        (sharp, {"missing-logq", "duplicates"}),
+    ],
+)
+def test_right_parts_are_not_accused(loss: Any, codes: set[str]) -> None:
+    assert {each.code for each in lint_loss(loss, estimates=False).errors} == codes

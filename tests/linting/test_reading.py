@@ -1,0 +1,224 @@
+"""What the lint reads of a loss and of batches: arguments, frameworks, ids, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.nn import logsumexp
+from linting.museum import FAULTS, bpr
+from linting.right_losses import CORRECT
+
+from ncfbench.errors import UsageError
+from ncfbench.linting import batches
+from ncfbench.linting.frameworks import framework_of
+from ncfbench.linting.lint import lint_loss
+from ncfbench.linting.signature import read_loss, role_of
+
+GRAPH = batches.default_graph()
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("query_embeddings", "users"),
+        ("candidate_embeddings", "items"),
+        ("users_bxD", "users"),
+        ("pos_score", "positive_scores"),
+        ("neg_score", "negative_scores"),
+        ("candidate_sampling_probability", "probability"),
+        ("candidate_ids", "item_ids"),
+        ("log_q", "log_probability"),
+        ("item_idx", "item_ids"),
+        ("neg_item_ids", "negative_ids"),
+        ("item_freq", "counts"),
+        ("counts_by_item", "counts_table"),
+        ("probability_table", "probability_table"),
+        ("negative_log_q", "negative_log_probability"),
+        ("anchor", "users"),
+        ("emb2", "items"),
+        ("item_counts", "counts"),
+        ("q_reps", "users"),
+        ("rep_anchor", "users"),
+        ("e_i", "items"),
+        ("item_tower_output", "items"),
+        ("hard_neg_emb", "negatives"),
+        ("positive_predictions", "positive_scores"),
+        ("x_uj", "negative_scores"),
+        ("logits_per_image", "scores"),
+        ("sample_weight", "row_weights"),
+        ("q", "probability"),
+        ("key", "key"),
+        ("k", ""),
+        ("temperature", ""),
+    ],
+)
+def test_arguments_go_by_their_names(name: str, role: str) -> None:
+    assert role_of(name) == role
+
+
+def test_a_default_makes_an_option() -> None:
+    def loss(
+        scores: Any, p: float = 2.0, axis: int = 1, item_ids: Any = None, rank: int = 0
+    ) -> Any:
+        return scores.sum()
+
+    read = read_loss(loss)
+    assert dict(read.options) == {"p": 2.0, "axis": 1}
+    assert [*read.roles.values()] == ["scores", "item_ids", "rank"]
+
+
+def test_wrong_losses_are_refused() -> None:
+    def unknown(users: Any, items: Any, whatever: Any) -> Any:
+        return whatever
+
+    def alone(users: Any) -> Any:
+        return users.sum()
+
+    def many(scores: Any) -> Any:
+        return scores
+
+    def many_of_jax(scores: Any) -> Any:
+        return jnp.mean(scores), {"scores": scores}
+
+    def nameless(users: Any, items: Any, /) -> Any:
+        return users.sum()
+
+    def on_gpu(users: Any, items: Any) -> Any:
+        raise AssertionError("not compiled with CUDA")
+
+    class Without:
+        pass
+
+    for loss, message in (
+        (unknown, "'whatever' that is none"),
+        (alone, "neither vectors nor scores"),
+        (many, "must return one number"),
+        (many_of_jax, "returns tuple: it must return one number"),
+        (nameless, "leave its '/' out"),
+        (on_gpu, "take the device from them"),
+        (Without, "has no method forward"),
+        ("linting:", "module:name"),
+        (3, "cannot be called"),
+        ("museum", "module:name"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            lint_loss(loss, estimates=False)
+    with pytest.raises(UsageError, match="has no argument 'margn'"):
+        read_loss(CORRECT["hinge"].loss, {"margn": 1})
+    with pytest.raises(UsageError, match="did you mean 'missing-logq'"):
+        lint_loss(bpr, accept=["missing-log"])
+
+
+def counted_once(users: Any, items: Any, item_ids: Any) -> Any:
+    """An in-batch softmax in which each distinct item has one column."""
+    same = item_ids[:, None] == item_ids[None, :]
+    is_own = jnp.eye(len(users), dtype=bool)
+    has_earlier = jnp.argmax(same, axis=1) < jnp.arange(len(users))
+    is_out = (has_earlier[None, :] | same) & ~is_own
+    logits = jnp.where(is_out, -1e9, 5 * users @ items.T)
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+@pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
+def test_items_counted_once_need_less_correction(size: int, codes: list[str]) -> None:
+    """A batch that has all items once is no popular sample, a small one is."""
+    found = lint_loss(counted_once, batch_size=size, estimates=False)
+    assert [each.code for each in found.errors] == codes
+    assert found.facts is not None
+    assert found.facts.counts_once
+
+
+def test_tilt_falls_from_one_to_none() -> None:
+    assert batches.tilt(GRAPH, 1) == pytest.approx(1)
+    assert 0.3 < batches.tilt(GRAPH, 64) < 0.7
+    assert batches.tilt(GRAPH, 100_000) == pytest.approx(0, abs=1e-3)
+
+
+def test_a_loss_without_effect_is_named() -> None:
+    def constant(users: Any, items: Any) -> Any:
+        return 0.0 * np.sum(users) + 0.0 * np.sum(items)
+
+    assert [each.code for each in lint_loss(constant, estimates=False).findings] == ["no-gradient"]
+
+
+def test_imports_within_a_loss_name_its_framework() -> None:
+    class Base:
+        def __call__(self, positive_scores: Any, negative_scores: Any) -> Any:
+            from jax import nn
+
+            return nn.softplus(negative_scores - positive_scores[:, None]).mean()
+
+    class Own(Base):
+        pass
+
+    assert framework_of(Own).name == framework_of(Own()).name == "JAX"
+
+
+def test_methods_alone_take_the_framework_around() -> None:
+    def loss(users: Any, items: Any) -> Any:
+        return (users * items).sum()
+
+    assert framework_of(loss).name == "JAX"
+
+
+def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
+    rng = np.random.default_rng(0)
+
+    def noisy(positive_scores: Any, negative_scores: Any) -> Any:
+        return bpr(positive_scores, negative_scores) + rng.normal()
+
+    with pytest.raises(UsageError, match="other values for the same batch"):
+        lint_loss(noisy)
+
+
+def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("item_id,user_id,more\n7,anna,1\n0,bob,2\n7,anna,3\n")
+    graph = batches.read_pairs(path)
+    assert (graph.n_users, graph.n_items, graph.n_links) == (2, 8, 2)
+    assert graph.linked(np.int32([0, 1, 1]), np.int32([7, 0, 7])).tolist() == [True, True, False]
+
+
+def test_pairs_without_repeats_can_be_judged(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,text\n" + "".join(f"{n},t{n}\n" for n in range(100)))
+    found = lint_loss(CORRECT["in_batch_softmax"].loss, pairs=path, estimates=False)
+    assert found.findings == []
+
+
+def test_batches_of_several_negatives_fit_a_loss_of_one() -> None:
+    def of_one(users: Any, items: Any, negatives: Any) -> Any:
+        if negatives.shape != users.shape:
+            raise ValueError("one negative for each user")
+        return bpr(np.sum(users * items, axis=1), np.sum(users * negatives, axis=1)[:, None])
+
+    own = FAULTS["sampled_positives"].batches
+    codes = [each.code for each in lint_loss(of_one, batches_from=own, estimates=False).findings]
+    assert codes == ["sampled-positives"]
+
+
+@pytest.mark.parametrize("first", ["a", 10**9])
+def test_batches_of_any_ids_have_a_graph(first: Any) -> None:
+    ids = np.array([f"a{n}" for n in range(9)]) if first == "a" else np.arange(9) + first
+    (batch, _), graph = batches.own_batches([(ids, ids, ids[::-1])] * 2, None, 9)
+    assert (graph.n_users, graph.n_items, graph.n_links) == (9, 9, 9)
+    assert batch.negative[:, 0].tolist() == batch.item[::-1].tolist()
+
+
+def test_batches_are_read_or_refused() -> None:
+    ids = np.arange(4)
+    own, _ = batches.own_batches([(ids, ids, ids[::-1]), {"u": ids, "i": ids}], GRAPH, 4)
+    assert own[0].negative.tolist() == [[3], [2], [1], [0]]
+    assert own[1].negative.shape == (4, 0)
+    for wrong, message in (
+        ([], "are none"),
+        ([(ids, ids[:2])], "users, items"),
+        ([(ids + 1000, ids)], "none of the pairs: 1000"),
+        ([(ids, ids + 0.5)], "ids are fractions"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            batches.own_batches(wrong, GRAPH, 4)
