@@ -96,6 +96,20 @@ def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> N
     assert [row.choice for row in worth(found)] == [name]
 
 
+def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None:
+    def ranked(rows: list[dict[str, Any]]) -> None:
+        for row in rows[1:]:
+            row["validation_recall_at_50"] = row["test_recall_at_50"]
+            row["validation_recall_at_50_error"] = 0.003
+            row["validation_recall_at_50_item_error"] = 0.004
+
+    for loss in ("sg", "softmax"):
+        folder = write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss=loss)
+        change(folder / "curve.parquet", schemas.CURVE, ranked)
+    (found,) = collect(tmp_path, tmp_path).overall
+    assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
+
+
 def test_a_race_to_a_loss_has_its_own_answer(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], learning_rate=0.03)

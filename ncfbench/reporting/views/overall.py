@@ -14,7 +14,7 @@ from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
 from ncfbench.reporting.overall import Overall, Worth, reads, worth
-from ncfbench.reporting.quality import ERROR, RECALL
+from ncfbench.reporting.quality import ERROR, RECALL, standard_error
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
@@ -81,10 +81,12 @@ def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
     if answer.is_still_falling:
         line += f" {what} {change} by {answer.fall:.0%} in the latter half:"
         found = [Caveat("still_falling", f"{line} longer training may change the order.")]
-    errors = [row[f"{answer.split}_{RECALL}_error"] for row in best.first.curve]
-    if answer.ranks and errors and errors[-1] is not None:
+    column = f"{answer.split}_{RECALL}"
+    rows = [row for row in best.first.curve if row[column] is not None]
+    error = standard_error(rows[-1:], column) if rows else None
+    if answer.ranks and error is not None:
         text = f"Recall of {answer.split} links, which decided, has a standard error of"
-        found.append(Caveat(f"{answer.split}_error", f"{text} {errors[-1]:.3f}."))
+        found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
     return found + _edges(answer, best)
 
 
