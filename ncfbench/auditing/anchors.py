@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditedTowers:
-    """The towers of a loss, two sets of parameters, and the way back through the towers."""
+    """The towers of a loss, sets of parameters, and the way back through the towers."""
 
     trainer: Trainer
     embedder: Embedder
@@ -58,12 +58,20 @@ class AuditedTowers:
 
     @classmethod
     def make(
-        cls, dataset: Dataset, content: DeviceContent, config: RunConfig, warmup: int, age: int = 0
+        cls,
+        dataset: Dataset,
+        content: DeviceContent,
+        config: RunConfig,
+        warmup: int,
+        age: int = 0,
+        *,
+        initial: bool = True,
     ) -> AuditedTowers:
-        """Return the initial parameters and those after ``warmup`` iterations.
+        """Return the parameters after ``warmup`` iterations, and before them the initial ones.
 
         Args:
             age: iterations that mined items are old after the warm-up.
+            initial: include the initial parameters.
         """
         shared = {
             name: value
@@ -82,9 +90,9 @@ class AuditedTowers:
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(trainer.towers, embedder, dataset.graph)
-        initial = Point("initial", state.parameters, state.parameters, 0)
+        before = [Point("initial", state.parameters, state.parameters, 0)] if initial else []
         warm = Point("warm", trained.parameters, old or trained.parameters, age)
-        return cls(trainer, embedder, pullback, (initial, warm))
+        return cls(trainer, embedder, pullback, (*before, warm))
 
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
         """Return an anchor at each point, for the noise and mask of ``config``."""

@@ -64,6 +64,8 @@ def audit_samplers(
     batches: int = 1536,
     margin: float = 0.1,
     warmup: int = 20,
+    suite: Iterable[str] = (),
+    brief: bool = False,
     variance_parts: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
@@ -79,7 +81,9 @@ def audit_samplers(
             cannot work are left out.
         batches: of each sampler; with 0 only the conformance suite and the X-ray are made.
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
-        warmup: training iterations before the second set of parameters.
+        warmup: training iterations before the parameters at which gradients are compared.
+        suite: losses for which the conformance suite alone is made, besides.
+        brief: leave out the initial parameters, and the streams as training shuffles them.
         variance_parts: measure too how much of the variance lies over users, items and links.
 
     Raises:
@@ -96,12 +100,16 @@ def audit_samplers(
     given, locations = merge_named(
         say, settings | {"data_dir": data_dir}, chosen={"sampler": samplers, "loss": losses}
     )
-    configs = configurations(given, samplers, losses, tuple(noises))
+    noises = tuple(noises)
+    configs = configurations(given, samplers, losses, noises)
+    tested = configs
+    if besides := tuple(suite):
+        tested = configurations(given, samplers, tuple(dict.fromkeys((*losses, *besides))), noises)
     keep_compiled(say)
     dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)
     count = len({config.sampler for config in configs})
     progress.say(f"Conformance suite and X-ray of {count} sampler{'s' if count > 1 else ''}.")
-    suite, wrong = _conformance(dataset.graph, configs)
+    suite, wrong = _conformance(dataset.graph, tested)
     failed = [row for row in suite if row["result"] == "fail"]
     for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
@@ -118,6 +126,7 @@ def audit_samplers(
             margin=margin,
             warmup=warmup,
             wrong=wrong,
+            brief=brief,
             variance_parts=variance_parts,
             progress=progress,
         )

@@ -9,7 +9,7 @@ blocks in halves. Pure NumPy and SciPy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,20 +47,21 @@ class Bias:
     """Student's quantile of both bounds."""
     batches: int
 
-    def batches_needed(self, margin: float) -> int | None:
-        """Estimate how many batches would decide if the estimate is right; None if none would."""
+    def with_batches(self, factor: float) -> Bias:
+        """Return what ``factor`` times the batches would find if the estimate is right."""
         squared = max(self.squared, 0.0)
-        for power in range(1, 24):
-            factor = 1.5**power
-            # The error of a squared bias falls as one over the batches, or as their root once the
-            # bias outweighs it.
-            error = self.squared_error / (
-                factor if squared < self.squared_error else math.sqrt(factor)
-            )
-            shown = squared - self.quantile * error > RESOLUTION**2
-            if shown or _upper(squared, error, self.noisiest / factor, self.quantile) <= margin:
-                return math.ceil(self.batches * factor)
-        return None
+        # The error of a squared bias falls as one over the batches, or as their root once the bias
+        # outweighs it.
+        error = self.squared_error / (factor if squared < self.squared_error else math.sqrt(factor))
+        return replace(
+            self,
+            lower=math.sqrt(max(squared - self.quantile * error, 0)),
+            upper=_upper(squared, error, self.noisiest / factor, self.quantile),
+            squared=squared,
+            squared_error=error,
+            noisiest=self.noisiest / factor,
+            batches=math.ceil(self.batches * factor),
+        )
 
 
 def columns(name: str, bias: Bias | None) -> dict[str, float | None]:

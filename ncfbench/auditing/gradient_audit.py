@@ -11,7 +11,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -27,8 +27,10 @@ from ncfbench.auditing.verdict import (
     AUDIT_SEED,
     MORE_NEGATIVES,
     Evidence,
+    batches_needed,
     blocks_and_size,
     verdict,
+    worded,
 )
 from ncfbench.catalog import find_loss
 from ncfbench.config import RunConfig, identity_of
@@ -73,6 +75,7 @@ def audit(
     margin: float,
     warmup: int,
     wrong: Collection[Weighing],
+    brief: bool,
     variance_parts: bool,
     progress: Progress,
 ) -> list[dict[str, Any]]:
@@ -84,9 +87,10 @@ def audit(
         margin: share of the exact gradient below which a bias counts as none.
         warmup: training iterations before the second anchor.
         wrong: where the conformance suite finds the weights wrong.
+        brief: leave out the initial parameters, and the streams as training shuffles them.
         variance_parts: measure the parts of the variance too, for pointwise losses.
     """
-    verdicts = 2 * len(configs)
+    verdicts = (2 - brief) * len(configs)
     content, environment_key = DeviceContent.of(dataset, configs), environment.describe()["key"]
     progress.say(
         f"{verdicts} verdicts, each from {batches:,} batches; timing one iteration of each sampler"
@@ -97,10 +101,12 @@ def audit(
     ages = [config.mine_every - 1 for config in configs if config.mines]
     age = min(max(ages, default=0), warmup)
     towers = {
-        loss: AuditedTowers.make(dataset, content, first, warmup, age)
+        loss: AuditedTowers.make(dataset, content, first, warmup, age, initial=not brief)
         for loss, (first, *_) in _grouped(configs, attrgetter("loss")).items()
     }
-    auditor = _Auditor(dataset.graph, batches, margin, verdicts, wrong, variance_parts)
+    auditor = _Auditor(
+        dataset.graph, batches, margin, verdicts, wrong, brief=brief, variance_parts=variance_parts
+    )
     rows: list[dict[str, Any]] = []
     # A verdict takes about as long as the sampler's iterations do.
     work, done = sum(seconds[config.sampler] for config in configs), 0.0
@@ -117,7 +123,7 @@ def audit(
                 row["full_iteration_seconds"] = seconds[sampler]
                 row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
             rows += found
-            words = Counter(row["verdict"] for row in found)
+            words = Counter(map(worded, found))
             summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
             done += seconds[sampler] * len(served)
             now = time.perf_counter()
@@ -138,6 +144,8 @@ class _Auditor:
     verdicts: int
     """How many verdicts the audit's bounds must hold for together."""
     wrong: Collection[Weighing]
+    _: KW_ONLY
+    brief: bool
     variance_parts: bool
 
     def rows(
@@ -191,7 +199,7 @@ class _Auditor:
         """Add the biases at some anchors whose losses share their batches, in each mode."""
         config, graph = targets[0][0], self.graph
         rows = UserRows.of(graph, targets[0][1].towers.embedder)
-        modes = {"replacement": config, "shuffled": config}
+        modes = {"replacement": config} | ({} if self.brief else {"shuffled": config})
         if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
             modes["more"] = more
         for mode, settings in modes.items():
@@ -211,7 +219,7 @@ class _Auditor:
                 biases.setdefault((own.loss, anchor.point.name), {})[mode] = bias
 
     def _row(self, config: RunConfig, anchor: Anchor, biases: Mapping[str, Bias]) -> dict[str, Any]:
-        bias, shuffled, more = biases["replacement"], biases["shuffled"], biases.get("more")
+        bias, shuffled, more = biases["replacement"], biases.get("shuffled"), biases.get("more")
         claims = make_sampler(self.graph, config, Streams(0)).claims()
         is_listwise = config.family == "listwise"
         evidence = Evidence(
@@ -223,9 +231,9 @@ class _Auditor:
         )
         word, shown_by = verdict(evidence, self.margin)
         needed = predicted = None
-        if word == "too few batches" and not is_listwise:
-            needed = bias.batches_needed(self.margin)
-        if claims.shuffled_bias is not None and not is_listwise:
+        if word == "too few batches":
+            needed = batches_needed(evidence, self.margin)
+        if shuffled and claims.shuffled_bias is not None and not is_listwise:
             predicted = claims.shuffled_bias * anchor.negative_share
         effective = identity_of(config)
         return {

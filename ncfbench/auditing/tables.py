@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.auditing.conformance import PROPERTIES
+from ncfbench.auditing.verdict import NONE_DECIDES, worded
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
@@ -103,11 +104,17 @@ def _bias_cols(rows: Sequence[Row]) -> list[Col]:
         cost = row["variance_seconds"]
         return None if base is None or cost is None else cost / base
 
+    shuffled = under(
+        "shuffled %",
+        Col("mean", "shuffled_bias", ".2f", scale=100),
+        Col("interval", SHUFFLED_ENDS, interval(".2f"), scale=100),
+        Col("predicted", "predicted_shuffled_bias", ".3f", scale=100),
+    )
     return [
         SAMPLER,
         LOSS,
         POINT,
-        Col("verdict", _verdict, style=lambda row: VERDICTS[row["verdict"]], align="left"),
+        Col("verdict", worded, style=lambda row: VERDICTS[row["verdict"]], align="left"),
         *under(
             "bias %",
             Col("mean", "bias", ".2f", scale=100),
@@ -118,20 +125,12 @@ def _bias_cols(rows: Sequence[Row]) -> list[Col]:
         Col("variance", "batch_variance", ".2f"),
         Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
         Col("var. x s", relative_cost, ".2f"),
-        *under(
-            "shuffled %",
-            Col("mean", "shuffled_bias", ".2f", scale=100),
-            Col("interval", SHUFFLED_ENDS, interval(".2f"), scale=100),
-            Col("predicted", "predicted_shuffled_bias", ".3f", scale=100),
-        ),
+        *(shuffled if _has_shuffled(rows) else ()),
     ]
 
 
-def _verdict(row: Row) -> str:
-    word = str(row["verdict"])
-    if word == "too few batches" and row["batches_needed"]:
-        return f"{word} (try {row['batches_needed']:,})"
-    return f"{word} ({row['shown_by']})" if row["shown_by"] in ("weights", "declared") else word
+def _has_shuffled(rows: Sequence[Row]) -> bool:
+    return any(row["shuffled_bias"] is not None for row in rows)
 
 
 def _bias_interval(row: Row) -> str:
@@ -151,14 +150,22 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         " batch's gradient, as a multiple of the exact gradient's squared length.",
         "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same"
         " loss. Less should train sooner by gradient descent; Adam rescales every coordinate.",
-        "Shuffled: the streams used in training, and the bias they are predicted to have; for"
-        " strata with sharing and mixed-ns its order of magnitude. Blocks of one epoch are not"
-        " independent: their interval is a guide.",
     ]
+    if _has_shuffled(rows):
+        notes.append(
+            "Shuffled: the streams used in training, and the bias they are predicted to have; for"
+            " strata with sharing and mixed-ns its order of magnitude. Blocks of one epoch are not"
+            " independent: their interval is a guide."
+        )
     if any(row["cache_age"] is not None for row in rows):
         notes.append(
             "Mined items: negatives come from those of the highest scores as many iterations"
             " earlier."
+        )
+    if any(NONE_DECIDES in worded(row) for row in rows):
+        notes.append(
+            f"{NONE_DECIDES.capitalize()}: a softmax is judged with four times the negatives too,"
+            " for which these data have too few links. Take a smaller --batch-size."
         )
     if any(map(_is_explicit, rows)):
         notes.append(f"Explicit negatives: unbiased is for {EXPLICIT_OBJECTIVE}.")

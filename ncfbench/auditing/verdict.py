@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from ncfbench.auditing.bias import RESOLUTION, Bias
 from ncfbench.config import MAX_SEED
@@ -21,6 +22,7 @@ MODES = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, B
 MORE_NEGATIVES = 4
 """Times more negatives with which a listwise loss is measured again, to see its bias fall."""
 AUDIT_SEED = MAX_SEED + 3
+NONE_DECIDES = "none would do"
 
 Word = Literal["unbiased", "consistent", "biased", "too few batches"]
 ShownBy = Literal["gradient", "weights", "declared"]
@@ -93,6 +95,31 @@ def verdict(evidence: Evidence, margin: float) -> CellVerdict:
     if evidence.has_wrong_weights:
         return CellVerdict("biased", "weights")
     return CellVerdict(word, None)
+
+
+def worded(row: Mapping[str, Any]) -> str:
+    """Return a verdict of :data:`ncfbench.storage.schemas.AUDIT` in words: with what shows a bias,
+    or with the batches that would decide.
+    """
+    word, needed = str(row["verdict"]), row["batches_needed"]
+    if word == "too few batches":
+        return f"{word} (try {needed:,})" if needed else f"{word} ({NONE_DECIDES})"
+    return f"{word} ({row['shown_by']})" if row["shown_by"] in ("weights", "declared") else word
+
+
+def batches_needed(evidence: Evidence, margin: float) -> int | None:
+    """Estimate how many batches would decide if the estimates are right; None if none would."""
+    bias, more = evidence.bias, evidence.more
+    for power in range(1, 24):
+        factor = 1.5**power
+        expected = replace(
+            evidence,
+            bias=bias.with_batches(factor),
+            more=more and more.with_batches(factor),
+        )
+        if verdict(expected, margin).word != "too few batches":
+            return expected.bias.batches
+    return None
 
 
 def _interval(bias: Bias, margin: float) -> Word:

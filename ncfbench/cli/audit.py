@@ -18,7 +18,12 @@ from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError, UsageError, either
 from ncfbench.runs.progress import Progress
 
-NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
+WARMUP = 20
+BATCHES = 1536
+USUAL = {False: ("sg", "unigram"), True: ("all", "unigram,uniform,0.75")}
+"""Losses and noise distributions, without and with ``--all``."""
+SUITE = ("softmax",)
+"""Losses that the suite tests besides by default: their gradients take many more batches."""
 
 
 @options.with_settings(
@@ -52,28 +57,41 @@ def audit(
         ),
     ] = "all",
     loss: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=(
                 "Loss functions, separated by commas; each sampler gets those it serves. all: the"
                 " built-in ones. A function, class or object of your own, module:name, is judged"
                 " by itself: with its batches, without samplers."
             ),
+            show_default="sg; the suite alone also softmax",
             rich_help_panel="Training",
         ),
-    ] = "all",
+    ] = None,
     noise: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
+            help="Noise distributions P_n, separated by commas.",
+            show_default="unigram",
+            rich_help_panel="Sampler",
         ),
-    ] = NOISES,
+    ] = None,
     batches: Annotated[
         int,
         typer.Option(
             help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
         ),
     ] = BATCHES,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help=(
+                "Every loss, three noise distributions, the initial parameters too, and streams as"
+                " training shuffles them; takes more than ten minutes."
+            ),
+        ),
+    ] = False,
     margin: Annotated[
         str,
         typer.Option(
@@ -110,7 +128,8 @@ def audit(
         ),
     ] = "",
     warmup: Annotated[
-        int, typer.Option(help="Training iterations before the second set of parameters.")
+        int,
+        typer.Option(help="Training iterations before the parameters at which gradients are taken."),
     ] = WARMUP,
     variance_parts: Annotated[
         bool,
@@ -139,8 +158,8 @@ def audit(
     With --share local --devices N, batches have N parts that share negatives within themselves
     only; one device is enough for that. With --share global, devices change no batch.
 
-    The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two
-    minutes:
+    The exact gradient needs data of moderate size. Synthetic data takes about a minute, a smaller
+    graph less:
 
     ncfbench prepare synthetic --name few --users 120 --items 180 --links 1800 && ncfbench audit
     --dataset few
@@ -153,14 +172,14 @@ def audit(
     ncfbench audit --loss my_losses:loss --pairs train.parquet --batch-size 1024
     """
     progress = progress_bar(quiet=quiet)
-    own = _own_loss(loss)
+    own = _own_loss(loss or "")
     if own is None and (pairs or batches_from or accept):
         raise UsageError(
             "--pairs, --batches-from and --accept go with a loss of your own: --loss module:name."
         )
     if own is not None:
-        unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise != NOISES}
-        unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%"}
+        unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise}
+        unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%", "--all": all_}
         unheeded |= {"--warmup": warmup != WARMUP, "--config": config}
         unheeded |= {"--variance-parts": variance_parts}
         unheeded |= {
@@ -173,7 +192,9 @@ def audit(
         _lint(own, set_ or (), pairs, batches_from, size, accept, progress, json_=json_)
         return
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    chosen = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
+    usual_losses, usual_noises = USUAL[all_]
+    losses = options.names(usual_losses if loss is None else loss, LOSSES)
+    chosen = options.names(samplers, SAMPLERS), losses
     kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
     settings, locations = merge(given, set_ or (), config, chosen=kinds)
     from ncfbench.auditing.audit import audit_samplers
@@ -181,11 +202,13 @@ def audit(
 
     record = audit_samplers(
         samplers=chosen[0],
-        losses=chosen[1],
-        noises=options.names(noise),
+        losses=losses,
+        suite=SUITE if loss is None and not all_ else (),
+        noises=options.names(usual_noises if noise is None else noise),
         batches=batches,
         margin=options.parse_share(margin, "--margin"),
         warmup=warmup,
+        brief=not all_,
         variance_parts=variance_parts,
         data_dir=locations.data_dir,
         say=progress.say,

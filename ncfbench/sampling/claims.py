@@ -36,6 +36,8 @@ class Claims(NamedTuple):
     """Relative bias of the negative term when positives are shuffled over an epoch instead of drawn
     with replacement, an order of magnitude; None where it is not known.
     """
+    reach: int = 0
+    """How many earlier batches have links whose items a batch of an epoch has too."""
     objective: str = ""
     """The objective that the batches estimate, in words, where it is not L; empty where it is."""
     bias: str = ""

@@ -228,16 +228,21 @@ class MemorySharingSampler(SharingSampler):
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
         b, size = self.config.batch_size, self.config.memory
-        # Independent draws need no first batch: the memory is full from the beginning.
-        first = start * b + (size if self.positives.replacement else 0)
-        low = max(first - size, 0)
-        links = self.positives.take(low, first + count * b - low)
-        missing = np.full(size - (first - low), MISSING, np.int32)
-        items = np.concatenate([missing, self.graph.link_item[links]])
         none = np.zeros((b, 0), np.int32)
+        if self.positives.replacement:
+            # Batches that are independent of each other have memories of their own, always full.
+            drawn = self.positives.take(start * (size + b), count * (size + b))
+            return [
+                Draw(links[size:], none, self.graph.link_item[links[None, :size]])
+                for links in drawn.reshape(count, size + b)
+            ]
+        low = max(start * b - size, 0)
+        links = self.positives.take(low, (start + count) * b - low)
+        missing = np.full(size - (start * b - low), MISSING, np.int32)
+        items = np.concatenate([missing, self.graph.link_item[links]])
         return [
             Draw(own, none, items[None, number * b : number * b + size])
-            for number, own in enumerate(links[first - low :].reshape(count, b))
+            for number, own in enumerate(links[start * b - low :].reshape(count, b))
         ]
 
     def _pair_importance(self, items: Int32) -> Float64:
@@ -246,7 +251,8 @@ class MemorySharingSampler(SharingSampler):
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`; an item stays in the memory for several batches."""
-        claims = super().claims()._replace(drawn_items=None)
+        reach = -(-self.config.memory // self.config.batch_size)
+        claims = super().claims()._replace(drawn_items=None, reach=reach)
         return claims.with_bias(
             "remembered vectors are constants, of earlier parameters: items get a part of their"
             " gradient as negatives"

@@ -177,6 +177,25 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("all_", [False, True])
+def test_by_default_one_loss_at_one_set_of_parameters(
+    few_nodes: Path, tmp_path: Path, quick: None, all_: bool
+) -> None:
+    """The suite tests softmax besides; a bias on purpose is called so in every line."""
+    words = ["--samplers", "ns-distinct", "--batches", "48", "--encoder", "mf", "--warmup", "3"]
+    words += ["--batch-size", "16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
+    words += ["--all", "--loss", "sg", "--noise", "unigram"] if all_ else []
+    result = invoke("audit", "--dataset", "few", *words)
+    check(result, 0, "Conformance", "Gradients against the exact one")
+    assert ("shuffled" in result.stdout) == all_
+    rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
+    assert {(row["loss"], row["noise"]) for row in rows} == {("sg", "unigram")}
+    assert [row["point"] for row in rows] == ["initial"] * all_ + ["warm"]
+    suite = tables.read_rows(tmp_path / "conformance.parquet", schemas.CONFORMANCE)
+    assert ("listwise" in {row["loss_family"] for row in suite}) == (not all_)
+    assert all(row["shown_by"] != "gradient" for row in rows)
+
+
 @pytest.mark.long
 def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     words = ["audit", "--dataset", "few", "--loss", "sg,softmax", "--noise", "1,unigram"]

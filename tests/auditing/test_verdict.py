@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ncfbench.auditing.bias import Bias
-from ncfbench.auditing.verdict import Evidence, verdict
+from ncfbench.auditing.verdict import Evidence, batches_needed, verdict
 
 
 def bias(squared: float, error: float, upper: float, lower: float = 0.0) -> Bias:
@@ -49,3 +49,9 @@ def test_verdict_follows_from_the_evidence(
     found: Bias, evidence: dict, word: str, shown_by: str | None
 ) -> None:
     assert verdict(Evidence(found, **evidence), margin=0.1) == (word, shown_by)
+
+
+def test_no_number_of_batches_shows_a_bias_fall_that_cannot_be_measured() -> None:
+    """Data with too few links for four times the negatives."""
+    assert batches_needed(Evidence(WIDE, is_listwise=True), margin=0.1) is None
+    assert batches_needed(Evidence(WIDE, is_listwise=True, more=BELOW_HALF), margin=0.1)
