@@ -129,7 +129,9 @@ def audit(
     ] = "",
     warmup: Annotated[
         int,
-        typer.Option(help="Training iterations before the parameters at which gradients are taken."),
+        typer.Option(
+            help="Training iterations before the parameters at which gradients are taken."
+        ),
     ] = WARMUP,
     variance_parts: Annotated[
         bool,

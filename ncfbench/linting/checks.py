@@ -17,6 +17,8 @@ from ncfbench.linting.scenes import Float, Scene
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
+SEEN = 0.02
+"""Push of an unmasked duplicate under dropout, over that of a true negative, at least."""
 SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
 MOST_ONCE = 0.75
@@ -215,7 +217,9 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
     pairs = [(0, last), (last, 0), *((0, column) for column in range(1, last))]
     for draw in range(4):
         here, there, *others = evaluator.perturbed_pushes(scene, pairs, 10 * seed + draw, DROPOUT)
-        leaks += [float(push > 1e-4 * np.median(others)) for push in (here, there)]
+        # A norm of the vectors lets a move of one pair push the others a little.
+        least = max(SEEN * float(np.median(others)), evaluator.tolerance * max(map(abs, others)))
+        leaks += [float(push > least) for push in (here, there)]
     return float(np.mean(leaks))
 
 
@@ -281,6 +285,9 @@ def corrections(
         log_spread: standard deviation of the logarithm of items' popularity over links.
         tilt: exponent of an item's probability in how often batches count it as a negative.
     """
+    if facts.kind == "over pairs":
+        unit = "scores of other users' pairs that a push depends on, as a share"
+        yield finding("over-batch", [1.0], unit, 0, "a change of another pair's score shows it")
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")

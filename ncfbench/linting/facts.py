@@ -14,7 +14,9 @@ from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.timing.intervals import Estimate, mean
 
-Kind: TypeAlias = Literal["listwise", "pairwise", "pointwise", "over users", "symmetric", "other"]
+Kind: TypeAlias = Literal[
+    "listwise", "pairwise", "pointwise", "over users", "over pairs", "symmetric", "other"
+]
 SEEDS = tuple(range(3))
 """Scenes that each number is measured on."""
 CORRECTING = (
@@ -70,6 +72,7 @@ class Facts:
             "pairwise": "pairwise (BPR, hinge)",
             "pointwise": "pointwise",
             "over users": "softmax over users",
+            "over pairs": "softmax over all pairs of the batch",
             "symmetric": "softmax over items and over users",
             "other": "none of the known ones",
         }
@@ -171,11 +174,15 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
 
     rival = effect(row, columns[-1], columns[0]) if len(columns) > 1 else 0.0
     in_batch = columns[columns < scene.b]
-    other_user = 0.0
+    other_user = other_pair = 0.0
     if len(in_batch):
-        rows = [i for i in range(scene.b) if i not in (row, in_batch[0])]
-        other_user = effect(rows[0], in_batch[0], in_batch[0])
+        one, other, *_ = (i for i in range(scene.b) if i not in (row, in_batch[0]))
+        other_user = effect(one, in_batch[0], in_batch[0])
+        other_pair = effect(one, other, in_batch[0])
     least = 1e-4
+    if min(rival, other_user, other_pair) > least and not (keeps_rows or keeps_columns):
+        keeps_all = abs(push.sum()) < 1e-3 * np.abs(push).sum()
+        return "over pairs" if keeps_all else "other"
     if rival > least and other_user > least:
         return "symmetric"
     if other_user > least and keeps_columns:

@@ -71,6 +71,11 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "the softmax runs over the batch's users, not over items",
         "Normalise along the items' axis: axis 1 of scores of shape [users, items].",
     ),
+    "over-batch": (
+        "error",
+        "the softmax runs over all pairs of the batch, not over each row's items",
+        "Normalise each row by itself: axis 1 of scores of shape [users, items].",
+    ),
     "gather-lost": (
         "error",
         "gathered vectors have no gradient",

@@ -25,6 +25,8 @@ Bool = NDArray[np.bool_]
 Link: TypeAlias = tuple[int, int]
 Relation: TypeAlias = Literal["", "same item", "same user", "linked"]
 RELATIONS: tuple[Relation, ...] = ("same item", "same user", "linked")
+WIDTH = 256
+"""Least D of vectors."""
 ATTEMPTS, LOOKED_AT = 8, 2_000
 """Times that a scene is begun, and links that are looked at each time."""
 
@@ -102,7 +104,8 @@ class Scene:
     def coordinates(self) -> Coordinates:
         """Return vectors of unit length whose dot products are the scores."""
         b, n_items = self.score.shape
-        width = b + len(self.slot)  # one shape, however many items are the same
+        # One shape, however many items are the same; and one D, on which a scale may depend.
+        width = max(b + len(self.slot), WIDTH)
         rest = np.sqrt(np.maximum(1 - np.sum(self.score**2, axis=0), 0.05))
         users, items = np.eye(b, width), np.zeros((n_items, width))
         items[:, :b] = self.score.T

@@ -66,6 +66,10 @@ def weights_after_the_mean(users: Any, items: Any, item_ids: Any, sample_weight:
     return cross_entropy_of(logits) * jnp.mean(sample_weight)
 
 
+def softmax_over_all(scores: Any) -> Any:
+    return -jnp.mean(jnp.diagonal(scores) - logsumexp(scores))
+
+
 def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
     return cross_entropy(scores)
 
@@ -98,6 +102,7 @@ def in_bfloat16(users: Any, items: Any) -> Any:
         (shared_view, "wrong-negative"),
         (tiled_positives, "wrong-negative"),
         (weights_after_the_mean, "row-weights"),
+        (softmax_over_all, "over-batch"),
         (idle_symmetric, "idle-flag"),
         (centred_in_place, "changed-input"),
         (of_hardest, "not-finite"),
@@ -126,6 +131,16 @@ def sharp(users: Any, items: Any, temperature: float = 0.01) -> Any:
     return cross_entropy(unit(users) @ unit(items).T / temperature)
 
 
+def sharpest(users: Any, items: Any, item_ids: Any) -> Any:
+    """Of a scale at which dropout leaves most negatives without any push."""
+    f, g = (x / jnp.linalg.norm(x, axis=1, keepdims=True) for x in (users, items))
+    return cross_entropy_of(jnp.where(same_items(item_ids), -1e9, 1000 * f @ g.T))
+
+
+def scaled_by_width(users: Any, items: Any) -> Any:
+    return cross_entropy(users @ items.T / np.sqrt(users.shape[1]))
+
+
 def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
     """Rows beyond the margin have no push, whatever shape the negatives have."""
     return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
@@ -138,6 +153,8 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
         (sampled_with_hits, set()),
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
+        (sharpest, {"missing-logq"}),
+        (scaled_by_width, {"missing-logq", "duplicates"}),
     ],
 )
 def test_right_parts_are_not_accused(loss: Any, codes: set[str]) -> None:
