@@ -109,8 +109,8 @@ def audit_samplers(
     dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)
     count = len({config.sampler for config in configs})
     progress.say(f"Conformance suite and X-ray of {count} sampler{'s' if count > 1 else ''}.")
-    suite, wrong = _conformance(dataset.graph, tested)
-    failed = [row for row in suite if row["result"] == "fail"]
+    results, wrong = _conformance(dataset.graph, tested)
+    failed = [row for row in results if row["result"] == "fail"]
     for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
     broken = {row["sampler"] for row in failed if row["property"] in ("shapes", "ids", "weights")}
@@ -130,7 +130,7 @@ def audit_samplers(
             variance_parts=variance_parts,
             progress=progress,
         )
-    return Record(rows, xrays, suite)
+    return Record(rows, xrays, results)
 
 
 def configurations(

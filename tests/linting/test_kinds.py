@@ -153,7 +153,7 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
         (sampled_with_hits, set()),
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
-        (sharpest, {"missing-logq"}),
+        (sharpest, set()),
         (scaled_by_width, {"missing-logq", "duplicates"}),
     ],
 )
