@@ -30,8 +30,8 @@ class Program(NamedTuple):
 class OtherPrograms:
     """Measures the cores that other programs use, from when it is made or last asked.
 
-    Counted are the programs that this process can see, without itself and what it started. Those
-    that ended meanwhile are not counted.
+    Counted are the programs that this process can see and that may run on one of its cores,
+    without itself and what it started. Those that ended meanwhile are not counted.
     """
 
     def __init__(self) -> None:
@@ -88,24 +88,32 @@ class OtherPrograms:
 
 def available_cores() -> int:
     """Return the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    own = _own_cores()
+    return os.cpu_count() or 1 if own is None else len(own)
+
+
+def _own_cores() -> set[int] | None:
+    """Return the cores that this process may use; None where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 def _seconds() -> dict[Program, float]:
-    """Return the processor seconds of each program but this process and what it started."""
-    seen = {
-        process.pid: process.info
-        for process in psutil.process_iter(["ppid", "cpu_times", "create_time"])
-    }
+    """Return the processor seconds of each program on the cores of this process, but of itself and
+    what it started.
+    """
+    cores, names = _own_cores(), ["ppid", "cpu_times", "create_time"]
+    names += ["cpu_affinity"] if cores is not None else []
+    seen = {process.pid: process.info for process in psutil.process_iter(names)}
     ours = {os.getpid()}
     while more := {pid for pid, info in seen.items() if info["ppid"] in ours} - ours:
         ours |= more
     return {
         Program(pid, info["create_time"]): info["cpu_times"].user + info["cpu_times"].system
         for pid, info in seen.items()
-        if pid not in ours and info["cpu_times"] is not None and info["create_time"] is not None
+        if pid not in ours
+        and info["cpu_times"] is not None
+        and info["create_time"] is not None
+        and (cores is None or not cores.isdisjoint(info["cpu_affinity"] or cores))
     }
 
 

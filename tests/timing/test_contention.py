@@ -49,6 +49,22 @@ def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.Mon
     child.wait()
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_a_program_on_other_cores_is_not_counted(busy: int) -> None:
+    own = os.sched_getaffinity(0)
+    if len(own) < 2:
+        pytest.skip("one core")
+    here, there, *_ = own
+    os.sched_setaffinity(busy, {there})
+    try:
+        assert busy in {program.pid for program in contention._seconds()}
+        os.sched_setaffinity(0, {here})
+        assert busy not in {program.pid for program in contention._seconds()}
+        assert contention.available_cores() == 1
+    finally:
+        os.sched_setaffinity(0, own)
+
+
 def test_use_is_seconds_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """1.5 and 0.5 s in 2 s, 0.2 of a new program; none of one that was only hidden before."""
     old, idle, new, hidden = (Program(number, float(number)) for number in (1, 2, 101, 3))
