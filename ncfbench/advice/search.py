@@ -1,7 +1,7 @@
 """What races for recall: a first field, and neighbours of its leaders.
 
-The first candidate has the settings of the preset ``good``, as far as the data and the question
-allow. The others of the first field differ from it in one choice each: use of features, encoder,
+The first candidate has the settings of the preset ``good`` and :data:`START`, as far as the data
+and the question allow. The others of the first field differ from it in one choice each: use of features, encoder,
 loss, sampler, dimension, user tower; an encoder that reads no text comes with every loss. Later
 ones differ from a leader in one setting.
 """
@@ -21,6 +21,10 @@ from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.reporting.labels import SHORT
 
+START = {"user_tower": "history"}
+"""In the reference searches of five data sets the best trial has it, and the soonest at 0.95 of its
+recall (benchmarks/results/searches).
+"""
 FIRST = ("features", "encoder", "loss", "sampler", "dimension", "user_tower", "interaction")
 """Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
@@ -109,7 +113,7 @@ class Search:
         return ()
 
     def _first(self) -> RunConfig:
-        wanted, tried = preset("good"), self.space.tried
+        wanted, tried = preset("good") | START, self.space.tried
         usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]

@@ -91,17 +91,19 @@ def test_random_points_are_distinct_and_repeatable(tiny: Dataset) -> None:
     assert len(set(first)) == 50
 
 
-def test_the_field_begins_with_the_good_preset(featured: Dataset) -> None:
+def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) -> None:
     """Then each other choice, and the encoder of features with every loss."""
     search = Search(space(featured))
     first, *others = search.first_field()
     assert first.name == "bow softmax strat-ns"
     assert (first.config.dimension, first.config.word_dropout) == (100, 0.2)
+    assert first.config.user_tower == "history"
     names = [each.name for each in others]
     assert len(set(names)) == len(names)
     assert {"bow log strat-ns", "bow softmax ns", "bow softmax neg k=10"} <= {*names}
     assert {"mlp softmax strat-ns", "mlp log strat-ns", "mlp sg strat-ns"} <= {*names}
     assert {"bow softmax strat-ns d=50", "bow softmax strat-ns d=300"} <= {*names}
+    assert "bow softmax strat-ns user_tower=table" in names
     assert {each.config.encoder for each in others} == {"bow", "mlp", "cnn"}
     assert all("cnn log" not in name for name in names), "dear ones come with one loss"
 
