@@ -159,12 +159,24 @@ class Race:
             if self.left > 0:
                 begun = [each for each in begun if self.field.start(each)]
                 self._turn(begun, seconds if place else most, self.question.is_known)
+                if place == 0:
+                    self._say_what_is_no_metric(begun)
                 for each in begun:
                     self.field.measure(each)
             else:
                 for each in begun:
                     each.reason = each.reason or "no time to begin"
         return seconds
+
+    def _say_what_is_no_metric(self, entries: Sequence[Entry]) -> None:
+        """Say early that the first arms print other lines."""
+        for each in entries:
+            lines = each.process.last_lines if each.process and each.can_train else ()
+            if lines and not each.readings:
+                self.say(
+                    f"{self.spent:.0f} s: {each.name} has printed no metric yet, but:"
+                    f" {' | '.join(lines)}. Does --metric match its lines?"
+                )
 
     def _admit(self, clock: float) -> Plan | None:
         """Start entries that lacked memory, where there is some now and time to catch up; return

@@ -133,6 +133,14 @@ def test_no_metric_at_all_is_a_failure(tmp_path: Path) -> None:
     check(done, 6, "No arm printed a metric. echo a: ended and printed no metric, last lines: a.")
 
 
+def test_lines_that_are_no_metric_are_shown_early(tmp_path: Path) -> None:
+    words = ["race", "--runs-dir", tmp_path, *V, "--budget", "3s", "--silence", "1s"]
+    done = invoke(*words, "while :; do echo value 0.3; sleep 0.05; done", COUNT.format(count=5))
+    said = "has printed no metric yet, but: value 0.3"
+    check(done, 0, said, "Does --metric match its lines?")
+    assert done.stderr.index(said) < done.stderr.index("no metric in 1 s of running")
+
+
 def test_a_target_that_nobody_reaches_has_its_own_code(tmp_path: Path) -> None:
     words = [*V, "--target", "99", COUNT.format(count=5), COUNT.format(count=6)]
     found = race(tmp_path, *words, code=6)
