@@ -1,9 +1,9 @@
 """What races for recall: a first field, and neighbours of its leaders.
 
 The first candidate has the settings of the preset ``good`` and :data:`START`, as far as the data
-and the question allow. The others of the first field differ from it in one choice each: use of features, encoder,
-loss, sampler, dimension, user tower; an encoder that reads no text comes with every loss. Later
-ones differ from a leader in one setting.
+and the question allow. The others of the first field differ from it in one choice each: use of
+features, encoder, loss, sampler, dimension, user tower; an encoder that reads no text comes with
+every loss. Later ones differ from a leader in one setting.
 """
 
 from __future__ import annotations

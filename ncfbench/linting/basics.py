@@ -167,6 +167,11 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
             unit, detail = "share of the rows' negatives", "some are another row's"
             yield finding("wrong-negative", [foreign.sum() / patterns[0].sum()], unit, 0, detail)
     if evaluator.layout.k and not evaluator.layout.is_catalogue:
+        own = np.any(patterns, axis=0)[:, is_own.any(axis=0)]
+        used = own.reshape(ROWS, ROWS, -1).any(axis=(0, 1))
+        if used.any() and not used.all():
+            detail = f"of {len(used)} that are drawn for each row"
+            yield finding("idle-negatives", [1 - used.mean()], "share of them", 0, detail)
         yield from _compared(evaluator, patterns[0] & is_own)
 
 

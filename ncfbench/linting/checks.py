@@ -90,6 +90,20 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     yield from _divisor(weights, facts)
 
 
+def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check that positives and drawn negatives keep their relative weights in smaller batches."""
+    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn:
+        return
+    shares = []
+    for rows in SIZES[:2]:
+        scene = evaluator.scenes().distinct(0, rows)
+        push = evaluator.pushes(replace(scene, score=0 * scene.score))
+        shares.append(float(push[push > 0].sum() / -push[push < 0].sum()))
+    if abs(shares[0] / shares[1] - 1) > 0.02:
+        unit, detail = "ratio of the two weights", f"{SIZES[0]} rows beside {SIZES[1]}"
+        yield finding("uneven-terms", [shares[0] / shares[1]], unit, 1, detail)
+
+
 def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
     """Check that a row of twice the weight has twice the push of another."""
     plain = evaluator.layout.labels != "pairs" and evaluator.framework.has_gradients
@@ -128,6 +142,12 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
     factor = facts.scale.value if facts.scale else 1.0
     if facts.kind in ("pairwise", "pointwise"):
         factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0
+    if facts.kind == "listwise" and abs(full * SIZES[0] ** 2 / (small * SIZES[1] ** 2) - 1) < 1e-3:
+        detail = "rows are divided by their number twice"
+        yield finding(
+            "last-batch", [small * SIZES[1] / factor], "total weight of the rows", 1, detail
+        )
+        return
     for grows in (lambda rows: 1.0, lambda rows: rows - 1.0):
         each = full / factor / grows(SIZES[0]), small / factor / grows(SIZES[1])
         divisor = 1 / each[0]

@@ -117,6 +117,11 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "an argument changes neither the loss nor its gradient",
         "Use the argument in the loss, or remove it.",
     ),
+    "idle-negatives": (
+        "error",
+        "some of the drawn negatives change nothing",
+        "Score all k negatives of a row, [b, k], not the first one alone.",
+    ),
     "mask-others": (
         "error",
         "the mask hits pairs that are no links, and misses those that are",
@@ -181,6 +186,16 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
         "error",
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
+    ),
+    "uneven-terms": (
+        "error",
+        "the negatives' weight over the positives' depends on the batch's size",
+        "Take the mean over rows of both terms, or the sum of both.",
+    ),
+    "margin": (
+        "error",
+        "a larger margin makes the loss smaller",
+        "Subtract the margin from the positive's score, or add it to the negatives'.",
     ),
     "uneven-rows": (
         "error",

@@ -207,7 +207,13 @@ class Jax:
                     self._is_eager = True  # it looks at the values, as a compiled one cannot
             # Arrays of JAX, so that ``.at`` is there.
             arrays_of_jax = self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest))
-            return make(function)(*arrays_of_jax)
+            try:
+                return make(function)(*arrays_of_jax)
+            except self.jax.errors.UnexpectedTracerError as error:
+                raise UsageError(
+                    "The loss keeps an array of one call for the next, which a function that JAX"
+                    " differentiates cannot. Make what it remembers an argument."
+                ) from error
 
     def mapped(self, call: Call, arrays: Arrays, count: int) -> Any:
         """Return the losses of some processes, each with its part of the rows."""

@@ -185,6 +185,7 @@ class _Steps:
         yield from basics.extremes(evaluator, facts)
         self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
         yield from checks.sizes(evaluator, facts)
+        yield from checks.terms(evaluator, facts)
         yield from checks.one_row(evaluator)
         yield from checks.row_weights(evaluator)
         masks = checks.look_at_masks(evaluator)
@@ -203,6 +204,7 @@ class _Steps:
         tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
         yield from checks.corrections(facts, masks, spread, tilt)
         yield from options.temperatures(evaluator, facts)
+        yield from options.margins(evaluator)
         yield from options.idle(evaluator)
         yield from self._processes()
         # The mean of gradients that are not the loss's own, or of other batches, would mislead.

@@ -21,6 +21,8 @@ from ncfbench.linting.scenes import RELATIONS, Float, Scene
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
+MARGINS = r"(.*_)?margin"
+SMALL_STEP = 1e-3
 WITHOUT_EFFECT = (
     r"(.*_)?(chunks?|mini_?batch|micro_?batch|verbose|progress(_bar)?|debug|eps(ilon)?|device|dtype"
     r"|name|seed|workers?|log_(every|metrics|steps|interval)|check(s|point(s|ing)?)?|metrics?)(_.*)?"
@@ -192,6 +194,28 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         elif len(named) == 1 and abs(product / value**expected - 1) < 0.02 and value != 1:
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
+
+
+def margins(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that a margin makes the loss larger, where it changes it smoothly: one that only masks
+    negatives near the positive does not.
+    """
+    if evaluator.is_random or evaluator.is_stateful:
+        return
+    for name, value in evaluator.options.items():
+        if not re.fullmatch(MARGINS, name) or not isinstance(value, int | float) or value < 0:
+            continue
+        slopes = []
+        for seed in SEEDS:
+            scene = evaluator.scenes().plain(seed, ROWS)
+            here, there = (
+                evaluator.with_options(**{name: value + step}).value(scene)
+                for step in (0.0, SMALL_STEP)
+            )
+            slopes.append((there - here) / SMALL_STEP)
+        if max(slopes) < -1e-3:
+            unit = f"change of the loss by that of {name}"
+            yield finding("margin", slopes, unit, abs(float(np.mean(slopes))), f"{name} = {value}")
 
 
 def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:

@@ -70,6 +70,22 @@ def softmax_over_all(scores: Any) -> Any:
     return -jnp.mean(jnp.diagonal(scores) - logsumexp(scores))
 
 
+def first_negative(users: Any, items: Any, negatives: Any) -> Any:
+    return bpr(np.sum(users * items, axis=1), np.sum(users * negatives[:, 0], axis=1)[:, None])
+
+
+def mean_and_sum(positive_scores: Any, negative_scores: Any) -> Any:
+    return np.mean(np.logaddexp(0, -positive_scores)) + np.sum(np.logaddexp(0, negative_scores))
+
+
+def divided_twice(scores: Any) -> Any:
+    return cross_entropy(scores) / len(scores)
+
+
+def easier_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
+    return cross_entropy(scores + margin * np.eye(len(scores)))
+
+
 def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
     return cross_entropy(scores)
 
@@ -103,6 +119,10 @@ def in_bfloat16(users: Any, items: Any) -> Any:
         (tiled_positives, "wrong-negative"),
         (weights_after_the_mean, "row-weights"),
         (softmax_over_all, "over-batch"),
+        (first_negative, "idle-negatives"),
+        (mean_and_sum, "uneven-terms"),
+        (divided_twice, "last-batch"),
+        (easier_by_a_margin, "margin"),
         (idle_symmetric, "idle-flag"),
         (centred_in_place, "changed-input"),
         (of_hardest, "not-finite"),
@@ -141,6 +161,20 @@ def scaled_by_width(users: Any, items: Any) -> Any:
     return cross_entropy(users @ items.T / np.sqrt(users.shape[1]))
 
 
+def harder_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
+    return cross_entropy(scores - margin * np.eye(len(scores)))
+
+
+def masked_by_a_margin(scores: Any, margin: float = 0.1) -> Any:
+    """Negatives near the positive may be missing links: a larger margin masks more of them."""
+    near = (scores > np.diagonal(scores)[:, None] - margin) & ~np.eye(len(scores), dtype=bool)
+    return cross_entropy(np.where(near, -1e9, scores))
+
+
+def of_the_hardest(positive_scores: Any, negative_scores: Any) -> Any:
+    return bpr(positive_scores, negative_scores.max(axis=1, keepdims=True))
+
+
 def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
     """Rows beyond the margin have no push, whatever shape the negatives have."""
     return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
@@ -150,6 +184,8 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
     ("loss", "codes"),
     [
         (narrow_hinge, set()),
+        (of_the_hardest, set()),
+        (harder_by_a_margin, {"missing-logq", "duplicates"}),
         (sampled_with_hits, set()),
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
