@@ -113,7 +113,7 @@ class Search:
         return ()
 
     def _first(self) -> RunConfig:
-        wanted, tried = preset("good") | START, self.space.tried
+        wanted, tried = {**preset("good"), **START}, self.space.tried
         usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
