@@ -32,7 +32,8 @@ KINDS: dict[str, tuple[Severity, str, str]] = {
     "no-gradient": (
         "error",
         "the loss is the same whatever the scores are",
-        "See that positives and negatives are found, and that vectors are not detached.",
+        "See that positives and negatives are found, that no mask is inverted, and that vectors are"
+        " not detached.",
     ),
     "no-negatives": (
         "error",
