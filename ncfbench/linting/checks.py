@@ -98,8 +98,8 @@ def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     for rows in SIZES[:2]:
         scene = evaluator.scenes().distinct(0, rows)
         push = evaluator.pushes(replace(scene, score=0 * scene.score))
-        shares.append(float(push[push > 0].sum() / -push[push < 0].sum()))
-    if abs(shares[0] / shares[1] - 1) > 0.02:
+        shares.append(float(push[push > 0].sum() / max(-push[push < 0].sum(), 1e-30)))
+    if 0 < max(shares) < 1e20 and abs(shares[0] / shares[1] - 1) > 0.02:
         unit, detail = "ratio of the two weights", f"{SIZES[0]} rows beside {SIZES[1]}"
         yield finding("uneven-terms", [shares[0] / shares[1]], unit, 1, detail)
 
@@ -237,10 +237,10 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
     pairs = [(0, last), (last, 0), *((0, column) for column in range(1, last))]
     for draw in range(4):
         here, there, *others = evaluator.perturbed_pushes(scene, pairs, 10 * seed + draw, DROPOUT)
-        # A norm of the vectors lets a move of one pair push the others a little.
+        # A norm of the vectors lets a move of one pair push the others a little, either way.
         least = max(SEEN * float(np.median(others)), evaluator.tolerance * max(map(abs, others)))
-        leaks += [float(push > least) for push in (here, there)]
-    return float(np.mean(leaks))
+        leaks += [float(np.sign(push)) * (abs(push) > least) for push in (here, there)]
+    return max(float(np.mean(leaks)), 0.0)
 
 
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:

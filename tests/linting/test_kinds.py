@@ -157,6 +157,17 @@ def sharpest(users: Any, items: Any, item_ids: Any) -> Any:
     return cross_entropy_of(jnp.where(same_items(item_ids), -1e9, 1000 * f @ g.T))
 
 
+def normed(x: Any) -> Any:
+    """A move along one coordinate changes all others a little."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred**2, axis=1, keepdims=True))
+
+
+def layers_normed(users: Any, items: Any, item_ids: Any) -> Any:
+    scores = normed(users) @ normed(items).T / jnp.sqrt(users.shape[1])
+    return cross_entropy_of(jnp.where(same_items(item_ids), -1e9, scores))
+
+
 def scaled_by_width(users: Any, items: Any) -> Any:
     return cross_entropy(users @ items.T / np.sqrt(users.shape[1]))
 
@@ -190,6 +201,7 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
         (sharpest, set()),
+        (layers_normed, set()),
         (scaled_by_width, {"missing-logq", "duplicates"}),
     ],
 )
