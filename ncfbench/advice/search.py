@@ -22,7 +22,7 @@ from ncfbench.errors import UsageError
 from ncfbench.reporting.labels import SHORT
 
 START = {"user_tower": "history"}
-"""In the reference searches of five data sets the best trial has it, and the soonest at 0.95 of its
+"""In the reference searches of four data sets the best trial has it, and the soonest at 0.95 of its
 recall (benchmarks/results/searches).
 """
 FIRST = ("features", "encoder", "loss", "sampler", "dimension", "user_tower", "interaction")
