@@ -15,6 +15,7 @@ from bench_search import Curve
 from harness import PREPARE
 from invoked import invoke
 
+from ncfbench.advice.search import START
 from ncfbench.advice.space import Space, random_points
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
@@ -203,3 +204,35 @@ def test_a_reference_is_resumed(
         assert trial["iteration_seconds"] > 0
         curve = bench.curve_of(trial, found)
         assert curve.time_to(0.0) == pytest.approx(curve.before)
+
+
+def test_a_search_begins_with_what_the_best_trials_have() -> None:
+    """The shares and seconds that docs/advice.md tells of the kept searches."""
+    (name, value), *_ = START.items()
+    seconds: dict[bool, list[str]] = {True: [], False: []}
+    shares = []
+    for dataset in ("cite", "anime", "ml-time", "yelp"):
+        trials = search_reference.read(search_reference.SEARCHES / f"{dataset}.json.gz")["trials"]
+        assert len(trials) == 100
+        top = max(map(search_reference.best, trials))
+        for has in (True, False):
+            some = [trial for trial in trials if (trial["config"][name] == value) == has]
+            if has:
+                assert max(map(search_reference.best, some)) == top
+            else:
+                shares.append(max(map(search_reference.best, some)) / top)
+            soonest = min(
+                at
+                for trial in some
+                for at, recall in zip(trial["seconds"], trial["validation"], strict=True)
+                if recall >= 0.95 * top
+            )
+            seconds[has].append(f"{soonest:.1f}")
+    text = " ".join(
+        (search_reference.SEARCHES.parents[2] / "docs" / "advice.md").read_text("utf-8").split()
+    )
+    assert f"without one {min(shares):.2f} to {max(shares):.2f} of its validation recall" in text
+    for has, words in ((True, "with such a tower"), (False, "without")):
+        *most, last = seconds[has]
+        listed = f"{', '.join(most)} and {last}"
+        assert f"{listed} s {words}" in text, listed
