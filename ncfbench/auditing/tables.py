@@ -165,7 +165,7 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
     if any(NONE_DECIDES in worded(row) for row in rows):
         notes.append(
             f"{NONE_DECIDES.capitalize()}: a softmax is judged with four times the negatives too,"
-            " for which these data have too few links. Take a smaller --batch-size."
+            " for which these data are too small. Take a smaller --batch-size."
         )
     if any(map(_is_explicit, rows)):
         notes.append(f"Explicit negatives: unbiased is for {EXPLICIT_OBJECTIVE}.")
