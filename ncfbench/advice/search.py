@@ -2,8 +2,8 @@
 
 The first candidate has the settings of the preset ``good`` and :data:`START`, as far as the data
 and the question allow. The others of the first field differ from it in one choice each: use of
-features, encoder, loss, sampler, dimension, user tower; an encoder that reads no text comes with
-every loss. Later ones differ from a leader in one setting.
+features, encoder, loss, sampler, bare bag, dimension, user tower; an encoder that reads no text
+comes with every loss. Later ones differ from a leader in one setting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ START = {"user_tower": "history"}
 """In the reference searches of four data sets the best trial has it, and the soonest at 0.95 of its
 recall (benchmarks/results/searches).
 """
-FIRST = ("features", "encoder", "loss", "sampler", "dimension", "user_tower", "interaction")
+FIRST = (
+    *("features", "encoder", "loss", "sampler", "bare_bag", "dimension", "user_tower"),
+    "interaction",
+)
 """Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""

@@ -103,7 +103,9 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) 
     assert {"bow log strat-ns", "bow softmax ns", "bow softmax neg k=10"} <= {*names}
     assert {"mlp softmax strat-ns", "mlp log strat-ns", "mlp sg strat-ns"} <= {*names}
     assert {"bow softmax strat-ns d=50", "bow softmax strat-ns d=300"} <= {*names}
-    assert "bow softmax strat-ns user_tower=table" in names
+    assert {"bow softmax strat-ns user_tower=table", "bow softmax strat-ns bare_bag=True"} <= {
+        *names
+    }
     assert {each.config.encoder for each in others} == {"bow", "mlp", "cnn"}
     assert all("cnn log" not in name for name in names), "dear ones come with one loss"
 
