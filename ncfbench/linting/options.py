@@ -203,7 +203,8 @@ def margins(evaluator: Evaluator) -> Iterator[Finding]:
     if evaluator.is_random or evaluator.is_stateful:
         return
     for name, value in evaluator.options.items():
-        if not re.fullmatch(MARGINS, name) or not isinstance(value, int | float) or value < 0:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (re.fullmatch(MARGINS, name) and is_number and value >= 0):
             continue
         slopes = []
         for seed in SEEDS:

@@ -11,6 +11,7 @@ from jax.nn import logsumexp
 from linting.museum import bpr, cross_entropy, same, unit
 from scipy.special import expit, log_softmax
 
+from ncfbench.errors import UsageError
 from ncfbench.linting.lint import lint_loss
 
 
@@ -197,6 +198,7 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
         (narrow_hinge, set()),
         (of_the_hardest, set()),
         (harder_by_a_margin, {"missing-logq", "duplicates"}),
+        (masked_by_a_margin, {"missing-logq"}),
         (sampled_with_hits, set()),
         (copies_are_positives, set()),
         (sharp, {"missing-logq", "duplicates"}),
@@ -207,3 +209,21 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
 )
 def test_right_parts_are_not_accused(loss: Any, codes: set[str]) -> None:
     assert {each.code for each in lint_loss(loss, estimates=False).errors} == codes
+
+
+class Remembers:
+    """Keeps the items of a call for the next."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+
+    def __call__(self, users: Any, items: Any) -> Any:
+        pool = items if self.kept is None else jnp.concatenate([items, self.kept])
+        self.kept = pool[: len(items)]
+        logits = users @ pool.T
+        return jnp.mean(logsumexp(logits, axis=1) - jnp.sum(users * items, axis=1))
+
+
+def test_a_memory_that_jax_cannot_trace_is_refused() -> None:
+    with pytest.raises(UsageError, match="keeps an array of one call for the next"):
+        lint_loss(Remembers(), estimates=False)
