@@ -15,8 +15,10 @@ from ncfbench.advice.race import NEWCOMERS, Race
 from ncfbench.racing.rule import Arm, Curve
 from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
-RESTED = 0.99
-"""Share of its best metric that a leader at rest had after half of its training."""
+RESTED = NEAR
+"""Share of its best metric that a leader at rest had after half of its training: arms within it are
+told apart by time.
+"""
 LEAST_REST = 1 / 60
 """Share of the budget that a leader trains before it counts as at rest: where recall is noisy, it
 seems to be at rest from its first evaluations on.
