@@ -1,6 +1,7 @@
-"""A race for the best ranking, which neighbours of the leader enter in waves once it is at rest.
+"""A race for the best ranking, which neighbours of the leader enter in waves once it is at rest, or
+much of the budget is spent.
 
-Training on would show nothing new then, and others may rank better. A wave trains to the clock of
+Training on would show little new then, and others may rank better. A wave trains to the clock of
 the race in rungs of its own, from a fourth of it, each of twice the clock of the one before; at the
 end of each, those leave that cannot win, and half of the others. One that comes to lead draws its
 own neighbours.
@@ -23,6 +24,10 @@ LEAST_REST = 1 / 60
 """Share of the budget that a leader trains before it counts as at rest: where recall is noisy, it
 seems to be at rest from its first evaluations on.
 """
+LATEST = 0.4
+"""Share of the budget after which waves begin although the leader still learns: else a few arms
+that learn slowly leave no time for others.
+"""
 BEGINS = 1 / 4
 """Share of the clock of the race to which a wave trains before any of it leave: small learning
 rates and large dimensions learn late (``benchmarks/replay_waves.py``).
@@ -38,7 +43,7 @@ class SearchRace(Race):
 
     def _after_rung(self, target: float | None) -> float | None:
         # Without another rung there may be nothing left to train, or no time.
-        while (target is None or self._is_at_rest()) and self._wave():
+        while (target is None or self._is_at_rest() or self._is_late) and self._wave():
             plan = self._plan(self.state.clock, 1)
             target = plan.clocks[0] if plan is not None and plan.clocks else None
         return None if self._is_at_rest() else target
@@ -49,6 +54,10 @@ class SearchRace(Race):
     def _is_at_rest(self) -> bool:
         leader, least = self._leader(), LEAST_REST * self.clock.budget_seconds
         return leader is not None and leader[1].curve.clock >= least and rests(leader[1].curve)
+
+    @property
+    def _is_late(self) -> bool:
+        return self.clock.spent >= LATEST * self.clock.budget_seconds
 
     def _leader(self) -> tuple[Candidate, Arm] | None:
         """Return the candidate of the best metric so far; None while all are at chance."""

@@ -96,7 +96,8 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) 
     search = Search(space(featured))
     first, *others = search.first_field()
     assert first.name == "bow softmax strat-ns"
-    assert (first.config.dimension, first.config.word_dropout) == (100, 0.2)
+    config = first.config
+    assert (config.dimension, config.word_dropout, config.learning_rate) == (100, 0.0, 0.003)
     assert first.config.user_tower == "history"
     names = [each.name for each in others]
     assert len(set(names)) == len(names)
