@@ -30,7 +30,8 @@ def judge(
 ) -> Judgement | None:
     """Judge entries that have all trained to a clock; None while none of them has a line.
 
-    Those leave that cannot win, or for whom there is no time.
+    Those leave that cannot win, or for whom there is no time; nobody after the last rung, where all
+    have trained as long as any.
 
     Args:
         active: entries that can train on.
@@ -51,10 +52,12 @@ def judge(
     }
     if not arms:
         return None
-    keep = len(active)
-    if plan is not None:
-        keep = arms_of_rungs(keep, 2, FINALISTS)[1] if plan.clocks else FINALISTS
-    leader, leaving = rule.decide(arms, plan.horizon if plan else clock, keep + len(over[:1]))
+    is_last = plan is None or not plan.clocks
+    horizon = clock if plan is None else plan.horizon
+    keep = arms_of_rungs(len(active), 2, FINALISTS)[1]
+    leader, leaving = rule.decide(arms, horizon, keep + len(over[:1]))
+    if is_last:
+        return Judgement(leader, {})
     # One that comes to rest early can be the soonest though it will not be the lowest.
     soonest, _ = question.winner([*racing, *over]) or ("", 0.0)
     dropped = {

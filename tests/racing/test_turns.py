@@ -243,3 +243,18 @@ def test_an_arm_without_a_line_in_time_has_no_place() -> None:
     assert {each.name: each.status for each in answer.results}["late"] == "left"
     with pytest.raises(CheckFailedError, match="No arm printed"):
         played({"x": late, "y": late}, budget=20.0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(
+        st.tuples(st.floats(2.0, 80.0), st.floats(0.1, 0.9)), min_size=3, max_size=12, unique=True
+    )
+)
+def test_nobody_leaves_after_the_last_rung(laws: list[tuple[float, float]]) -> None:
+    """Who trained as long as any is told apart by what it reached."""
+    curves = {f"arm {n}": rising(pace, top) for n, (pace, top) in enumerate(laws)}
+    race, _ = played(curves, budget=20.0 * len(curves))
+    longest = max(each.trained_seconds for each in race.firsts)
+    left = [each.trained_seconds for each in race.firsts if each.status is Status.LEFT]
+    assert all(trained < 0.9 * longest for trained in left)
