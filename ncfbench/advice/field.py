@@ -37,9 +37,11 @@ FIRST_EPOCHS = {"loss": 2.0, "recall": 0.5}
 """Epochs of the fastest candidate in the first rung, by target."""
 LEAST_BLOCK = {"loss": 5.0, "recall": 3.0}
 """Times of a probe that a block between two probes lasts at least, by target."""
-FIRST_SHARE = {"loss": 1 / 40, "recall": 1 / 120}
-"""Share of the budget that the first rung's clock is at most, by target: most of the recall is there
-long before half of an epoch of a large data set.
+FIRST_SHARE = 1 / 40
+"""Share of the budget that the first rung's clock is at most."""
+EPOCHS_SHARE = {"loss": FIRST_SHARE, "recall": 1 / 120}
+"""The same where its epochs decide, by target: most of the recall is there long before half of an
+epoch of a large data set.
 """
 LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
@@ -138,9 +140,10 @@ class FirstField:
         n_links = self.dataset.graph.n_links
         epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
         probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * calibrated.probe_seconds
-        first = min(
-            max(FIRST_EPOCHS[target] * epoch, probed), FIRST_SHARE[target] * self.clock.budget_seconds
+        epochs = min(
+            FIRST_EPOCHS[target] * epoch, EPOCHS_SHARE[target] * self.clock.budget_seconds
         )
+        first = min(max(epochs, probed), FIRST_SHARE * self.clock.budget_seconds)
 
         def pace_of(field: Sequence[Candidate]) -> Pace:
             every = first if target == "recall" else None
