@@ -140,9 +140,7 @@ class FirstField:
         n_links = self.dataset.graph.n_links
         epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
         probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * calibrated.probe_seconds
-        epochs = min(
-            FIRST_EPOCHS[target] * epoch, EPOCHS_SHARE[target] * self.clock.budget_seconds
-        )
+        epochs = min(FIRST_EPOCHS[target] * epoch, EPOCHS_SHARE[target] * self.clock.budget_seconds)
         first = min(max(epochs, probed), FIRST_SHARE * self.clock.budget_seconds)
 
         def pace_of(field: Sequence[Candidate]) -> Pace:
