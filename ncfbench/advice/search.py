@@ -8,6 +8,7 @@ comes with every loss. Later ones differ from a leader in one setting.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Container, Mapping
 from contextlib import suppress
@@ -31,6 +32,8 @@ START: Mapping[str, Any] = {
 """Of each of these settings the value that loses least on any of six data sets: the best trial of a
 reference search that has it over the best of all (benchmarks/results/searches).
 """
+PROBE_LINKS = 256
+"""Links of a probe: rankings decide, and a probe of the usual size takes a fifth of such a race."""
 FIRST = (
     *("features", "encoder", "loss", "sampler", "bare_bag", "dimension", "user_tower"),
     "interaction",
@@ -101,6 +104,8 @@ class Search:
         return fresh
 
     def _candidate(self, config: RunConfig) -> Candidate:
+        if "probe_links" not in self.space.fixed:
+            config = dataclasses.replace(config, probe_links=PROBE_LINKS)
         point = self.space.point(config)
         named = ("encoder", "loss", "sampler")
         words = [str(point[name]) for name in named if name in point]

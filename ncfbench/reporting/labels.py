@@ -14,7 +14,10 @@ from ncfbench.runs.arms import Variant, shared_settings
 
 CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate")
 """Settings that an answer chooses."""
-NO_CHOICES = ("dataset", "seed", "epochs", "patience", "probe_every", "tuned", "word_dimension")
+NO_CHOICES = (
+    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links", "tuned"),
+    "word_dimension",
+)
 """Settings that nobody chooses a model by, or that follow another one."""
 SHORT = {
     "batch_size": "b",
@@ -112,7 +115,7 @@ def flags(config: RunConfig, *, of_model: bool = False) -> str:
     unusual = unusual_settings(config)
     names += [name for name in told if name in unusual]
     if of_model:
-        of_run = {*names, "dataset", "encoder", "seed", "epochs", "probe_every"}
+        of_run = {*names, "dataset", "encoder", "seed", "epochs", "probe_every", "probe_links"}
         names = ["encoder", *names, *(name for name in unusual if name not in of_run)]
     words = config.to_dict()
     return shlex.join(

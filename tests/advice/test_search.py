@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.candidates import Candidate
-from ncfbench.advice.search import Search
+from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space, random_points
 from ncfbench.advice.state import State
 from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler, serves
@@ -99,6 +99,7 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) 
     config = first.config
     assert (config.dimension, config.word_dropout, config.learning_rate) == (100, 0.0, 0.003)
     assert first.config.user_tower == "history"
+    assert {each.config.probe_links for each in (first, *others)} == {PROBE_LINKS}
     names = [each.name for each in others]
     assert len(set(names)) == len(names)
     assert {"bow log strat-ns", "bow softmax ns", "bow softmax neg k=10"} <= {*names}

@@ -22,7 +22,10 @@ from ncfbench.reporting.verify.statistics import Floats, mean
 Row = Mapping[str, Any]
 Points = tuple[Floats, Floats]
 """Iterations and quality."""
-UNTRIED = {"dataset", "seed", "epochs", "patience", "probe_every", "tuned", "word_dimension"}
+UNTRIED = {
+    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links", "tuned"),
+    "word_dimension",
+}
 
 
 class Ranked:
