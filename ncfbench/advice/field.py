@@ -35,8 +35,10 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 FIRST_EPOCHS = {"loss": 2.0, "recall": 0.5}
 """Epochs of the fastest candidate in the first rung, by target."""
-LEAST_BLOCK = {"loss": 5.0, "recall": 3.0}
-"""Times of a probe that a block between two probes lasts at least, by target."""
+LEAST_BLOCK = {"loss": 5.0, "recall": 1.0}
+"""Times of a probe that a block between two probes lasts at least, by target; where ranking decides
+a probe and an evaluation.
+"""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
 EPOCHS_SHARE = {"loss": FIRST_SHARE, "recall": 1 / 120}
@@ -139,7 +141,9 @@ class FirstField:
         """
         n_links = self.dataset.graph.n_links
         epoch = n_links * min(each.iteration_seconds / each.shape.batch_size for each in wanted)
-        probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * calibrated.probe_seconds
+        stop = calibrated.probe_seconds
+        stop += calibrated.evaluation_seconds if target == "recall" else 0.0
+        probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * stop
         epochs = min(FIRST_EPOCHS[target] * epoch, EPOCHS_SHARE[target] * self.clock.budget_seconds)
         first = min(max(epochs, probed), FIRST_SHARE * self.clock.budget_seconds)
 

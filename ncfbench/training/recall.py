@@ -30,6 +30,8 @@ Pairs: TypeAlias = NDArray[np.int32]
 BLOCK_ITEMS = 2**12
 BLOCK_LINKS = 512
 """Items and links of a block, whose 8 MB of scores fit the caches."""
+BLOCK_USERS = 256
+"""Users of a block where all items are one block: each one's scores serve all her links."""
 
 
 class RecallEvaluator:
@@ -98,7 +100,7 @@ def link_ranks(
     One block of links and items is in memory. Equal scores must be equal to the last bit, so a
     link's own score comes from the product that counts it: the same program, rows and block. Where
     there are several blocks of items, its block is multiplied beforehand; links are in the order of
-    their items, so that these are few.
+    their items, so that these are few. Where there is one, each user's scores are computed once.
 
     Args:
         users: the user of each link.
@@ -109,6 +111,8 @@ def link_ranks(
     # Blocks of about one size, so that the last one is not mostly padding.
     size = -(-n_items // -(-n_items // BLOCK_ITEMS))
     starts = np.arange(0, n_items, size, dtype=np.int32)
+    if len(starts) == 1:
+        return _ranks_by_user(interaction, users_UxD, items_VxD, users, index, known)
     items_VxD = jnp.pad(items_VxD, ((0, len(starts) * size - n_items), (0, 0)))
     order, rows = np.argsort(index, kind="stable"), min(BLOCK_LINKS, len(index))
     result = np.zeros(len(index), np.int64)
@@ -117,15 +121,67 @@ def link_ranks(
         user, item, score = users[links], index[links], np.zeros(rows, np.float32)
         within = partial(_ranks_in_block, interaction, users_UxD, items_VxD, user, item)
         left_out = _left_out(known, user, starts, size)
-        if len(starts) > 1:
-            for number in range(item[0] // size, item[-1] // size + 1):
-                score, _ = within(score, starts[number], n_items, left_out[number], size)
+        for number in range(item[0] // size, item[-1] // size + 1):
+            score, _ = within(score, starts[number], n_items, left_out[number], size)
         count = np.zeros(rows, np.int64)
         for start, pairs in zip(starts, left_out, strict=True):
             # Waits for the block, so that only one is in memory.
             count += np.asarray(within(score, start, n_items, pairs, size)[1])
         result[links] = count
     return result
+
+
+def _ranks_by_user(
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    users: NDArray[np.int32],
+    index: NDArray[np.int32],
+    known: BipartiteGraph | None,
+) -> NDArray[np.int64]:
+    """Return the ranks where all items are one block."""
+    who, row = np.unique(users, return_inverse=True)
+    order = np.argsort(row, kind="stable")
+    result = np.zeros(len(index), np.int64)
+    rows, block_links = min(BLOCK_USERS, len(who)), min(BLOCK_LINKS, len(index))
+    for begin in range(0, len(who), rows):
+        block = np.resize(who[begin : begin + rows], rows)
+        first, last = np.searchsorted(row, [begin, begin + rows], sorter=order)
+        (pairs,) = _left_out(known, block, np.zeros(1, np.int32), len(items_VxD))
+        scores = _scores_of(interaction, users_UxD, items_VxD, block, pairs)
+        for take in row_blocks(last - first, block_links):
+            links = order[first:last][take]
+            result[links] = np.asarray(_ranks_in_rows(*scores, row[links] - begin, index[links]))
+    return result
+
+
+@jax.jit
+@full
+def _scores_of(
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    users: jax.Array,
+    left_out: jax.Array | None,
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the scores of users and items, and which of them are ranked; None for all."""
+    scores = interaction.matrix(users_UxD[users], items_VxD)
+    if left_out is None:
+        return scores, None
+    return scores, jnp.ones(scores.shape, bool).at[left_out[0], left_out[1]].set(False, mode="drop")
+
+
+@jax.jit
+def _ranks_in_rows(
+    scores: jax.Array, ranked: jax.Array | None, row: jax.Array, column: jax.Array
+) -> jax.Array:
+    """Return the rank of each link's item in its user's row of scores."""
+    own = scores[row, column][:, None]
+    score, position = scores[row], jnp.arange(scores.shape[1], dtype=jnp.int32)[None, :]
+    before = ~(score <= own) | ((score == own) & (position < column[:, None]))
+    if ranked is not None:
+        before &= ranked[row]
+    return jnp.sum(before, axis=1, dtype=jnp.int32)
 
 
 def _left_out(

@@ -78,6 +78,7 @@ BLOCKS = [
     (24, 13, 1, 2),
     (40, 1, 8, 2),
     (40, 13, 64, 5),
+    (7, 60, 7, 4),
 ]
 
 
@@ -99,6 +100,7 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
         patch.setattr(recall_module, "BLOCK_LINKS", block_links)
+        patch.setattr(recall_module, "BLOCK_USERS", block_links)
         found = link_ranks(DOT, f, g, users, places)
     assert found.shape == (n_links,)
     assert found.dtype == np.int64
@@ -109,12 +111,16 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     ]
 
 
-def test_ties_across_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block_items", [64, 500])
+def test_ties_across_blocks_are_ranked_by_id(
+    monkeypatch: pytest.MonkeyPatch, block_items: int
+) -> None:
     """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
     bit would show.
     """
-    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 64)
+    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", block_items)
     monkeypatch.setattr(recall_module, "BLOCK_LINKS", 32)
+    monkeypatch.setattr(recall_module, "BLOCK_USERS", 8)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
     g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
