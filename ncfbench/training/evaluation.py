@@ -55,12 +55,13 @@ class Evaluators:
 
     def evaluate(self, parameters: Parameters) -> dict[str, Evaluation]:
         """Return the quality of each split."""
+        users_UxD = self.embedder.users(parameters).scored if self.splits else None
         items_VxD: jax.Array | None = None
         evaluations: dict[str, Evaluation] = {}
         for split, evaluator in self.splits.items():
             if items_VxD is None or not self._ranks_known_items:
                 items_VxD = evaluator.embed(parameters)
-            evaluations[split] = evaluator(parameters, items_VxD)
+            evaluations[split] = evaluator(parameters, items_VxD, users_UxD)
         return evaluations
 
     def forecast(self, parameters: Parameters) -> tuple[float, float]:

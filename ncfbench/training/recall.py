@@ -61,23 +61,33 @@ class RecallEvaluator:
         """Share of the links whose item has no training link."""
         return float(np.mean(self.is_new[self.index]))
 
-    def __call__(self, parameters: Parameters, items_VxD: jax.Array | None = None) -> Evaluation:
+    def __call__(
+        self,
+        parameters: Parameters,
+        items_VxD: jax.Array | None = None,
+        users_UxD: jax.Array | None = None,
+    ) -> Evaluation:
         """Return the quality of the ranking by these parameters.
 
         Args:
-            items_VxD: the candidates' vectors, where they are there already.
+            items_VxD, users_UxD: vectors of the candidates and of all users, where they are there
+                already.
         """
-        return self.ranking(self.ranks(parameters, items_VxD))
+        return self.ranking(self.ranks(parameters, items_VxD, users_UxD))
 
     def embed(self, parameters: Parameters) -> jax.Array:
         """Return the candidates' vectors, float32[V, D]."""
         return self.embedder.candidates(parameters, self.items, self.is_new)
 
     def ranks(
-        self, parameters: Parameters, items_VxD: jax.Array | None = None
+        self,
+        parameters: Parameters,
+        items_VxD: jax.Array | None = None,
+        users_UxD: jax.Array | None = None,
     ) -> NDArray[np.int64]:
         """Return the rank of each held-out link's item for its user, int64[links]; best is 0."""
-        users_UxD = self.embedder.users(parameters).scored
+        if users_UxD is None:
+            users_UxD = self.embedder.users(parameters).scored
         if items_VxD is None:
             items_VxD = self.embed(parameters)
         interaction = self.embedder.interaction(parameters)
