@@ -41,9 +41,9 @@ a probe and an evaluation.
 """
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
-EPOCHS_SHARE = {"loss": FIRST_SHARE, "recall": 1 / 120}
-"""The same where its epochs decide, by target: most of the recall is there long before half of an
-epoch of a large data set.
+EPOCHS_SHARES = {"loss": (0.0, FIRST_SHARE), "recall": (1 / 300, 1 / 120)}
+"""The least and the most where its epochs decide, by target: most of the recall is there long
+before half of an epoch of a large data set, and none after half of one of a small one.
 """
 LEAST_GROWTHS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
@@ -144,8 +144,10 @@ class FirstField:
         stop = calibrated.probe_seconds
         stop += calibrated.evaluation_seconds if target == "recall" else 0.0
         probed = LEAST_BLOCK[target] * FIRST_PROBES[target] * stop
-        epochs = min(FIRST_EPOCHS[target] * epoch, EPOCHS_SHARE[target] * self.clock.budget_seconds)
-        first = min(max(epochs, probed), FIRST_SHARE * self.clock.budget_seconds)
+        least, most = EPOCHS_SHARES[target]
+        budget = self.clock.budget_seconds
+        epochs = min(max(FIRST_EPOCHS[target] * epoch, least * budget), most * budget)
+        first = min(max(epochs, probed), FIRST_SHARE * budget)
 
         def pace_of(field: Sequence[Candidate]) -> Pace:
             every = first if target == "recall" else None
