@@ -232,14 +232,18 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: flo
         "soonest_seconds": soonest.time_to(level),
         "time_ratio": seconds / soonest.time_to(level),
         "floor": max(floors, default=None),
-        "says_floor": not below
-        or "no training" in answer["headline"].lower()
-        or "do not train" in answer["headline"].lower(),
+        "says_floor": not below or says_floor(answer["headline"]),
         "headline": answer["headline"],
         "spent_seconds": answer["spent_seconds"],
         **{f"rival_{name}": value for name, value in rival.items()},
         "ahead": ahead,
     }
+
+
+def says_floor(headline: str) -> bool:
+    """Return whether an answer says that a floor is above the recommended arm, or level with it."""
+    words = ("no training", "do not train", "this arm is level with it")
+    return any(each in headline.lower() for each in words)
 
 
 def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:

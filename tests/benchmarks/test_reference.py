@@ -231,3 +231,11 @@ def test_a_search_begins_where_least_is_lost() -> None:
         assert first == value
         row = f"| `{name} = {first}` | {shares[first]:.2f} | `{second}`: {shares[second]:.2f} |"
         assert row in text, row
+
+
+def test_an_answer_says_that_a_floor_is_not_passed() -> None:
+    level = "Ridge regression reaches 0.269 in 1.97 s without training; this arm is level with it."
+    passed = "Ridge regression reaches 0.269 without training; this arm passes it after 3.36 s."
+    assert bench.says_floor(level)
+    assert bench.says_floor("Do not train, on this budget: use ridge regression.")
+    assert not bench.says_floor(passed)
