@@ -8,6 +8,7 @@ beside the second one. *Floor* is the same of the second block beside the third,
 separates: the noise of the measurement. Each block is compared with its neighbour, so that a slow
 change of the machine cancels. The other program's share of caches is part of the loss. A short
 --turn shows the milliseconds of a pause more exactly, a long one that no slower loss follows.
+Both train on a GPU where there is one.
 
 Also the time from a line's printing to its reading, the time between two turns, and the processor
 time of the race itself. --python names an interpreter that has both. Target: 2 % at most.
@@ -50,6 +51,8 @@ PRINT = """
 """
 TORCH = """
 import json, time, torch
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_default_device(device)
 users, items = torch.nn.Embedding(20000, 64), torch.nn.EmbeddingBag(20000, 64)
 model = torch.nn.ModuleList([users, items])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -58,6 +61,7 @@ while True:
     u, words = torch.randint(20000, (256,)), torch.randint(20000, (256, 30))
     loss = torch.nn.functional.cross_entropy(users(u) @ items(words).T, torch.arange(256))
     optimizer.zero_grad(); loss.backward(); optimizer.step()
+    if device == "cuda": torch.cuda.synchronize()
     step += 1
 """
 JAX = """

@@ -93,7 +93,6 @@ class Field:
         self.began = time.perf_counter()
         self._ends = threading.Event()
         self._open: list[Entry] = []
-        self._free_at_start: dict[Entry, int] = {}
         self._started = 0
 
     def __enter__(self) -> Field:
@@ -127,13 +126,12 @@ class Field:
             entry.timeline.pieces.append([])
         command = entry.arm.fill(entry.arm.command, entry.seed)
         command = f"{command} {self.resume_flag}" if resumes else command
-        if free := free_device_bytes():
-            self._free_at_start[entry] = free[slot.device or 0]
         entry.process = self._process(entry, command, self.metric)
         entry.process.pause()
         entry.timeline.pieces[-1] = entry.process.readings
         entry.running_seconds = entry.process.running_seconds
         entry.status, entry.reason, entry.is_open = Status.RACING, "", True
+        entry.device_bytes = 0
         self._open.append(entry)
         self._started += 1
         return True
@@ -147,6 +145,8 @@ class Field:
         """
         running = {entry: entry.process for entry in entries if entry.process is not None}
         ends = {entry: entry.running_seconds + seconds for entry in running}
+        starting = [entry for entry, process in running.items() if not process.readings]
+        free = self._free_device_bytes(starting)
         self._ends.clear()
         for process in running.values():
             process.resume()
@@ -169,14 +169,13 @@ class Field:
                 entry.running_seconds = process.running_seconds
         if self.interrupted():
             raise KeyboardInterrupt
+        for entry, now in self._free_device_bytes(starting).items():
+            entry.device_bytes += max(free[entry] - now, 0)
 
     def measure(self, entry: Entry) -> None:
         """Measure the memory that a paused entry holds."""
         if entry.process is not None:
             entry.memory_bytes = entry.process.memory_bytes()
-        if at_start := self._free_at_start.pop(entry, 0):
-            free = free_device_bytes()[self.slots[entry.slot].device or 0]
-            entry.device_bytes = max(at_start - free, 0)
 
     def close(self, entries: Sequence[Entry]) -> None:
         """End the processes of entries: ask, wait a little, kill, clean up."""
@@ -242,6 +241,11 @@ class Field:
     def _last_words(self, process: Process) -> str:
         lines = " | ".join(process.last_lines)
         return f"last lines: {lines}" if lines else "it printed nothing"
+
+    def _free_device_bytes(self, entries: Sequence[Entry]) -> dict[Entry, int]:
+        """Return what is free on the GPU of each entry, which nobody else uses during its turn."""
+        free = free_device_bytes() if entries else []
+        return {entry: free[self.slots[entry.slot].device or 0] for entry in entries if free}
 
     def _lack_of_memory(self, slot: Slot) -> str:
         """Return why one more entry does not fit; empty where it does, or nothing is known."""

@@ -26,7 +26,9 @@ LEAST_CLOCK = 0.01
 """Seconds of the first rung at least, where lines come at once."""
 LEAST_TURN = 0.05
 BEGIN_SHARE = 0.1
-"""Share of the budget that the first turns of all take at most."""
+"""Share of the budget that the first turns of all take at most, but for:"""
+SHOW_SHARE = 0.25
+"""the first entry's, which shows with its first line how much memory one holds."""
 OPEN_GROWTH = 1.25
 """Growth of the clock up to which entries run whose lines are awaited."""
 OPEN_SHARE = 1 / 3
@@ -152,13 +154,14 @@ class Race:
         """Start entries, as many as there is time and memory for, each with a short turn, whose
         seconds are returned; the first one's lasts until its line, to show the memory of all.
         """
-        most = BEGIN_SHARE * self.question.budget_seconds
+        budget = self.question.budget_seconds
+        most, show = BEGIN_SHARE * budget, SHOW_SHARE * budget
         seconds = min(self.question.turn_seconds, most / max(len(entries), 1))
         for place in range(0, len(entries), len(self.field.slots)):
             begun = entries[place : place + len(self.field.slots)]
             if self.left > 0:
                 begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds if place else most, self.question.is_known)
+                self._turn(begun, seconds if place else show, self.question.is_known)
                 if place == 0:
                     self._say_what_is_no_metric(begun)
                 for each in begun:

@@ -205,19 +205,38 @@ def test_an_arm_begins_when_memory_is_free_again(
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
 
 
-def test_the_field_is_limited_by_memory_of_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LATE = "sleep {start}; touch gpu-{pace}; " + ENDLESS
+
+
+@pytest.fixture
+def _gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU of 10 GiB, of which each arm takes 6 when it writes its file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        fields, "free_device_bytes", lambda: [(10 - 6 * len([*tmp_path.glob("gpu-*")])) << 30]
+    )
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
     """The first takes 6 of 10 GiB, so that 4 are left for the second."""
-    free = iter([10, 4])
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: [next(free, 4) << 30])
-    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS)
+    arms = ("-L", "start", "0", "-L", "pace", "1,2", LATE)
+    found = race(tmp_path, *V, "--budget", "1.5s", *arms)
     first, second = by_name(found).values()
     assert first["device_bytes"] == 6 << 30
     assert (second["status"], second["reason"]) == (
         "not begun",
         "no GPU memory: paused arms hold theirs, one needs 7.2 GiB",
     )
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_memory_of_a_gpu_is_measured_until_the_first_line(tmp_path: Path) -> None:
+    """Neither takes any in the turn in which it begins."""
+    arms = ("-L", "start", "0.6", "-L", "pace", "1,2", LATE)
+    found = race(tmp_path, *V, "--budget", "2s", *arms)
+    assert [arm["device_bytes"] for arm in by_name(found).values()] == [6 << 30] * 2
+
 
 
 def test_gpus_are_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
