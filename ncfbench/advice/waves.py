@@ -36,6 +36,8 @@ SEEDED = 2
 """Best candidates that get further seeds: what is recommended, and the next one."""
 SEEDS_SHARE = 0.15
 """Share of the budget that waves leave for further seeds of the finalists."""
+TRAINING_SHARE = 0.4
+"""Share of the budget that waves leave to train the best on, where the leader still learns."""
 
 
 class SearchRace(Race):
@@ -44,9 +46,16 @@ class SearchRace(Race):
     def _after_rung(self, target: float | None) -> float | None:
         # Without another rung there may be nothing left to train, or no time.
         while (target is None or self._is_at_rest() or self._is_late) and self._wave():
-            plan = self._plan(self.state.clock, 1)
-            target = plan.clocks[0] if plan is not None and plan.clocks else None
-        return None if self._is_at_rest() else target
+            target = self._next_rung()
+        if self._is_at_rest():
+            return None
+        if target is None and self._left > 0 and not self._is_all_done():
+            return self._next_rung()  # too little for a wave, or nobody to enter
+        return target
+
+    def _next_rung(self) -> float | None:
+        plan = self._plan(self.state.clock, 1)
+        return plan.clocks[0] if plan is not None and plan.clocks else None
 
     def _admit(self, *_: object) -> None:
         """Let nobody enter before the leader is at rest."""
@@ -101,6 +110,8 @@ class SearchRace(Race):
     def _left(self) -> float:
         """Seconds left for waves."""
         share = SEEDS_SHARE if self.question.seeds > 1 else 0.0
+        if not self._is_at_rest():
+            share = TRAINING_SHARE
         return self.clock.left - share * self.clock.budget_seconds
 
     def _finalists(self) -> list[Candidate]:

@@ -12,8 +12,10 @@ from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
 
-ORDER = ("recommended", "tied", "slower", "left", "diverged", "failed", "not begun")
-"""Statuses of arms, in the order of the answer."""
+ORDER = ("recommended", "tied", "slower", "alone", "left", "diverged", "failed", "not begun")
+"""Statuses of arms, in the order of the answer; no other than one alone printed a line."""
+TOLD = ORDER[:4]
+"""Of arms that stayed to the end."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Answer:
     @property
     def stayed(self) -> list[ArmResult]:
         """Arms that stayed to the end."""
-        return [each for each in self.results if each.status in ORDER[:3]]
+        return [each for each in self.results if each.status in TOLD]
 
     @property
     def ties(self) -> list[ArmResult]:
@@ -112,7 +114,9 @@ def make_answer(
     """Compare all arms, and return the answer so far."""
     firsts = [each for each in entries if not each.seed]
     stayed = [each for each in firsts if each.status in STAYED and question.curve(each)]
-    found = question.winner(stayed)
+    heard = [each for each in firsts if each.timeline.readings]
+    is_alone = len(heard) == 1 and any(each.is_unheard for each in firsts)
+    found = None if is_alone else question.winner(stayed)
     curves = [curve for each in stayed if (curve := question.curve(each)) is not None]
     level = question.goal if found is None else found[1]
     made = {each.name: _result(question, each, entries, level) for each in firsts}
@@ -126,8 +130,9 @@ def make_answer(
             made[name] = replace(each, behind=behind, status=status)
         made[found[0]] = replace(best, status="recommended")
     else:
+        unchosen = "alone" if is_alone else "slower"
         made = {
-            name: replace(each, status="slower" if each.status == "tied" else each.status)
+            name: replace(each, status=unchosen if each.status == "tied" else each.status)
             for name, each in made.items()
         }
     results = sorted(made.values(), key=_place)
@@ -218,6 +223,6 @@ def _gap(curve: Curve, level: float) -> float:
 def _place(result: ArmResult) -> tuple[int, float, float]:
     curve = result.curve
     level = math.inf if curve is None else curve.level
-    is_told = result.status in ORDER[:3]
+    is_told = result.status in TOLD
     later = math.inf if result.seconds is None or not is_told else result.seconds
     return ORDER.index(result.status), later, level

@@ -79,6 +79,11 @@ class Entry:
         """True if it waits for a turn."""
         return self.is_open and self.status is Status.RACING
 
+    @property
+    def is_unheard(self) -> bool:
+        """True if it did not fail, but had no time or memory to print a line."""
+        return self.status in (Status.WAITING, Status.LEFT) and not self.timeline.readings
+
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
         """Return its curve; see :meth:`Timeline.curve`."""
         startup = self.timeline.expected_startup

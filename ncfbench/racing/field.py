@@ -249,13 +249,13 @@ class Field:
 
     def _lack_of_memory(self, slot: Slot) -> str:
         """Return why one more entry does not fit; empty where it does, or nothing is known."""
-        needed = MARGIN * max((entry.memory_bytes for entry in self._open), default=0)
-        if needed > available_memory():
-            return f"no memory: paused arms hold theirs, and one needs {needed / 2**30:.1f} GiB"
-        alike = [entry.device_bytes for entry in self._open if self.slots[entry.slot] == slot]
-        needed = MARGIN * max(alike, default=0)
-        if needed > 0 and needed > free_device_bytes()[slot.device or 0]:
-            return f"no GPU memory: paused arms hold theirs, one needs {needed / 2**30:.1f} GiB"
+        one, wanted = _wanted({entry: entry.memory_bytes for entry in self._open})
+        if wanted > available_memory():
+            return f"no memory: paused arms hold theirs, and one needs {one / 2**30:.1f} GiB"
+        alike = [entry for entry in self._open if self.slots[entry.slot] == slot]
+        one, wanted = _wanted({entry: entry.device_bytes for entry in alike})
+        if wanted > 0 and wanted > free_device_bytes()[slot.device or 0]:
+            return f"no GPU memory: paused arms hold theirs, one needs {one / 2**30:.1f} GiB"
         return ""
 
     def _run_beside(self, entry: Entry, text: str, what: str) -> bool:
@@ -273,6 +273,14 @@ class Field:
             said = f"its setup {_end(process.code)}, {self._last_words(process)}"
             entry.close(Status.FAILED, said)
         return process.code == 0
+
+
+def _wanted(held: dict[Entry, int]) -> tuple[float, float]:
+    """Return the bytes that one more entry needs, and those with what others will still take,
+    which have no line yet.
+    """
+    one = MARGIN * max(held.values(), default=0)
+    return one, one + sum(max(one - own, 0) for each, own in held.items() if not each.readings)
 
 
 def _end(code: int | None) -> str:

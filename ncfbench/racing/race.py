@@ -129,8 +129,8 @@ class Race:
         self._open()
         if not any(each.timeline.readings for each in self.firsts):
             first = self.firsts[0]
-            why = first.reason or f"it ran {first.running_seconds:.0f} s"
-            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}.")
+            ran = f"it ran {first.running_seconds:.0f} s; give a larger --budget"
+            raise CheckFailedError(f"No arm printed a metric. {first.name}: {first.reason or ran}.")
         clock = self._first_clock()
         while (plan := self._admit(clock)) is not None and plan.clocks:
             clock = plan.clocks[0]

@@ -174,6 +174,11 @@ def draw(answer: Answer, path: Path) -> Path | None:
 
 def _no_choice(answer: Answer) -> str:
     target, top = answer.question.target, answer.top
+    if top is not None and top.status == "alone":
+        return (
+            f"Nothing was compared: only {top.name} printed its metric in"
+            f" {three_digits(answer.spent_seconds)} s. Give a larger --budget."
+        )
     if target is None or top is None or top.curve is None:
         return "No choice can be justified: no arm printed a metric and trained on."
     best = three_digits(answer.value(top.curve.level))

@@ -295,6 +295,19 @@ def test_an_interrupted_search_continues(
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
 
 
+def test_time_is_left_to_train_a_leader_that_still_learns(
+    hold: Callable[..., Any], search: Search
+) -> None:
+    """By the clock a wave would begin, but with it the leader would train half as long."""
+
+    def rising(config: RunConfig, seconds: float) -> float:
+        return 0.05 + 0.5 * (hidden(config, 9.0) - 0.05) * min(seconds / 60, 1.0)
+
+    state, said = hold(rising, search=search)
+    assert not any("were tried" in line for line in said)
+    assert state.clock > 60
+
+
 def test_a_search_without_a_lesson_ends(hold: Callable[..., Any], search: Search) -> None:
     """At chance nobody leads, so nobody enters beside anybody."""
     state, said = hold(lambda config, seconds: 0.05, search=search)

@@ -187,9 +187,9 @@ print(sorted(os.sched_getaffinity(0)))"""
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
-    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS)
+    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS, code=6)
     first, second = by_name(found).values()
-    assert (first["status"], second["status"]) == ("recommended", "not begun")
+    assert (first["status"], second["status"]) == ("alone", "not begun")
     assert second["reason"].startswith("no memory")
     assert first["memory_bytes"] > 1000
     assert any("1 arm did not begin" in each for each in found["trust"])
@@ -221,7 +221,7 @@ def _gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
     """The first takes 6 of 10 GiB, so that 4 are left for the second."""
     arms = ("-L", "start", "0", "-L", "pace", "1,2", LATE)
-    found = race(tmp_path, *V, "--budget", "1.5s", *arms)
+    found = race(tmp_path, *V, "--budget", "1.5s", *arms, code=6)
     first, second = by_name(found).values()
     assert first["device_bytes"] == 6 << 30
     assert (second["status"], second["reason"]) == (
@@ -236,7 +236,6 @@ def test_memory_of_a_gpu_is_measured_until_the_first_line(tmp_path: Path) -> Non
     arms = ("-L", "start", "0.6", "-L", "pace", "1,2", LATE)
     found = race(tmp_path, *V, "--budget", "2s", *arms)
     assert [arm["device_bytes"] for arm in by_name(found).values()] == [6 << 30] * 2
-
 
 
 def test_gpus_are_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,3 +361,25 @@ def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
     assert lost < TURN + SLACK_SECONDS
     whole = noted(tmp_path).splitlines()[:-1]
     assert all(json.loads(line) for line in whole)
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_arms_that_start_will_need_memory_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 GiB the first holds 6; the second will, which leaves none for the third."""
+    free = fields.free_device_bytes
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [free()[0] + (6 << 30)])
+    arms = ("-L", "start", "0,0.5,0.6", "-L", "pace", "1", LATE.replace("{pace}", "1{start}", 1))
+    found = race(tmp_path, *V, "--budget", "2.5s", *arms)
+    assert [arm["status"] == "not begun" for arm in by_name(found).values()] == [False, False, True]
+
+
+def test_one_arm_alone_is_no_comparison(tmp_path: Path) -> None:
+    """The second prints nothing in the time that there is."""
+    arms = ("-L", "start", "0,20", "-L", "pace", "1", "sleep {start}; " + ENDLESS)
+    done = invoke("race", "--runs-dir", tmp_path, *V, "--budget", "2s", *arms)
+    check(done, 6)
+    assert "Nothing was compared: only start=0 pace=1 printed its metric" in " ".join(
+        done.stdout.split()
+    )
