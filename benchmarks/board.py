@@ -1,0 +1,262 @@
+"""The board: every way to build batches, each tuned alike, on six data sets.
+
+    python benchmarks/board.py cite --seconds 40      # trains, resumable
+    python benchmarks/board.py                        # tables of what is kept
+
+The first command begins at the best trial of the data set's reference search (search_reference.py)
+and changes how batches are built, and the loss. Each contestant has eight trials around it, which
+differ in loss, learning rate and batch size. A trial ends as those of the search do. The file
+is written after each trial. Times need a quiet machine.
+
+A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
+any trial of the data set reached, those of the search too. The test recall is that of its best
+trial by validation. One seed: times within a factor of 1.3 cannot be told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import search_reference as reference
+from search_reference import Trial
+
+from ncfbench.advice.space import Space
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import open_dataset
+from ncfbench.errors import UsageError
+from ncfbench.reporting.render.terminal import make_console, show
+from ncfbench.reporting.table import Col, Table
+from ncfbench.runs.signals import deferred_signals
+from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
+
+BOARD = Path(__file__).resolve().parent / "results" / "board"
+POINTWISE, RANKING = ("sg", "mse"), ("softmax", "log")
+CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
+    "iid": ({"sampler": "iid"}, POINTWISE),
+    "neg, SG": ({"sampler": "neg"}, POINTWISE),
+    "strat": ({"sampler": "strat"}, POINTWISE),
+    "ns, SG": ({"sampler": "ns"}, POINTWISE),
+    "strat-ns, SG": ({"sampler": "strat-ns"}, POINTWISE),
+    "ns-all": ({"sampler": "ns-all"}, POINTWISE),
+    "strat-all": ({"sampler": "strat-all"}, POINTWISE),
+    "neg": ({"sampler": "neg"}, RANKING),
+    "ns": ({"sampler": "ns"}, RANKING),
+    "strat-ns": ({"sampler": "strat-ns"}, RANKING),
+    "mixed-ns": ({"sampler": "mixed-ns"}, RANKING),
+    "ns-distinct": ({"sampler": "ns-distinct"}, RANKING),
+    "xbm": ({"sampler": "xbm"}, RANKING),
+    "ns, usual logQ": ({"sampler": "ns"}, ["softmax-logq"]),
+    "ns, 32 hardest": ({"sampler": "ns", "hardest": 32}, RANKING),
+    "neg, 200 mined": ({"sampler": "neg", "mined": 200}, RANKING),
+}
+"""Settings, and losses that they can train; the better one counts."""
+SHARES = (0.9, 0.97)
+"""Of the best validation recall known: the targets."""
+TUNED = 8
+"""Trials of each contestant."""
+FACTORS = (1.0, 1.3, 2.0, 4.0)
+"""Of the profile: how many times as long as the soonest contestant."""
+
+
+class Standing(NamedTuple):
+    """How a contestant stands on a data set.
+
+    Attributes:
+        seconds: to each of :data:`SHARES`; None where no trial came there.
+        share: its best validation recall as a share of the best known.
+        test: test recall of its best trial by validation; None without a trial.
+    """
+
+    trials: int
+    seconds: tuple[float | None, ...]
+    share: float
+    test: float | None
+
+
+def trials_of(space: Space, contestant: str, best: RunConfig) -> list[RunConfig]:
+    """Return the settings of a contestant's trials: those of the best trial of the search, then
+    the learning rates beside it with each loss, then other batch sizes.
+    """
+
+    def tried(name: str) -> list[Any]:
+        near = [getattr(each, name) for each in space.neighbours(best)]
+        return list(dict.fromkeys([getattr(best, name), *near]))
+
+    changes, losses = CONTESTANTS[contestant]
+    losses = sorted(losses, key=lambda loss: loss != best.loss)
+    rates, sizes = tried("learning_rate"), tried("batch_size")
+    grid = [
+        *itertools.product(losses, rates, sizes[:1]),
+        *itertools.product(losses[:1], rates, sizes[1:]),
+    ]
+    found: dict[RunConfig, None] = {}
+    for loss, rate, size in grid:
+        # Other losses and samplers have a scale and a shape of their own.
+        other = {"gamma"} if loss != best.loss else set()
+        other |= {"stratum_size", "negatives"} if changes["sampler"] != best.sampler else set()
+        kept = {name: value for name, value in space.point(best).items() if name not in other}
+        own = {"loss": loss, "learning_rate": rate, "batch_size": size}
+        with suppress(UsageError):
+            found.setdefault(space.config(kept | dict(changes) | own))
+    return list(found)[:TUNED]
+
+
+def train(name: str, seconds: float, data_dir: Path | None, searches: Path, folder: Path) -> None:
+    """Train what is missing of a data set's board."""
+    keep_compiled(print)
+    locations, path = Locations.of(data_dir), folder / f"{name}.json.gz"
+    dataset = open_dataset(name, data_dir=locations.data_dir)
+    space = Space.of(dataset, {"dataset": name} | reference.ENDLESS, {})
+    searched = reference.read(searches / path.name)["trials"]
+    best = space.config(max(searched, key=reference.best)["config"])
+    trials = reference.read(path)["trials"] if path.exists() else []
+    done = {(each["contestant"], each["number"]) for each in trials}
+    asked = [
+        (number, contestant, config)
+        for contestant in CONTESTANTS
+        for number, config in enumerate(trials_of(space, contestant, best))
+        if (contestant, number) not in done
+    ]
+    with deferred_signals(print, "Stopping.") as interrupted:
+        for number, contestant, config in sorted(asked, key=lambda each: each[0]):
+            if interrupted():
+                break
+            trainer = reference.TrialTrainer(dataset, locations, seconds, interrupted)
+            own = {"contestant": contestant, "number": number, "config": config.to_dict()}
+            trials.append(own | trainer.train(config, [*searched, *trials]))
+            reference.write(path, dataset, trials)
+            print(
+                f"{time.strftime('%H:%M')} {name} {contestant} {number}:"
+                f" {reference.best(trials[-1]):.4f} {trials[-1]['status']}",
+                flush=True,
+            )
+
+
+def standings(trials: Sequence[Trial], searched: Sequence[Trial]) -> dict[str, Standing]:
+    """Return how each contestant stands on a data set."""
+    top = max(map(reference.best, [*trials, *searched]))
+    found = {}
+    for contestant in CONTESTANTS:
+        own = [each for each in trials if each["contestant"] == contestant]
+        own = [each for each in own if each["validation"]]
+        seconds = tuple(_seconds(own, share * top) for share in SHARES)
+        best = max(own, key=reference.best, default=None)
+        test = None
+        if best is not None:
+            test = best["test"][best["validation"].index(reference.best(best))]
+        share = 0.0 if best is None else reference.best(best) / top
+        found[contestant] = Standing(len(own), seconds, share, test)
+    return found
+
+
+def _seconds(trials: Sequence[Trial], level: float) -> float | None:
+    """Return the seconds of the soonest trial to a recall: of the first evaluation that has it."""
+    times = [
+        next(
+            (
+                at
+                for at, recall in zip(each["seconds"], each["validation"], strict=True)
+                if recall >= level
+            ),
+            None,
+        )
+        for each in trials
+    ]
+    return min((each for each in times if each is not None), default=None)
+
+
+def profile(boards: Sequence[Mapping[str, Standing]], target: int) -> dict[str, list[float]]:
+    """Return the share of data sets on which a contestant takes at most each of :data:`FACTORS`
+    times as long as the soonest one (Dolan and Moré, 2002).
+    """
+    soonest = [
+        min((s for each in board.values() if (s := each.seconds[target]) is not None), default=None)
+        for board in boards
+    ]
+    return {
+        contestant: [
+            sum(
+                first is not None
+                and (own := board[contestant].seconds[target]) is not None
+                and own <= factor * first
+                for board, first in zip(boards, soonest, strict=True)
+            )
+            / len(boards)
+            for factor in FACTORS
+        ]
+        for contestant in CONTESTANTS
+    }
+
+
+def board_table(name: str, board: Mapping[str, Standing]) -> Table:
+    """Return the table of one data set, the soonest at the first target first."""
+    far = float("inf")
+    rows = sorted(board.items(), key=lambda row: (row[1].seconds[0] or far, -row[1].share))
+    soonest = [
+        min((s for each in board.values() if (s := each.seconds[at]) is not None), default=far)
+        for at in range(len(SHARES))
+    ]
+
+    def seconds(at: int) -> Any:
+        def shown(row: tuple[str, Standing]) -> str:
+            own = row[1].seconds[at]
+            return "never" if own is None else f"{own:.3g} ({own / soonest[at]:.2g}x)"
+
+        return shown
+
+    cols = [
+        Col("", 0),
+        *(Col(f"s to {share:g}", seconds(at)) for at, share in enumerate(SHARES)),
+        Col("best", lambda row: row[1].share, ".3f"),
+        Col("test", lambda row: row[1].test, ".3f"),
+        Col("trials", lambda row: row[1].trials),
+    ]
+    return Table.of(name, cols, rows)
+
+
+def profile_table(boards: Sequence[Mapping[str, Standing]], target: int) -> Table:
+    """Return the performance profile, the best first."""
+    rows = sorted(profile(boards, target).items(), key=lambda row: row[1][::-1], reverse=True)
+
+    def share(at: int) -> Any:
+        return lambda row: f"{row[1][at] * len(boards):.0f} of {len(boards)}"
+
+    cols = [Col("", 0), *(Col(f"within {f:g}x", share(at)) for at, f in enumerate(FACTORS))]
+    note = f"One seed: times within a factor of {ONE_SEED_FACTOR:g} cannot be told apart."
+    return Table.of(f"Data sets, to {SHARES[target]:g} of the best recall", cols, rows, [note])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset", nargs="?", help="trains its board")
+    parser.add_argument("--seconds", type=float, default=40.0, help="longest training of a trial")
+    parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--searches", type=Path, default=reference.SEARCHES)
+    parser.add_argument("--folder", type=Path, default=BOARD)
+    given = parser.parse_args()
+    if given.dataset:
+        train(given.dataset, given.seconds, given.data_dir, given.searches, given.folder)
+        return
+    console, boards = make_console(), []
+    for path in sorted(given.folder.glob("*.json.gz")):
+        searched = reference.read(given.searches / path.name)["trials"]
+        board = standings(reference.read(path)["trials"], searched)
+        show(console, board_table(path.name.partition(".")[0], board))
+        if all(each.trials for each in board.values()):
+            boards.append(board)
+    for target in range(len(SHARES)):
+        if boards:
+            show(console, profile_table(boards, target))
+
+
+if __name__ == "__main__":
+    main()
