@@ -23,11 +23,11 @@ MEASURE = OtherPrograms._used
 @pytest.fixture
 def busy() -> Iterator[int]:
     """A program that this process did not start: the shell between both has ended."""
-    loop = "timeout 20 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
-    done = subprocess.run(["sh", "-c", loop], capture_output=True, text=True, check=True)
-    number = int(done.stdout)
-    yield number
-    os.kill(number, signal.SIGTERM)
+    loop = "timeout --foreground 20 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
+    shell = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.PIPE, start_new_session=True)
+    yield int(shell.communicate()[0])
+    # All of its session: timeout alone may end before it has learned to end the loop.
+    os.killpg(shell.pid, signal.SIGKILL)
 
 
 def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
