@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ncfbench.advice.candidates import Candidate
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import State
-from ncfbench.catalog import BUILT_IN, find_encoder
+from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
 from ncfbench.catalog.presets import preset
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
@@ -128,7 +128,11 @@ class Search:
 
     def _first(self) -> RunConfig:
         wanted, tried = {**preset("good"), **START}, self.space.tried
-        usual = {name: wanted[name] for name in wanted if wanted[name] in tried.get(name, ())}
+        usual = {name: _nearest(tried[name], wanted[name]) for name in wanted if name in tried}
+        declared = all_settings()
+        for name, values in tried.items():
+            if name not in usual and list(values) != list(declared[name].tried):
+                usual[name] = _nearest(values, declared[name].default)
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
         reasons = []
@@ -141,3 +145,10 @@ class Search:
             except UsageError as error:
                 reasons.append(error)
         raise UsageError(f"Nothing of this can work. The first reason: {reasons[0]}")
+
+
+def _nearest(values: Sequence[Any], wanted: Any) -> Any:
+    """Return the wanted value, or else of numbers the nearest, and of others the first."""
+    if wanted in values or not isinstance(wanted, int | float):
+        return wanted if wanted in values else values[0]
+    return min(values, key=lambda value: abs(value - wanted))

@@ -54,6 +54,10 @@ class Space:
             tried["history_of"] = ["ids"]
         if dataset.item_features is None:
             tried.pop("features", None)
+        if "batch_size" not in given:
+            n_links = dataset.graph.n_links
+            fitting = [size for size in tried["batch_size"] if size <= n_links]
+            tried["batch_size"] = fitting or [2 ** (n_links.bit_length() - 1)]
         order = [*BUILT_IN, *(name for name in tried if name not in BUILT_IN)]
         return cls(
             fixed,

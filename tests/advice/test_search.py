@@ -112,6 +112,25 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) 
     assert all("cnn log" not in name for name in names), "dear ones come with one loss"
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "nearest"),
+    [("learning_rate", (0.2, 0.1), 0.1), ("batch_size", (16, 32), 32), ("dimension", (20, 30), 30)],
+)
+def test_a_search_begins_with_given_values(
+    tiny: Dataset, name: str, values: tuple[float, ...], nearest: float
+) -> None:
+    """Nothing else is tried, and the one nearest to the usual value first."""
+    search = Search(space(tiny, **{name: values}))
+    assert getattr(search.start, name) == nearest
+    assert all(getattr(each.config, name) in values for each in search.first_field())
+
+
+def test_batches_fit_into_few_links(tiny: Dataset) -> None:
+    few = replace(tiny, users=tiny.users[:125], items=tiny.items[:125])
+    assert few.graph.n_links < 128
+    assert Search(space(few)).start.batch_size == 64
+
+
 def test_a_question_may_leave_no_preset(tiny: Dataset) -> None:
     search = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid")))
     assert search.start.loss == "hinge"
