@@ -3,10 +3,11 @@
     python benchmarks/board.py cite --seconds 40      # trains, resumable
     python benchmarks/board.py                        # tables of what is kept
 
-The first command begins at the best trial of the data set's reference search (search_reference.py)
-and changes how batches are built, and the loss. Each contestant has eight trials around it, which
-differ in loss, learning rate and batch size. A trial ends as those of the search do. The file
-is written after each trial. Times need a quiet machine.
+A contestant begins at the best trial of the data set's reference search (search_reference.py) that
+has one of its losses, with its own batches in place of the trial's. It has eight trials around
+that, which differ in loss, learning rate and batch size. A trial ends when its recall has not risen
+during the latter half of its training, or after half of the time if it has less than half of the
+best recall by then. The file is written after each trial. Times need a quiet machine.
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
 any trial of the data set reached, those of the search too. The test recall is that of its best
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,9 @@ from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
+from ncfbench.rng import Streams
 from ncfbench.runs.signals import deferred_signals
+from ncfbench.sampling import make_sampler
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
@@ -57,6 +60,10 @@ CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "neg, 200 mined": ({"sampler": "neg", "mined": 200}, RANKING),
 }
 """Settings, and losses that they can train; the better one counts."""
+HOPELESS = (0.5, 0.5)
+"""Of the longest training, and of the best recall by then. A slow start is given its time."""
+SMALL = (128, 64)
+"""Further batch sizes, where others do not fit."""
 SHARES = (0.9, 0.97)
 """Of the best validation recall known: the targets."""
 TUNED = 8
@@ -80,32 +87,46 @@ class Standing(NamedTuple):
     test: float | None
 
 
-def trials_of(space: Space, contestant: str, best: RunConfig) -> list[RunConfig]:
-    """Return the settings of a contestant's trials: those of the best trial of the search, then
-    the learning rates beside it with each loss, then other batch sizes.
+def trials_of(
+    space: Space, contestant: str, searched: Sequence[Trial], fits: Callable[[RunConfig], bool]
+) -> list[RunConfig]:
+    """Return the settings of a contestant's trials, :data:`TUNED` at most.
+
+    They begin at the best trial of the search that has one of its losses and the encoder of the
+    best of all. Others differ in learning rate and loss, then in batch size and learning rate.
+
+    Args:
+        fits: whether batches of these settings can be made of the data.
     """
-
-    def tried(name: str) -> list[Any]:
-        near = [getattr(each, name) for each in space.neighbours(best)]
-        return list(dict.fromkeys([getattr(best, name), *near]))
-
     changes, losses = CONTESTANTS[contestant]
-    losses = sorted(losses, key=lambda loss: loss != best.loss)
-    rates, sizes = tried("learning_rate"), tried("batch_size")
-    grid = [
-        *itertools.product(losses, rates, sizes[:1]),
-        *itertools.product(losses[:1], rates, sizes[1:]),
+    family = space.config(max(searched, key=reference.best)["config"]).encoder
+    known = {"softmax"} if losses == ["softmax-logq"] else set(losses)
+    alike = [
+        each
+        for each in searched
+        if each["config"].get("encoder", family) == family and each["config"]["loss"] in known
     ]
-    found: dict[RunConfig, None] = {}
-    for loss, rate, size in grid:
+    best = space.config(max(alike, key=reference.best)["config"])
+
+    def make(loss: str, rate: float, size: int) -> RunConfig:
         # Other losses and samplers have a scale and a shape of their own.
         other = {"gamma"} if loss != best.loss else set()
         other |= {"stratum_size", "negatives"} if changes["sampler"] != best.sampler else set()
         kept = {name: value for name, value in space.point(best).items() if name not in other}
         own = {"loss": loss, "learning_rate": rate, "batch_size": size}
-        with suppress(UsageError):
-            found.setdefault(space.config(kept | dict(changes) | own))
-    return list(found)[:TUNED]
+        return space.config(kept | dict(changes) | own)
+
+    def tried(name: str) -> list[Any]:
+        values, own = list(space.tried[name]), getattr(best, name)
+        return sorted(values, key=lambda value: abs(values.index(value) - values.index(own)))[:3]
+
+    losses = sorted(losses, key=lambda loss: loss != best.loss)
+    rates, sizes = tried("learning_rate"), tried("batch_size")
+    sizes = [size for size in [*sizes, *SMALL] if fits(make(losses[0], rates[0], size))][:3]
+    grid = itertools.chain(
+        itertools.product(losses, rates, sizes[:1]), itertools.product(losses[:1], rates, sizes[1:])
+    )
+    return list(dict.fromkeys(make(*each) for each in grid))[:TUNED]
 
 
 def train(name: str, seconds: float, data_dir: Path | None, searches: Path, folder: Path) -> None:
@@ -115,20 +136,26 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
     dataset = open_dataset(name, data_dir=locations.data_dir)
     space = Space.of(dataset, {"dataset": name} | reference.ENDLESS, {})
     searched = reference.read(searches / path.name)["trials"]
-    best = space.config(max(searched, key=reference.best)["config"])
+
+    def fits(config: RunConfig) -> bool:
+        with suppress(UsageError):
+            make_sampler(dataset.graph, config, Streams(config.seed))
+            return True
+        return False
+
     trials = reference.read(path)["trials"] if path.exists() else []
     done = {(each["contestant"], each["number"]) for each in trials}
     asked = [
         (number, contestant, config)
         for contestant in CONTESTANTS
-        for number, config in enumerate(trials_of(space, contestant, best))
+        for number, config in enumerate(trials_of(space, contestant, searched, fits))
         if (contestant, number) not in done
     ]
-    with deferred_signals(print, "Stopping.") as interrupted:
+    with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
+        trainer = reference.TrialTrainer(
+            dataset, locations, seconds, interrupted, HOPELESS, HOPELESS[0] * seconds
+        )
         for number, contestant, config in sorted(asked, key=lambda each: each[0]):
-            if interrupted():
-                break
-            trainer = reference.TrialTrainer(dataset, locations, seconds, interrupted)
             own = {"contestant": contestant, "number": number, "config": config.to_dict()}
             trials.append(own | trainer.train(config, [*searched, *trials]))
             reference.write(path, dataset, trials)
@@ -251,7 +278,7 @@ def main() -> None:
         searched = reference.read(given.searches / path.name)["trials"]
         board = standings(reference.read(path)["trials"], searched)
         show(console, board_table(path.name.partition(".")[0], board))
-        if all(each.trials for each in board.values()):
+        if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
             boards.append(board)
     for target in range(len(SHARES)):
         if boards:

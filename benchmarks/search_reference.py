@@ -56,10 +56,8 @@ BLOCK = 1 / 30
 GROWTH = 1.4
 """Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 0.7)
-"""Share of the longest training, and of the best recall that any trial had by the same clock."""
 LEAST_ROWS = 4
 LEAST_SECONDS = 2.0
-"""Training of a trial that may rest."""
 RECALL = "recall_at_50"
 ENDLESS = {"epochs": 10_000}
 """A trial ends by its recall or its time."""
@@ -157,12 +155,20 @@ def best(trial: Trial, clock: float = np.inf) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TrialTrainer:
-    """Trains a trial for so many seconds at most."""
+    """Trains a trial for so many seconds at most.
+
+    Attributes:
+        hopeless: share of the longest training after which a trial ends that has less than this
+            share of the best recall that any trial had by the same clock.
+        least_seconds: training of a trial that may rest.
+    """
 
     dataset: Dataset
     locations: Locations
     longest: float
     interrupted: Callable[[], bool]
+    hopeless: tuple[float, float] = HOPELESS
+    least_seconds: float = LEAST_SECONDS
 
     def train(self, config: RunConfig, earlier: Sequence[Trial]) -> Trial:
         """Train a trial; return its curve, by iterations and seconds of training."""
@@ -207,11 +213,11 @@ class TrialTrainer:
                 found["seconds"].append(round(clock, 3))
                 for name in ("validation", "test"):
                     found[name].append(round(row[f"{name}_{RECALL}"], 5))
-            share, least = HOPELESS
+            share, least = self.hopeless
             best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
             if clock > share * self.longest and best(found) < least * best_of_all:
                 found["status"] = "hopeless"
-            elif rests(found):
+            elif clock >= self.least_seconds and rests(found):
                 found["status"] = "rests"
             if is_over or found["status"] != "longest":
                 turns.close("")
@@ -220,7 +226,7 @@ class TrialTrainer:
 def rests(found: Trial) -> bool:
     """Return whether recall has not risen in the latter half of the training so far."""
     recalls, seconds = found["validation"], found["seconds"]
-    if len(recalls) < LEAST_ROWS or seconds[-1] < LEAST_SECONDS:
+    if len(recalls) < LEAST_ROWS:
         return False
     return bool(seconds[int(np.argmax(recalls))] < seconds[-1] / 2)
 
