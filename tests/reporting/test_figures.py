@@ -80,7 +80,11 @@ def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert len(labels) == curves.MOST_NAMED
     assert answer.arms[0].name in labels
-    assert len(drawing.figure.axes[0].lines) >= 12
+    lines = drawing.figure.axes[0].lines
+    assert len(lines) >= 12
+    named = [line for line in lines if line.get_label() in labels]
+    looks = {(each.get_color(), each.get_linestyle(), each.get_marker()) for each in named}
+    assert len(looks) == curves.MOST_NAMED, "arms of one sampler are told apart"
 
 
 @pytest.mark.parametrize("words", [1, 4])

@@ -22,6 +22,7 @@ from ncfbench.reporting.figures.drawing import (
     line_style,
     main_variants,
     new_figure,
+    styles_of,
     thin,
 )
 from ncfbench.reporting.floors import FloorResult
@@ -51,13 +52,13 @@ def draw_answer(answer: Answer) -> Drawing | None:
         return None
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
-    main = {arm.name for arm in answer.main[:MOST_NAMED]}
+    main = _main_styles(answer.main[:MOST_NAMED])
     times = time_label(run for arm in answer.main for run in arm.runs.values())
     if answer.feature_seconds:
         times = times.replace("training time", "features and training")
     for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
         for arm in reversed(answer.arms):
-            _plot_arm(axis, arm, measure, is_main=arm.name in main, is_best=arm is answer.best)
+            _plot_arm(axis, arm, measure, main.get(arm.name), is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
         if measure == "probe_loss":
@@ -166,15 +167,26 @@ def _finish_losses(axis: Any, arms: Sequence[ArmResult], target: float | None) -
         label_few(axis.yaxis)
 
 
-def _plot_arm(axis: Any, arm: ArmResult, measure: str, *, is_main: bool, is_best: bool) -> None:
+def _main_styles(arms: Sequence[ArmResult]) -> dict[str, dict[str, Any]]:
+    """Return the styles of named arms: of their samplers, or their own where samplers repeat."""
+    styles = {arm.name: line_style(Variant.of(arm.config)) for arm in arms}
+    if len({style["color"] for style in styles.values()}) < len(arms):
+        for name, (color, line, mark) in styles_of(styles).items():
+            styles[name] |= {"color": color, "linestyle": line, "marker": mark}
+    return styles
+
+
+def _plot_arm(
+    axis: Any, arm: ArmResult, measure: str, style: dict[str, Any] | None, *, is_best: bool
+) -> None:
     # The start is no point of a logarithmic axis.
     points = thin([point for point in arm.means(measure) if point[0] > 0 and _is_finite(point)])
     if not points:
         return
-    style: dict[str, Any] = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
-    if is_main:
-        style = line_style(Variant.of(arm.config))
-        style |= {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
+    if style is None:
+        style = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
+    else:
+        style = style | {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
     axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
 
 
