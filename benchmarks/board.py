@@ -106,7 +106,7 @@ def trials_of(
         for each in searched
         if each["config"].get("encoder", family) == family and each["config"]["loss"] in known
     ]
-    best = space.config(max(alike, key=reference.best)["config"])
+    best = space.config(max(alike or searched, key=reference.best)["config"])
 
     def make(loss: str, rate: float, size: int) -> RunConfig:
         # Other losses and samplers have a scale and a shape of their own.
