@@ -6,8 +6,8 @@
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
 that, which differ in loss, learning rate and batch size. A trial ends when its recall has not risen
-during the latter half of its training, or after half of the time if it has less than half of the
-best recall by then. The file is written after each trial. Times need a quiet machine.
+during the latter half of its training, from half of the time on, and then too if it has less than
+half of the best recall by then. The file is written after each trial. Times need a quiet machine.
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
 any trial of the data set reached, those of the search too. The test recall is that of its best
@@ -118,10 +118,10 @@ def trials_of(
 
     def tried(name: str) -> list[Any]:
         values, own = list(space.tried[name]), getattr(best, name)
-        return sorted(values, key=lambda value: abs(values.index(value) - values.index(own)))[:3]
+        return sorted(values, key=lambda value: abs(values.index(value) - values.index(own)))
 
     losses = sorted(losses, key=lambda loss: loss != best.loss)
-    rates, sizes = tried("learning_rate"), tried("batch_size")
+    rates, sizes = tried("learning_rate")[:3], tried("batch_size")
     sizes = [size for size in [*sizes, *SMALL] if fits(make(losses[0], rates[0], size))][:3]
     grid = itertools.chain(
         itertools.product(losses, rates, sizes[:1]), itertools.product(losses[:1], rates, sizes[1:])
@@ -168,10 +168,11 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
 
 def standings(trials: Sequence[Trial], searched: Sequence[Trial]) -> dict[str, Standing]:
     """Return how each contestant stands on a data set."""
-    top = max(map(reference.best, [*trials, *searched]))
+    top = max(map(reference.best, [*trials, *searched])) or 1.0
     found = {}
     for contestant in CONTESTANTS:
         own = [each for each in trials if each["contestant"] == contestant]
+        tried = len(own)
         own = [each for each in own if each["validation"]]
         seconds = tuple(_seconds(own, share * top) for share in SHARES)
         best = max(own, key=reference.best, default=None)
@@ -179,7 +180,7 @@ def standings(trials: Sequence[Trial], searched: Sequence[Trial]) -> dict[str, S
         if best is not None:
             test = best["test"][best["validation"].index(reference.best(best))]
         share = 0.0 if best is None else reference.best(best) / top
-        found[contestant] = Standing(len(own), seconds, share, test)
+        found[contestant] = Standing(tried, seconds, share, test)
     return found
 
 
@@ -280,6 +281,8 @@ def main() -> None:
         show(console, board_table(path.name.partition(".")[0], board))
         if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
             boards.append(board)
+        else:
+            console.print(f"{path.name} is not complete, and counts in no profile.\n")
     for target in range(len(SHARES)):
         if boards:
             show(console, profile_table(boards, target))

@@ -217,7 +217,7 @@ class TrialTrainer:
             best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
             if clock > share * self.longest and best(found) < least * best_of_all:
                 found["status"] = "hopeless"
-            elif clock >= self.least_seconds and rests(found):
+            elif rests(found) and found["seconds"][-1] >= self.least_seconds:
                 found["status"] = "rests"
             if is_over or found["status"] != "longest":
                 turns.close("")

@@ -266,11 +266,11 @@ class Race:
         keys = [(each.name, 0) for each in self.state.racing]
         return all(key in self._folders and key not in self._turns.runs for key in keys)
 
-    def _plan(self, clock: float, seeds: int) -> Plan | None:
+    def _plan(self, clock: float, seeds: int, kept: float = 0.0) -> Plan | None:
         """Plan the rest; newcomers must first train to the clock of the others."""
         racing, pace = self.state.racing, self.clock.pace
         new = sum((each.name, 0) not in self._folders for each in racing)
-        seconds = self.clock.left - new * (pace.opening + pace.training * clock)
+        seconds = self.clock.left - kept - new * (pace.opening + pace.training * clock)
         return plan_rungs(seconds, clock, len(racing), pace, seeds=seeds)
 
     def _arms(self) -> dict[str, Arm]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -130,17 +131,22 @@ class Search:
         wanted, tried = {**preset("good"), **START}, self.space.tried
         usual = {name: _nearest(tried[name], wanted[name]) for name in wanted if name in tried}
         declared = all_settings()
-        for name, values in tried.items():
-            if name not in usual and list(values) != list(declared[name].tried):
-                usual[name] = _nearest(values, declared[name].default)
+        own = [name for name in tried if list(tried[name]) != list(declared[name].tried)]
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
         reasons = []
         for values in itertools.product(*axes):
             choices = dict(zip(kinds, values, strict=True))
             try:
-                names = self.space.names(self.space.config(choices))
-                point = {name: value for name, value in usual.items() if name in names}
+                config = self.space.config(choices)
+                names = self.space.names(config)
+                # Given values, in place of a default that may depend on the choices.
+                given = {
+                    name: _nearest(tried[name], getattr(config, name))
+                    for name in names
+                    if name in own
+                }
+                point = {name: value for name, value in {**given, **usual}.items() if name in names}
                 return self.space.config(point | choices)
             except UsageError as error:
                 reasons.append(error)
@@ -148,7 +154,11 @@ class Search:
 
 
 def _nearest(values: Sequence[Any], wanted: Any) -> Any:
-    """Return the wanted value, or else of numbers the nearest, and of others the first."""
+    """Return the wanted value; else of numbers the nearest, by ratio where they are above 0, and of
+    others the first.
+    """
     if wanted in values or not isinstance(wanted, int | float):
         return wanted if wanted in values else values[0]
+    if wanted > 0 and min(values) > 0:
+        return min(values, key=lambda value: abs(math.log(value / wanted)))
     return min(values, key=lambda value: abs(value - wanted))

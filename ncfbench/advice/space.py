@@ -57,7 +57,7 @@ class Space:
         if "batch_size" not in given:
             n_links = dataset.graph.n_links
             fitting = [size for size in tried["batch_size"] if size <= n_links]
-            tried["batch_size"] = fitting or [2 ** (n_links.bit_length() - 1)]
+            tried["batch_size"] = fitting or [2 ** (max(n_links, 1).bit_length() - 1)]
         order = [*BUILT_IN, *(name for name in tried if name not in BUILT_IN)]
         return cls(
             fixed,

@@ -49,12 +49,14 @@ class SearchRace(Race):
             target = self._next_rung()
         if self._is_at_rest():
             return None
-        if target is None and self._left > 0 and not self._is_all_done():
-            return self._next_rung()  # too little for a wave, or nobody to enter
+        if target is None and not self._is_all_done():
+            seeds = SEEDS_SHARE if self.question.seeds > 1 else 0.0
+            return self._next_rung(seeds * self.clock.budget_seconds)
         return target
 
-    def _next_rung(self) -> float | None:
-        plan = self._plan(self.state.clock, 1)
+    def _next_rung(self, kept: float = 0.0) -> float | None:
+        """Return the clock of one more rung; None where there is no time but what is kept."""
+        plan = self._plan(self.state.clock, 1, kept)
         return plan.clocks[0] if plan is not None and plan.clocks else None
 
     def _admit(self, *_: object) -> None:

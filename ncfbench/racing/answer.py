@@ -13,7 +13,9 @@ from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
 
 ORDER = ("recommended", "tied", "slower", "alone", "left", "diverged", "failed", "not begun")
-"""Statuses of arms, in the order of the answer; no other than one alone printed a line."""
+"""Statuses of arms, in the order of the answer. Of one alone the others had no time or memory to
+print a line.
+"""
 TOLD = ORDER[:4]
 """Of arms that stayed to the end."""
 
@@ -115,7 +117,12 @@ def make_answer(
     firsts = [each for each in entries if not each.seed]
     stayed = [each for each in firsts if each.status in STAYED and question.curve(each)]
     heard = [each for each in firsts if each.timeline.readings]
-    is_alone = len(heard) == 1 and any(each.is_unheard for each in firsts)
+    # With a target, one that still races at the end has been running for longer than the best took.
+    unheard = [each for each in firsts if each.is_unheard]
+    is_lost = is_over and question.target is not None
+    is_alone = len(heard) == 1 and any(
+        each.status is not Status.RACING or not is_lost for each in unheard
+    )
     found = None if is_alone else question.winner(stayed)
     curves = [curve for each in stayed if (curve := question.curve(each)) is not None]
     level = question.goal if found is None else found[1]

@@ -82,7 +82,8 @@ class Entry:
     @property
     def is_unheard(self) -> bool:
         """True if it did not fail, but had no time or memory to print a line."""
-        return self.status in (Status.WAITING, Status.LEFT) and not self.timeline.readings
+        able = (Status.WAITING, Status.RACING, Status.LEFT)
+        return self.status in able and not self.timeline.readings
 
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
         """Return its curve; see :meth:`Timeline.curve`."""

@@ -145,7 +145,7 @@ class Field:
         """
         running = {entry: entry.process for entry in entries if entry.process is not None}
         ends = {entry: entry.running_seconds + seconds for entry in running}
-        starting = [entry for entry, process in running.items() if not process.readings]
+        starting = [entry for entry in running if _is_starting(entry)]
         free = self._free_device_bytes(starting)
         self._ends.clear()
         for process in running.values():
@@ -170,7 +170,7 @@ class Field:
         if self.interrupted():
             raise KeyboardInterrupt
         for entry, now in self._free_device_bytes(starting).items():
-            entry.device_bytes += max(free[entry] - now, 0)
+            entry.device_bytes += max(free.get(entry, now) - now, 0)
 
     def measure(self, entry: Entry) -> None:
         """Measure the memory that a paused entry holds."""
@@ -254,7 +254,8 @@ class Field:
             return f"no memory: paused arms hold theirs, and one needs {one / 2**30:.1f} GiB"
         alike = [entry for entry in self._open if self.slots[entry.slot] == slot]
         one, wanted = _wanted({entry: entry.device_bytes for entry in alike})
-        if wanted > 0 and wanted > free_device_bytes()[slot.device or 0]:
+        free = free_device_bytes() if wanted else []
+        if free and wanted > free[slot.device or 0]:
             return f"no GPU memory: paused arms hold theirs, one needs {one / 2**30:.1f} GiB"
         return ""
 
@@ -276,11 +277,16 @@ class Field:
 
 
 def _wanted(held: dict[Entry, int]) -> tuple[float, float]:
-    """Return the bytes that one more entry needs, and those with what others will still take,
-    which have no line yet.
+    """Return the bytes that one more entry needs, and those with what others will still take that
+    start.
     """
     one = MARGIN * max(held.values(), default=0)
-    return one, one + sum(max(one - own, 0) for each, own in held.items() if not each.readings)
+    return one, one + sum(max(one - own, 0) for each, own in held.items() if _is_starting(each))
+
+
+def _is_starting(entry: Entry) -> bool:
+    """Return whether an entry has no line yet, but for one before training."""
+    return all(line.step == 0 for line in entry.readings)
 
 
 def _end(code: int | None) -> str:

@@ -87,7 +87,7 @@ def caveats(answer: Answer) -> list[str]:
         each.status == "left" and (each.behind is None or each.behind.is_tie)
         for each in answer.results
     )
-    if undecided:
+    if undecided and best is not None:
         they = "it" if undecided == 1 else "they"
         arms = counted(undecided, "arm")
         found.append(f"{arms} left before {they} could be told from the best.")
@@ -175,10 +175,11 @@ def draw(answer: Answer, path: Path) -> Path | None:
 def _no_choice(answer: Answer) -> str:
     target, top = answer.question.target, answer.top
     if top is not None and top.status == "alone":
-        return (
-            f"Nothing was compared: only {top.name} printed its metric in"
-            f" {three_digits(answer.spent_seconds)} s. Give a larger --budget."
-        )
+        said = f"Nothing was compared: only {top.name} printed its metric"
+        waiting = [each for each in answer.results if each.status == "not begun"]
+        if waiting and waiting[0].entry.reason:
+            return f"{said}. {waiting[0].name} did not begin: {waiting[0].entry.reason}."
+        return f"{said} in {three_digits(answer.spent_seconds)} s. Give a larger --budget."
     if target is None or top is None or top.curve is None:
         return "No choice can be justified: no arm printed a metric and trained on."
     best = three_digits(answer.value(top.curve.level))

@@ -305,7 +305,7 @@ def test_time_is_left_to_train_a_leader_that_still_learns(
 
     state, said = hold(rising, search=search)
     assert not any("were tried" in line for line in said)
-    assert state.clock > 60
+    assert state.clock > 50
 
 
 def test_a_search_without_a_lesson_ends(hold: Callable[..., Any], search: Search) -> None:

@@ -364,6 +364,26 @@ def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
 
 
 @pytest.mark.usefixtures("_gpu")
+def test_a_line_before_training_shows_no_memory(tmp_path: Path) -> None:
+    """Step 0 is printed before the memory is taken."""
+    shown = (
+        'echo \'{"v": 0, "step": 0}\'; sleep 0.6; touch gpu-{pace}; n=0; while :; do n=$((n+1));'
+    )
+    shown += ' echo "{\\"v\\": $n, \\"step\\": $n}"; sleep 0.0{pace}; done'
+    found = race(tmp_path, "--metric", "v", "--budget", "2s", "-L", "pace", "1,2", shown)
+    assert [arm["device_bytes"] for arm in by_name(found).values()] == [6 << 30] * 2
+
+
+def test_a_gpu_that_does_not_answer_once_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([[], [8 << 30]])
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: next(answers, []))
+    found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
+    assert {arm["device_bytes"] for arm in by_name(found).values()} == {0}
+
+
+@pytest.mark.usefixtures("_gpu")
 def test_arms_that_start_will_need_memory_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

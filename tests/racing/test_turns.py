@@ -13,7 +13,7 @@ from played_field import PlayedField, Points
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.answer import Answer, make_answer
 from ncfbench.racing.arms import Arm
-from ncfbench.racing.clock import Timeline
+from ncfbench.racing.clock import Reading, Timeline
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
@@ -169,6 +169,23 @@ def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) ->
     lines = sum(len(each.readings) for each in race.entries)
     assert lines > 5000
     assert len(made) < 10 * len(field.turns)
+
+
+@pytest.mark.parametrize("target", [None, 0.4])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_one_arm_alone_is_recommended_only_if_others_have_lost(
+    target: float | None, is_over: bool
+) -> None:
+    """To a target: when the race is over, the other one has run for longer than the first took."""
+    question = Question(Metric("value"), 100.0, target=target)
+    alone, silent = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
+    alone.status = silent.status = Status.RACING
+    alone.timeline.pieces[-1] += [Reading(at, 0.1 * at, at) for at in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    answer = make_answer(question, [alone, silent], 50.0, is_over=is_over)
+    assert (answer.best is not None) == (is_over and target is not None)
+    assert answer.results[0].status == ("alone" if answer.best is None else "recommended")
+    silent.close(Status.FAILED, "it crashed")
+    assert make_answer(question, [alone, silent], 50.0, is_over=is_over).best is not None
 
 
 def test_no_arm_may_reach_the_target() -> None:
