@@ -86,6 +86,12 @@ def test_a_group_that_is_cut_in_blocks_keeps_the_words_of_its_heading_whole() ->
     assert not [line for line in lines if line.strip() in ("m", "moviel", "ens")]
 
 
+def test_labels_are_whole_where_one_word_is_too_long_in_any_case() -> None:
+    rows = [("processor", "Xeon"), ("variables", "glibc.malloc.hugetlb=1:" * 6)]
+    (widths,) = blocks(Table.of("", [Col("", 0), Col("", 1)], rows), 80)
+    assert widths[0] == len("processor")
+
+
 def test_texts_fold_at_spaces_and_headings_first() -> None:
     cols = [Col("name", 0), Col("value of a thing", 1), Col("why it is so", 2, wraps=True)]
     table = Table.of("T", cols, [["an arm", "12.5", "some words and then some more"]])

@@ -59,7 +59,13 @@ def blocks(table: Table, limit: int) -> list[Widths]:
             {index: max(LABEL_WIDTH, numbers[index]) for index in labels},
             words,
         ]
-        found.append(_shrunk({index: whole[index] for index in [*labels, *part]}, floors, limit))
+        wide = {index: whole[index] for index in [*labels, *part]}
+        least_of_all = {
+            index: min(each.get(index, wide[index]) for each in floors) for index in wide
+        }
+        if total_width(least_of_all, [*wide]) > limit:
+            del floors[3]  # one word is too long in any case: labels need not be cut too
+        found.append(_shrunk(wide, floors, limit))
     return found
 
 
