@@ -287,16 +287,17 @@ def _unpassed(
 
 
 def _reaches(floor: FloorResult) -> str:
-    verb = "reach" if _is_plural(floor) else "reaches"
+    verb = "reach" if is_plural(floor) else "reaches"
     name = f"{floor.name[0].upper()}{floor.name[1:]}" if floor.name.islower() else floor.name
     return f"{name} {verb} {floor.recall:.3f} in {three_digits(floor.seconds)} s without training"
 
 
 def _it(floor: FloorResult) -> str:
-    return "them" if _is_plural(floor) else "it"
+    return "them" if is_plural(floor) else "it"
 
 
-def _is_plural(floor: FloorResult) -> bool:
+def is_plural(floor: FloorResult) -> bool:
+    """Return whether a floor's name is a plural: profiles."""
     return floor.name.endswith("s")
 
 

@@ -80,6 +80,7 @@ def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> 
 @pytest.mark.parametrize(
     ("floor", "begins"),
     [
+        (0.0, "Do not train, on this budget: TF-IDF profiles have more without. If you train: "),
         (0.567, "Do not train, on this budget: ridge regression has more without. If you train: "),
         (0.41, "No candidate is clearly above ridge regression, which needs no training. If you"),
         (0.2, "Use --encoder cnn --loss"),
@@ -90,7 +91,8 @@ def test_what_no_candidate_passes_comes_first(
 ) -> None:
     """In an answer about ranking: the largest recall of all is 0.41."""
     question = Question({"dataset": "tiny"})
-    floors = floors_of([floor_row("profile", 0.1, 3.5), floor_row("ridge", floor, 19.0)])
+    profile = 0.1 if floor else 0.567
+    floors = floors_of([floor_row("profile", profile, 3.5), floor_row("ridge", floor, 19.0)])
     beside = dataclasses.replace(answer, question=question, target=-0.38, floors=floors)
     assert summary.headline(beside).startswith(begins)
 

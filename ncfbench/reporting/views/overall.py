@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
-from ncfbench.reporting.floors import FloorResult, standing
+from ncfbench.reporting.floors import FloorResult, is_plural, standing
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
@@ -249,9 +249,10 @@ def _not_worth_training(answer: Overall) -> str:
         words = {standing(arm, floor).word for arm in arms}
         if "passes" in words:
             return ""
-        said = f"Do not train, {answer.scope}: {floor.name} has more without."
+        has, needs = ("have", "need") if is_plural(floor) else ("has", "needs")
+        said = f"Do not train, {answer.scope}: {floor.name} {has} more without."
         if "level" in words:
-            said = f"No candidate is clearly above {floor.name}, which needs no training."
+            said = f"No candidate is clearly above {floor.name}, which {needs} no training."
         return f"{said} If you train:"
     return ""
 
