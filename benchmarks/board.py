@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import search_reference as reference
+from bench_search import curve_of
 from search_reference import Trial
 
 from ncfbench.advice.space import Space
@@ -76,13 +78,14 @@ class Standing(NamedTuple):
     """How a contestant stands on a data set.
 
     Attributes:
-        seconds: to each of :data:`SHARES`; None where no trial came there.
+        seconds: of features and training to each of :data:`SHARES`; infinity where no trial came
+            there.
         share: its best validation recall as a share of the best known.
         test: test recall of its best trial by validation; None without a trial.
     """
 
     trials: int
-    seconds: tuple[float | None, ...]
+    seconds: tuple[float, ...]
     share: float
     test: float | None
 
@@ -166,54 +169,37 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
             )
 
 
-def standings(trials: Sequence[Trial], searched: Sequence[Trial]) -> dict[str, Standing]:
-    """Return how each contestant stands on a data set."""
+def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, Standing]:
+    """Return how each contestant stands on a data set, by its kept trials."""
+    trials: Sequence[Trial] = board["trials"]
     top = max(map(reference.best, [*trials, *searched])) or 1.0
     found = {}
     for contestant in CONTESTANTS:
-        own = [each for each in trials if each["contestant"] == contestant]
-        tried = len(own)
-        own = [each for each in own if each["validation"]]
-        seconds = tuple(_seconds(own, share * top) for share in SHARES)
+        tried = [each for each in trials if each["contestant"] == contestant]
+        own = [each for each in tried if each["validation"]]
+        curves = [curve_of(each, board) for each in own]
+        seconds = tuple(
+            min((curve.time_to(share * top) for curve in curves), default=math.inf)
+            for share in SHARES
+        )
         best = max(own, key=reference.best, default=None)
         test = None
         if best is not None:
             test = best["test"][best["validation"].index(reference.best(best))]
         share = 0.0 if best is None else reference.best(best) / top
-        found[contestant] = Standing(tried, seconds, share, test)
+        found[contestant] = Standing(len(tried), seconds, share, test)
     return found
-
-
-def _seconds(trials: Sequence[Trial], level: float) -> float | None:
-    """Return the seconds of the soonest trial to a recall: of the first evaluation that has it."""
-    times = [
-        next(
-            (
-                at
-                for at, recall in zip(each["seconds"], each["validation"], strict=True)
-                if recall >= level
-            ),
-            None,
-        )
-        for each in trials
-    ]
-    return min((each for each in times if each is not None), default=None)
 
 
 def profile(boards: Sequence[Mapping[str, Standing]], target: int) -> dict[str, list[float]]:
     """Return the share of data sets on which a contestant takes at most each of :data:`FACTORS`
     times as long as the soonest one (Dolan and Moré, 2002).
     """
-    soonest = [
-        min((s for each in board.values() if (s := each.seconds[target]) is not None), default=None)
-        for board in boards
-    ]
+    soonest = [min(each.seconds[target] for each in board.values()) for board in boards]
     return {
         contestant: [
             sum(
-                first is not None
-                and (own := board[contestant].seconds[target]) is not None
-                and own <= factor * first
+                board[contestant].seconds[target] <= factor * first < math.inf
                 for board, first in zip(boards, soonest, strict=True)
             )
             / len(boards)
@@ -225,17 +211,13 @@ def profile(boards: Sequence[Mapping[str, Standing]], target: int) -> dict[str, 
 
 def board_table(name: str, board: Mapping[str, Standing]) -> Table:
     """Return the table of one data set, the soonest at the first target first."""
-    far = float("inf")
-    rows = sorted(board.items(), key=lambda row: (row[1].seconds[0] or far, -row[1].share))
-    soonest = [
-        min((s for each in board.values() if (s := each.seconds[at]) is not None), default=far)
-        for at in range(len(SHARES))
-    ]
+    rows = sorted(board.items(), key=lambda row: (row[1].seconds[0], -row[1].share))
+    soonest = [min(each.seconds[at] for each in board.values()) for at in range(len(SHARES))]
 
     def seconds(at: int) -> Any:
         def shown(row: tuple[str, Standing]) -> str:
             own = row[1].seconds[at]
-            return "never" if own is None else f"{own:.3g} ({own / soonest[at]:.2g}x)"
+            return f"{own:.3g} ({own / soonest[at]:.2g}x)" if math.isfinite(own) else "never"
 
         return shown
 
@@ -277,7 +259,7 @@ def main() -> None:
     console, boards = make_console(), []
     for path in sorted(given.folder.glob("*.json.gz")):
         searched = reference.read(given.searches / path.name)["trials"]
-        board = standings(reference.read(path)["trials"], searched)
+        board = standings(reference.read(path), searched)
         show(console, board_table(path.name.partition(".")[0], board))
         if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
             boards.append(board)

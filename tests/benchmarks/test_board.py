@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import board
 import pytest
+import search_choices
 import search_reference as reference
 
 from ncfbench.advice.space import Space
@@ -16,8 +18,17 @@ from ncfbench.data import Dataset
 NAMES = list(board.CONTESTANTS)
 
 
+MODEL = {"encoder": "bow", "loss": "softmax", "features": "add"}
+
+
 def trial(contestant: str, *points: tuple[float, float]) -> dict[str, Any]:
+    """Of a tenth of a second an iteration."""
     return {
+        "config": MODEL | {"sampler": "ns"},
+        "iterations": [10 * at for at, _ in points],
+        "iteration_seconds": 0.1,
+        "start_seconds": 1.0,
+        "wall_seconds": 60.0,
         "contestant": contestant,
         "seconds": [at for at, _ in points],
         "validation": [recall for _, recall in points],
@@ -26,26 +37,33 @@ def trial(contestant: str, *points: tuple[float, float]) -> dict[str, Any]:
 
 
 def test_a_contestant_is_as_soon_as_its_soonest_trial() -> None:
-    """The best of all is 1, in the search; 0.9 is reached by two trials, 0.97 by none."""
+    """The best of all is 1, in the search; 0.9 is reached by two trials, 0.97 by none. Features
+    take 3 s, and between evaluations a curve is straight.
+    """
     trials = [
         trial("ns", (1, 0.5), (4, 0.9)),
         trial("ns", (2, 0.92), (3, 0.8)),
         trial("neg", (5, 0.95)),
     ]
-    found = board.standings(trials, [trial("", (40, 1.0))])
-    assert found["ns"] == board.Standing(2, (2, None), 0.92, 0.46)
-    assert found["neg"] == board.Standing(1, (5, None), 0.95, 0.475)
-    assert found["iid"] == board.Standing(0, (None, None), 0.0, None)
+    kept = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
+    found = board.standings(kept, [trial("", (40, 1.0))])
+    never = math.inf
+    assert found["ns"] == board.Standing(2, (pytest.approx(3 + 2 * 0.9 / 0.92), never), 0.92, 0.46)
+    assert found["neg"] == board.Standing(
+        1, (pytest.approx(3 + 5 * 0.9 / 0.95), never), 0.95, 0.475
+    )
+    assert found["iid"] == board.Standing(0, (never, never), 0.0, None)
 
 
 def test_a_profile_counts_data_sets() -> None:
     """On the second one nobody but neg comes to the target."""
 
-    def standing(seconds: float | None) -> board.Standing:
-        return board.Standing(8, (seconds, None), 1.0, 0.5)
+    def standing(seconds: float) -> board.Standing:
+        return board.Standing(8, (seconds, math.inf), 1.0, 0.5)
 
-    first = dict.fromkeys(NAMES, standing(None)) | {"ns": standing(2.0), "neg": standing(5.0)}
-    second = dict.fromkeys(NAMES, standing(None)) | {"neg": standing(7.0)}
+    nobody = dict.fromkeys(NAMES, standing(math.inf))
+    first = nobody | {"ns": standing(2.0), "neg": standing(5.0)}
+    second = nobody | {"neg": standing(7.0)}
     found = board.profile([first, second], 0)
     assert found["ns"] == [0.5, 0.5, 0.5, 0.5]
     assert found["neg"] == [0.5, 0.5, 0.5, 1.0]
@@ -92,3 +110,20 @@ def test_a_board_is_resumed(
     again = reference.read(path)["trials"]
     assert again[0] == whole[0]
     assert again[1]["config"] == whole[1]["config"]
+
+
+def test_what_each_choice_is_worth_stands_in_the_docs() -> None:
+    """The table of docs/results.md, of the kept searches."""
+    text = (Path(board.__file__).parents[1] / "docs" / "results.md").read_text("utf-8")
+    for row in search_choices.choices_table().rows:
+        line = f"| {' | '.join(cell.text for cell in row)} |"
+        assert line in text, line
+
+
+def test_a_choice_is_worth_its_best_trial() -> None:
+    trials = [trial("", (2, 0.5)), trial("", (4, 0.4), (6, 0.45)), trial("", (1, 0.2))]
+    trials[1]["config"] = MODEL | {"sampler": "neg"}
+    found = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
+    assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2)
+    assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1)
+    assert search_choices.worth(found, "loss", "sg") is None

@@ -1,0 +1,83 @@
+"""What each choice is worth on six data sets, by the kept reference searches; trains nothing.
+
+    python benchmarks/search_choices.py
+
+Of the 100 trials of a search (search_reference.py): the best validation recall with a value of a
+choice, as a share of the best of all, and the seconds of training, with those of features, of the
+soonest trial that has the value to 0.9 of the best of all. The search tried more often what did
+well, so that a value with few trials may be worth somewhat more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import search_reference as reference
+from bench_search import curve_of
+from search_reference import Trial
+
+from ncfbench.reporting.render.terminal import make_console, show
+from ncfbench.reporting.table import Col, Table
+
+NAMES = {
+    "cite": "CiteULike",
+    "plots": "plots",
+    "anime": "anime",
+    "yelp": "Yelp",
+    "debian": "Debian",
+    "ml-time": "ML by time",
+}
+CHOICES = {
+    "loss": ("softmax", "log", "sg"),
+    "sampler": ("strat-ns", "ns", "neg"),
+    "encoder": ("bow", "cnn", "mlp", "mf"),
+    "user_tower": ("history", "table"),
+}
+SHARE = 0.9
+
+
+class Worth(NamedTuple):
+    """What a value of a choice is worth: share of the best recall, seconds to 0.9 of it."""
+
+    share: float
+    seconds: float
+    trials: int
+
+
+def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
+    """Return what a value is worth in a search; None where no trial has it."""
+    trials: Sequence[Trial] = [each for each in search["trials"] if each["validation"]]
+    top = max(map(reference.best, trials))
+    own = [each for each in trials if each["config"].get(choice) == value]
+    if not own:
+        return None
+    seconds = min(curve_of(each, search).time_to(SHARE * top) for each in own)
+    return Worth(max(map(reference.best, own)) / top, seconds, len(own))
+
+
+def choices_table() -> Table:
+    """Return the table of docs/results.md: in each cell the soonest value first."""
+    searches = {name: reference.read(reference.SEARCHES / f"{name}.json.gz") for name in NAMES}
+
+    def cell(choice: str) -> Callable[[str], str]:
+        def shown(name: str) -> str:
+            worths = {value: worth(searches[name], choice, value) for value in CHOICES[choice]}
+            found = {value: own for value, own in worths.items() if own is not None}
+            order = sorted(found, key=lambda value: (found[value].seconds, -found[value].share))
+            return ", ".join(f"{value} {_shown(found[value])}" for value in order)
+
+        return shown
+
+    cols = [Col("", NAMES.get), *(Col(each.replace("_", " "), cell(each)) for each in CHOICES)]
+    return Table.of("Best recall, and seconds to 0.9 of the best of all", cols, list(NAMES))
+
+
+def _shown(worth: Worth) -> str:
+    seconds = f"{worth.seconds:.3g} s" if math.isfinite(worth.seconds) else "never"
+    return f"{worth.share:.2f} ({seconds})"
+
+
+if __name__ == "__main__":
+    show(make_console(), choices_table())
