@@ -24,7 +24,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs.folder import RunRecord
-from ncfbench.training import export, finished
+from ncfbench.training import export, trained
 from ncfbench.training import run as training
 from ncfbench.training.export import FILES
 from ncfbench.training.recommend import FILE
@@ -247,9 +247,22 @@ def test_what_cannot_work_is_refused(
         refuse(DivergedError, "A vector is not finite", folder)
         patch.chdir(tmp_path / "old")
         refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)
-    status = plain.summary | {"status": "interrupted"}
-    monkeypatch.setattr(finished.runs, "read", lambda _: replace(plain, summary=status))
-    refuse(UsageError, "is not finished. Continue it first: ncfbench run --resume", folder)
+    status = plain.summary | {"status": "diverged"}
+    monkeypatch.setattr(trained.runs, "read", lambda _: replace(plain, summary=status))
+    refuse(UsageError, "is diverged: it has no parameters to take away", folder)
+
+
+def test_an_interrupted_run_gives_its_last_checkpoint(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the winner of a race does: the same vectors as those of the same iteration at the end."""
+    record = exported.record
+    summary = record.summary | {"status": "interrupted"}
+    monkeypatch.setattr(trained.runs, "read", lambda _: replace(record, summary=summary))
+    ncfbench.export_vectors(record.folder, tmp_path / "v", data_dir=exported.home / "data")
+    finished = exported.home / "vectors"
+    for name in ("users.npy", "items.npy"):
+        assert (tmp_path / "v" / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.fixture

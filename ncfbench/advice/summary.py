@@ -104,14 +104,14 @@ def next_steps(
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
     steps = [("To be surer, go on with this race", longer)]
     if answer.best is not None:
+        words = ["ncfbench", "export", str(folder / answer.best.first.name), "--vectors", "vectors"]
+        data_dir = locations.get("--data-dir")
+        words += ["--data-dir", data_dir] if data_dir else []
+        steps.append(("To take its vectors away", shlex.join(words)))
         config = answer.best.config
         there = {**locations, "--runs-dir": str(folder)}
         command = run_command(config, Variant.of(config), config.seed, there)
         steps.append(("To train on from where the race left it", f"{command} --resume"))
-        words = ["ncfbench", "export", str(folder / answer.best.first.name), "--vectors", "vectors"]
-        data_dir = locations.get("--data-dir")
-        words += ["--data-dir", data_dir] if data_dir else []
-        steps.append(("Then, to take its vectors away", shlex.join(words)))
     return steps
 
 

@@ -1,4 +1,4 @@
-"""``ncfbench export``: the vectors of a finished run, for other programs."""
+"""``ncfbench export``: the vectors of a run, for other programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from ncfbench.cli.output import print_json, print_sentences, print_views, progre
 
 @reporting
 def export(
-    run: Annotated[
-        Path, typer.Argument(help="Folder of a finished run, or its name below --runs-dir.")
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name below --runs-dir.")],
     vectors: Annotated[Path, option(metavar="DIR", help="New or empty folder for the files.")],
     again: Annotated[bool, option("--again", help="Replace the vectors that DIR holds.")] = False,
     data_dir: options.DataDir = None,
@@ -24,7 +22,7 @@ def export(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Write a finished run's vectors of users and items, and its parameters, for other programs.
+    """Write a run's vectors of users and items, and its parameters, for other programs.
 
     The dot product of a user's vector and an item's is the score that recall and recommendations
     rank by. The parameters are those of the epoch that the run reports. DIR gets users.npy and

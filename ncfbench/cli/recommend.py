@@ -17,7 +17,7 @@ def recommend(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a finished run with --user-tower history, or its name below --runs-dir."
+            help="Folder of a run with --user-tower history, or its name below --runs-dir."
         ),
     ],
     history: Annotated[

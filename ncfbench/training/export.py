@@ -1,4 +1,4 @@
-"""Vectors of a finished run's users and items, and its parameters, as files for other programs::
+"""Vectors of a run's users and items, and its parameters, as files for other programs::
 
     DIR/
         users.npy, users.parquet    float32[users, D]; id, vector
@@ -39,10 +39,10 @@ from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
-from ncfbench.training.finished import open_data, read_finished, restore_finished
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recommend import named
 from ncfbench.training.state import Parameters
+from ncfbench.training.trained import open_data, read_trained, restore_trained
 
 META, TOWERS = "meta.json", "towers.safetensors"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
@@ -63,12 +63,12 @@ def export_vectors(
     runs_dir: Folder = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write a finished run's vectors of users and items into a folder; return its ``meta.json``.
+    """Write a run's vectors of users and items into a folder; return its ``meta.json``.
 
     The folder is there when all is written, or not at all.
 
     Args:
-        run: folder of a finished run, or its name below ``runs_dir``.
+        run: folder of a run, or its name below ``runs_dir``.
         folder: a new or empty folder.
         again: replace the vectors that ``folder`` holds.
 
@@ -76,15 +76,15 @@ def export_vectors(
         DataError: the run is not there or has no checkpoint of its end any more, the data set is
             not that of the run, or a file cannot be written.
         DivergedError: a vector is not finite.
-        UsageError: the run's score is no dot product, it is not finished, or the folder is in use.
+        UsageError: the run's score is no dot product, it diverged, or the folder is in use.
     """
     begin, progress = time.perf_counter(), progress or Progress()
     home = Path(folder).resolve()
-    record = read_finished(run, runs_dir)
+    record = read_trained(run, runs_dir)
     _require_dot_product(record.config, record.folder)
     _require_free(home, again=again)
     dataset = open_data(record, data_dir, progress.say)
-    embedder, reported = restore_finished(record, dataset, progress.say)
+    embedder, reported = restore_trained(record, dataset, progress.say)
     schedule = Schedule.of(record.config, dataset.graph.n_links)
     meta = {
         "version": __version__,

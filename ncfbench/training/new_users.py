@@ -23,9 +23,9 @@ from ncfbench.models.histories import Histories
 from ncfbench.models.precision import full
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
-from ncfbench.training.finished import open_data, read_finished, restore_finished
 from ncfbench.training.inference import best_items
 from ncfbench.training.recommend import best_rows, named, require_items
+from ncfbench.training.trained import open_data, read_trained, restore_trained
 
 FILE = "recommendations-new-users.parquet"
 
@@ -45,7 +45,7 @@ def recommend(
     """Write the best items of new users as a table, and return its path.
 
     Args:
-        run: folder of a finished run whose user tower reads histories, or its name below
+        run: folder of a run whose user tower reads histories, or its name below
             ``runs_dir``.
         history: file of a row for each new user and item, with the ids of the prepared items.
         count: items of each user at most.
@@ -59,7 +59,7 @@ def recommend(
         DivergedError: a score is not finite.
         UsageError: the user tower reads no histories, or there is nothing to rank.
     """
-    record = read_finished(run, runs_dir)
+    record = read_trained(run, runs_dir)
     config = record.config
     if not config.reads_histories:
         able = [name for name, info in USER_TOWERS.items() if "history" in info.content]
@@ -81,7 +81,7 @@ def recommend(
     )
     if dataset.user_ids is not None and (known := _count_known(new, dataset.user_ids)):
         say(f"Users of {history.name} whom training knows too: {known:,}. The file's rows count.")
-    embedder, reported = restore_finished(record, dataset, say)
+    embedder, reported = restore_trained(record, dataset, say)
     features = dataset.item_features if config.reads_history_features else None
     histories = Histories.of_lists(new.items, new.offsets, features)
     content = embedder.content._replace(histories=histories)

@@ -24,10 +24,10 @@ from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.finished import restore_finished
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.recommend import write as write_recommendations
 from ncfbench.training.session import Session
+from ncfbench.training.trained import restore_trained
 
 STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
@@ -187,6 +187,6 @@ def _say_finished(plan: RunPlan, finished: RunRecord, progress: Progress) -> Non
         f"Already finished: {shown(finished.folder)}.{trace} To train it again, use --again."
     )
     if plan.recommend is not None:
-        embedder, reported = restore_finished(finished, plan.dataset, progress.say)
+        embedder, reported = restore_trained(finished, plan.dataset, progress.say)
         more = embedder, plan.recommend, reported, plan.schedule
         write_recommendations(finished.folder, plan.dataset, *more)

@@ -1,4 +1,4 @@
-"""Finished runs, opened again: records, data set, and the parameters that a run reports."""
+"""Runs that trained, opened again: records, data set, and the parameters that a run reports."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
 
+OPEN = ("finished", "interrupted")
+"""Statuses of runs whose last checkpoint is that of their records."""
 
-def read_finished(run: str | PathLike[str], runs_dir: Folder) -> RunRecord:
-    """Read the records of a finished run.
+
+def read_trained(run: str | PathLike[str], runs_dir: Folder) -> RunRecord:
+    """Read the records of a run that finished, or was interrupted, as those of a race are.
 
     Args:
         run: its folder, or the folder's name below ``runs_dir``.
 
     Raises:
         DataError: there is no such run, or a record is damaged.
-        UsageError: it is not finished.
+        UsageError: it diverged, or is not over.
     """
     below = Locations.of(runs_dir=runs_dir).runs_dir
     folder = next((path for path in (Path(run), below / run) if path.is_dir()), None)
@@ -37,8 +40,8 @@ def read_finished(run: str | PathLike[str], runs_dir: Folder) -> RunRecord:
             f"{nearest(Path(run).name, names)}"
         )
     record = runs.read(folder)
-    if record.summary["status"] != "finished":
-        raise UsageError(f"{folder} is not finished. Continue it first: ncfbench run --resume.")
+    if (status := record.summary["status"]) not in OPEN:
+        raise UsageError(f"{folder} is {status}: it has no parameters to take away.")
     return record
 
 
@@ -58,10 +61,10 @@ def open_data(record: RunRecord, data_dir: Folder, say: Callable[[str], None]) -
     return dataset
 
 
-def restore_finished(
+def restore_trained(
     record: RunRecord, dataset: Dataset, say: Callable[[str], None]
 ) -> tuple[Embedder, Best]:
-    """Return an embedder, and the parameters of the epoch that a finished run reports.
+    """Return an embedder, and the parameters of the epoch that a run reports.
 
     Raises:
         DataError: the checkpoint is gone or damaged.
