@@ -12,12 +12,12 @@ from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
 
-ORDER = ("recommended", "tied", "slower", "alone", "left", "diverged", "failed", "not begun")
-"""Statuses of arms, in the order of the answer. Of one alone the others had no time or memory to
-print a line.
+TOLD = ("recommended", "tied", "lower", "slower", "alone")
+"""Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but
+its best is lower. Alone: others had no time or memory to print a line.
 """
-TOLD = ORDER[:4]
-"""Of arms that stayed to the end."""
+ORDER = (*TOLD, "left", "diverged", "failed", "not begun")
+"""Statuses of arms, in the order of the answer."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ def make_answer(
             status = each.status
             if status == "tied" and (behind is None or behind.lower > 1):
                 status = "slower"
+            elif status == "tied" and behind is not None and behind.upper < 1:
+                status = "lower"
             made[name] = replace(each, behind=behind, status=status)
         made[found[0]] = replace(best, status="recommended")
     else:

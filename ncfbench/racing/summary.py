@@ -199,10 +199,16 @@ def _next_one(answer: Answer, best: ArmResult) -> str:
     behind, seconds = other.behind, other.seconds
     assert behind is not None
     assert seconds is not None
+    ratio = f"95 %: {behind.lower:.2g} to {behind.upper:.2g}, {counted(behind.seeds, 'seed')}"
+    if behind.upper < 1 and other.curve is not None:
+        return (
+            f"{other.name} comes there sooner, in {three_digits(seconds)} s"
+            f" ({three_digits(behind.value)} times as long; {ratio}), but its best is"
+            f" {three_digits(answer.value(other.curve.level))}."
+        )
     return (
         f"The next one that does, {other.name}, takes {three_digits(seconds)} s:"
-        f" {three_digits(behind.value)} times as long (95 %: {behind.lower:.2g} to"
-        f" {behind.upper:.2g}, {counted(behind.seeds, 'seed')})."
+        f" {three_digits(behind.value)} times as long ({ratio})."
     )
 
 

@@ -188,6 +188,19 @@ def test_one_arm_alone_is_recommended_only_if_others_have_lost(
     assert make_answer(question, [alone, silent], 50.0, is_over=is_over).best is not None
 
 
+def test_a_sooner_arm_that_ends_lower_is_no_tie() -> None:
+    """2 % below the best, which is later by far."""
+    race, _ = played({"late": rising(10, 0.5), "soon": rising(2, 0.49)}, budget=160.0)
+    answer = answer_of(race)
+    assert answer.best is not None
+    assert answer.best.name == "late"
+    assert [each.status for each in answer.results] == ["recommended", "lower"]
+    assert not answer.ties
+    said = headline(answer)
+    assert "soon comes there sooner, in " in said
+    assert "but its best is 0.49." in said
+
+
 def test_no_arm_may_reach_the_target() -> None:
     race, _ = played({"a": rising(4), "b": rising(5)}, budget=80.0, target=0.9)
     answer = answer_of(race)
