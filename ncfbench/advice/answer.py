@@ -24,7 +24,7 @@ AT_END = 0.85
 """One that trained for this share of the best one's clock trained to the end; rungs are further
 apart, and in one rung arms stop at clocks that differ by a block.
 """
-STAYED = ("recommended", "tied", "slower")
+STAYED = ("recommended", "tied", "lower", "slower")
 """Statuses of entrants that stayed to the end."""
 
 

@@ -36,7 +36,7 @@ QUARTILES_OF_NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 MEDIAN_OVER_MEAN = 1.25
 """Standard error of a median over that of a mean, for normal values."""
-PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
+PLACES = {"recommended": 0, "tied": 1, "lower": 1, "slower": 2, "left": 2}
 """Order of the statuses in an answer; those that are not here come last."""
 
 
@@ -118,7 +118,8 @@ class RankedArm(ArmResult):
 
     Attributes:
         measured: its curves in what decides.
-        status: recommended, tied, slower; left, diverged, failed or not begun in a race.
+        status: recommended, tied, slower, or lower where it is sooner and its best is lower; left,
+            diverged, failed or not begun in a race.
         seeds: those that decide; the first one where none is named.
         learned_at: training clock at which its first seed was better than chance; None before.
         behind: how many times sooner the recommended one reaches the level; None where one of them
@@ -214,8 +215,11 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
             arm = able.get(index) or arm.to_level(level)
             if index in able:
                 behind = times_to_level(able[best].measured, arm.measured, level)
-            is_slower = behind is None or behind.lower > 1
-            status = "slower" if arm.status == "tied" and is_slower else arm.status
+            status = arm.status
+            if status == "tied" and (behind is None or behind.lower > 1):
+                status = "slower"
+            elif status == "tied" and behind is not None and behind.upper < 1:
+                status = "lower"
             expected = math.inf if behind is None else behind.value
             arm = replace(arm, behind=behind, status=status, expected=expected)
         ranked.append(arm)

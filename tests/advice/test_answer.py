@@ -236,7 +236,7 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
 
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
-    (_, again), (_, resume), (_, export) = steps
+    (_, again), (_, export), (_, resume) = steps
     assert again == "ncfbench advise tiny --target loss --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"

@@ -202,6 +202,8 @@ def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tu
             values[f"times_slower{end}"] = math.exp(centre + sign * half)
     if arm.status == "tied" and not values["times_slower_lower"] <= 1:
         values["status"] = "slower"
+    elif arm.status == "tied" and values["times_slower_upper"] < 1:
+        values["status"] = "lower"
     later = values["times_slower"]
     return values, (math.inf if math.isnan(later) else later, -arm.quality)
 
