@@ -45,10 +45,10 @@ BOARD = Path(__file__).resolve().parent / "results" / "board"
 POINTWISE, RANKING = ("sg", "mse"), ("softmax", "log")
 CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "iid": ({"sampler": "iid"}, POINTWISE),
-    "neg, SG": ({"sampler": "neg"}, POINTWISE),
+    "neg, pointwise": ({"sampler": "neg"}, POINTWISE),
     "strat": ({"sampler": "strat"}, POINTWISE),
-    "ns, SG": ({"sampler": "ns"}, POINTWISE),
-    "strat-ns, SG": ({"sampler": "strat-ns"}, POINTWISE),
+    "ns, pointwise": ({"sampler": "ns"}, POINTWISE),
+    "strat-ns, pointwise": ({"sampler": "strat-ns"}, POINTWISE),
     "ns-all": ({"sampler": "ns-all"}, POINTWISE),
     "strat-all": ({"sampler": "strat-all"}, POINTWISE),
     "neg": ({"sampler": "neg"}, RANKING),
@@ -239,7 +239,7 @@ def profile_table(boards: Sequence[Mapping[str, Standing]], target: int) -> Tabl
         return lambda row: f"{row[1][at] * len(boards):.0f} of {len(boards)}"
 
     cols = [Col("", 0), *(Col(f"within {f:g}x", share(at)) for at, f in enumerate(FACTORS))]
-    note = f"One seed: times within a factor of {ONE_SEED_FACTOR:g} cannot be told apart."
+    note = f"One seed: times within a factor of {ONE_SEED_FACTOR:.2g} cannot be told apart."
     return Table.of(f"Data sets, to {SHARES[target]:g} of the best recall", cols, rows, [note])
 
 

@@ -127,3 +127,14 @@ def test_a_choice_is_worth_its_best_trial() -> None:
     assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2)
     assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1)
     assert search_choices.worth(found, "loss", "sg") is None
+
+
+def test_the_board_of_citeulike_stands_in_the_docs() -> None:
+    text = (Path(board.__file__).parent / "README.md").read_text("utf-8")
+    kept = reference.read(board.BOARD / "cite.json.gz")
+    searched = reference.read(reference.SEARCHES / "cite.json.gz")["trials"]
+    for name, each in board.standings(kept, searched).items():
+        times = ["never" if math.isinf(at) else f"{at:.3g}" for at in each.seconds]
+        sampler, comma, more = name.partition(",")
+        row = [f"`{sampler}`{comma}{more}", *times, f"{each.share:.3f}", f"{each.test:.3f}"]
+        assert f"| {' | '.join(row)} |" in text, row
