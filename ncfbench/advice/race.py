@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import ClassVar
 
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.curves import curve_of, learned_at
@@ -117,6 +118,8 @@ class Race:
     progress: Progress
     interrupted: Callable[[], bool]
     near: Callable[[Candidate], Iterable[Candidate]]
+    last: ClassVar[str] = ", last rung"
+    """Said after a rung that no other follows."""
 
     def __post_init__(self) -> None:
         self._turns: Turns[Key] = Turns(
@@ -256,10 +259,10 @@ class Race:
         if arms[decision.leader].learned_at is None:
             leads = "none is better than chance yet"
         leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
-        rest = f"on to {horizon:.3g} s" if horizon else "last rung"
+        rest = f", on to {horizon:.3g} s" if horizon else self.last
         self.progress.say(
             f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
-            f" {leave}{len(self.state.racing)} stay, {rest}."
+            f" {leave}{len(self.state.racing)} stay{rest}."
         )
 
     def _is_all_done(self) -> bool:

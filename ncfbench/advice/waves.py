@@ -43,6 +43,8 @@ TRAINING_SHARE = 0.4
 class SearchRace(Race):
     """A race whose question is the best ranking."""
 
+    last = ""  # a wave may begin, or training go on, where no rung was planned
+
     def _after_rung(self, target: float | None) -> float | None:
         # Without another rung there may be nothing left to train, or no time.
         while (target is None or self._is_at_rest() or self._is_late) and self._wave():
