@@ -1,0 +1,25 @@
+"""Races of commands, and programs that print lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from invoked import check, invoke
+
+COUNT = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo v=$n; sleep 0.01; done"
+ENDLESS = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.0{pace}; done"
+V = ("--metric", "v=([0-9.]+)")
+
+
+def race(tmp_path: Path, *words: str, code: int = 0) -> dict[str, Any]:
+    """Race in a folder, and return the answer."""
+    done = invoke("race", "--runs-dir", tmp_path / "runs", "--json", "--quiet", *words)
+    check(done, code)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def by_name(found: dict[str, Any]) -> dict[str, Any]:
+    return {arm["arm"]: arm for arm in found["arms"]}
