@@ -93,6 +93,7 @@ class Field:
         self.began = time.perf_counter()
         self._ends = threading.Event()
         self._open: list[Entry] = []
+        self._free_at_start: dict[Entry, int] = {}
         self._started = 0
 
     def __enter__(self) -> Field:
@@ -126,6 +127,7 @@ class Field:
             entry.timeline.pieces.append([])
         command = entry.arm.fill(entry.arm.command, entry.seed)
         command = f"{command} {self.resume_flag}" if resumes else command
+        self._free_at_start |= self._free_device_bytes([entry])
         entry.process = self._process(entry, command, self.metric)
         entry.process.pause()
         entry.timeline.pieces[-1] = entry.process.readings
@@ -147,6 +149,9 @@ class Field:
         ends = {entry: entry.running_seconds + seconds for entry in running}
         starting = [entry for entry in running if _is_starting(entry)]
         free = self._free_device_bytes(starting)
+        free |= {
+            each: self._free_at_start.pop(each) for each in free if each in self._free_at_start
+        }
         self._ends.clear()
         for process in running.values():
             process.resume()

@@ -26,7 +26,7 @@ def _gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
     """The first takes 6 of 10 GiB, so that 4 are left for the second."""
     arms = ("-L", "start", "0", "-L", "pace", "1,2", LATE)
-    found = race(tmp_path, *V, "--budget", "1.5s", *arms, code=6)
+    found = race(tmp_path, *V, "--budget", "6s", *arms, code=6)
     first, second = by_name(found).values()
     assert first["device_bytes"] == 6 << 30
     assert (second["status"], second["reason"]) == (
@@ -62,7 +62,7 @@ def test_arms_that_start_will_need_memory_too(
     free = fields.free_device_bytes
     monkeypatch.setattr(fields, "free_device_bytes", lambda: [free()[0] + (6 << 30)])
     arms = ("-L", "start", "0,0.5,0.6", "-L", "pace", "1", LATE.replace("{pace}", "1{start}", 1))
-    found = race(tmp_path, *V, "--budget", "2.5s", *arms)
+    found = race(tmp_path, *V, "--budget", "6s", *arms)
     assert [arm["status"] == "not begun" for arm in by_name(found).values()] == [False, False, True]
 
 
