@@ -22,6 +22,7 @@ def _gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_gpu")
 def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
     """The first takes 6 of 10 GiB, so that 4 are left for the second."""
@@ -35,6 +36,7 @@ def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_gpu")
 def test_memory_of_a_gpu_is_measured_until_the_first_line(tmp_path: Path) -> None:
     """Neither takes any in the turn in which it begins."""
@@ -43,6 +45,7 @@ def test_memory_of_a_gpu_is_measured_until_the_first_line(tmp_path: Path) -> Non
     assert [arm["device_bytes"] for arm in by_name(found).values()] == [6 << 30] * 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_gpu")
 def test_a_line_before_training_shows_no_memory(tmp_path: Path) -> None:
     """Step 0 is printed before the memory is taken."""
@@ -54,6 +57,7 @@ def test_a_line_before_training_shows_no_memory(tmp_path: Path) -> None:
     assert [arm["device_bytes"] for arm in by_name(found).values()] == [6 << 30] * 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_gpu")
 def test_arms_that_start_will_need_memory_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
