@@ -147,7 +147,7 @@ class Field:
         """
         running = {entry: entry.process for entry in entries if entry.process is not None}
         ends = {entry: entry.running_seconds + seconds for entry in running}
-        starting = [entry for entry in running if _is_starting(entry)]
+        starting = [each for each in running if each in self._free_at_start or _is_starting(each)]
         free = self._free_device_bytes(starting)
         free |= {
             each: self._free_at_start.pop(each) for each in free if each in self._free_at_start
