@@ -20,7 +20,7 @@ import argparse
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +33,11 @@ from ncfbench.advice.space import Space
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
+from ncfbench.reporting.board import SHARES, Board, ordered
+from ncfbench.reporting.board import Standing as OfTarget
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
+from ncfbench.reporting.views.board import board_tables
 from ncfbench.rng import Streams
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.sampling import make_sampler
@@ -66,12 +69,8 @@ HOPELESS = (0.5, 0.5)
 """Of the longest training, and of the best recall by then. A slow start is given its time."""
 SMALL = (128, 64)
 """Further batch sizes, where others do not fit."""
-SHARES = (0.9, 0.97)
-"""Of the best validation recall known: the targets."""
 TUNED = 8
 """Trials of each contestant."""
-FACTORS = (1.0, 1.3, 2.0, 4.0)
-"""Of the profile: how many times as long as the soonest contestant."""
 
 
 class Standing(NamedTuple):
@@ -191,22 +190,29 @@ def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, 
     return found
 
 
-def profile(boards: Sequence[Mapping[str, Standing]], target: int) -> dict[str, list[float]]:
-    """Return the share of data sets on which a contestant takes at most each of :data:`FACTORS`
-    times as long as the soonest one (Dolan and Moré, 2002).
-    """
-    soonest = [min(each.seconds[target] for each in board.values()) for board in boards]
-    return {
-        contestant: [
-            sum(
-                board[contestant].seconds[target] <= factor * first < math.inf
-                for board, first in zip(boards, soonest, strict=True)
+def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
+    """Return the board of several data sets."""
+
+    def standing(own: Standing, others: Iterable[Standing], at: int) -> OfTarget:
+        first = min(each.seconds[at] for each in others)
+        return OfTarget(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
+
+    return Board(
+        [*boards],
+        {
+            share: ordered(
+                {
+                    name: [standing(of[name], of.values(), at) for of in boards.values()]
+                    for name in CONTESTANTS
+                }
             )
-            / len(boards)
-            for factor in FACTORS
-        ]
-        for contestant in CONTESTANTS
-    }
+            for at, share in enumerate(SHARES)
+        },
+        left_out=(),
+        seeds=1,
+        metric="recall@50",
+        split="validation",
+    )
 
 
 def board_table(name: str, board: Mapping[str, Standing]) -> Table:
@@ -231,18 +237,6 @@ def board_table(name: str, board: Mapping[str, Standing]) -> Table:
     return Table.of(name, cols, rows)
 
 
-def profile_table(boards: Sequence[Mapping[str, Standing]], target: int) -> Table:
-    """Return the performance profile, the best first."""
-    rows = sorted(profile(boards, target).items(), key=lambda row: row[1][::-1], reverse=True)
-
-    def share(at: int) -> Any:
-        return lambda row: f"{row[1][at] * len(boards):.0f} of {len(boards)}"
-
-    cols = [Col("", 0), *(Col(f"within {f:g}x", share(at)) for at, f in enumerate(FACTORS))]
-    note = f"One seed: times within a factor of {ONE_SEED_FACTOR:.2g} cannot be told apart."
-    return Table.of(f"Data sets, to {SHARES[target]:g} of the best recall", cols, rows, [note])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -256,18 +250,18 @@ def main() -> None:
     if given.dataset:
         train(given.dataset, given.seconds, given.data_dir, given.searches, given.folder)
         return
-    console, boards = make_console(), []
+    console, boards = make_console(), {}
     for path in sorted(given.folder.glob("*.json.gz")):
         searched = reference.read(given.searches / path.name)["trials"]
-        board = standings(reference.read(path), searched)
-        show(console, board_table(path.name.partition(".")[0], board))
+        board, name = standings(reference.read(path), searched), path.name.partition(".")[0]
+        show(console, board_table(name, board))
         if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
-            boards.append(board)
+            boards[name] = board
         else:
             console.print(f"{path.name} is not complete, and counts in no profile.\n")
-    for target in range(len(SHARES)):
-        if boards:
-            show(console, profile_table(boards, target))
+    if boards:
+        for table in board_tables(beside_each_other(boards)):
+            show(console, table)
 
 
 if __name__ == "__main__":

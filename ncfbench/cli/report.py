@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,7 @@ from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
+    from ncfbench.config import RunConfig
     from ncfbench.reporting.results import Results
 
 REGRESSION = "10%"
@@ -56,7 +57,7 @@ def report(
     runs: Annotated[
         Path | None,
         typer.Argument(
-            help="Run folders, as --runs-dir; or the name of a race, to report that.",
+            help="Run folders, as --runs-dir; or the name of a race or a sweep, to report that.",
             show_default=False,
             metavar="RUNS",
         ),
@@ -210,7 +211,7 @@ def report(
         "--export": export,
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
-    runs_dir = _folder(runs, runs_dir)
+    runs_dir, sweep = _folder(runs, runs_dir)
     where = Locations.of(data_dir, runs_dir)
     if verify:
         return verify_tables(where, kind)
@@ -229,7 +230,10 @@ def report(
         )
     if output is not None and kind == "table" and not is_one_figure:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
-    chosen = {"baseline": baseline, "allow_mixed": allow_mixed, "profiles": profiles}
+    chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
+    chosen["allow_mixed"] = allow_mixed
+    if sweep is not None:
+        chosen["chosen_by"] = _cells_of(sweep)
     results = _collect(where, wanted, only or [], **chosen)
     if results is None:
         return None
@@ -241,19 +245,36 @@ def report(
     return _tables(results, wanted, output, export, drawn)
 
 
-def _folder(runs: Path | None, runs_dir: Path | None) -> Path | None:
-    """Return the folder of the runs to report: that of a race where its name is given."""
-    if runs is None:
-        return runs_dir
-    race = Locations.of(None, runs_dir).runs_dir / "advice" / runs
-    if race.is_dir() and not runs.is_dir():
-        return race
+def _folder(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, Path | None]:
+    """Return the folder of the runs to report, that of a race where its name is given; and the file
+    of a sweep, where that is named.
+    """
+    if runs is None or runs.is_dir():
+        if runs is not None and runs_dir is not None:
+            raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
+        return runs or runs_dir, None
+    folder = Locations.of(None, runs_dir).runs_dir
+    race, sweep = folder / "advice" / runs, folder / "sweeps" / f"{runs}.toml"
+    if race.is_dir():
+        return race, None
+    if sweep.is_file():
+        return folder, sweep
     if runs_dir is not None:
         raise UsageError(
-            f"{runs} is no race below {runs_dir}: name the run folders once, as RUNS or by"
-            " --runs-dir."
+            f"{runs} is no race and no sweep below {runs_dir}: name the run folders once, as RUNS"
+            " or by --runs-dir."
         )
-    return runs
+    return runs, None
+
+
+def _cells_of(file: Path) -> Callable[[RunConfig], bool]:
+    """Return what says of a run's settings whether it is a cell of a sweep."""
+    from ncfbench.sweeps.cells import expand, has_cell
+    from ncfbench.sweeps.files import read_sweep
+
+    sweep = read_sweep(str(file))
+    cells, _ = expand(sweep.axes, sweep.cells)
+    return has_cell(cells, sweep.tuning.settings if sweep.tuning else ())
 
 
 def _refuse_what_is_apart(given: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ncfbench.config import Folder, Locations
+from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.errors import UsageError, shown
 from ncfbench.paper.cells import MISSING, CellVerdict, judge_cells
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
@@ -32,6 +32,7 @@ from ncfbench.reporting.beside import (
     keep_rows,
     write_manifests,
 )
+from ncfbench.reporting.board import Board, find_board
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
@@ -46,6 +47,7 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
+from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.overall import objective_tables, overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
@@ -135,7 +137,8 @@ class Results:
     @property
     def tables(self) -> list[Table]:
         """All tables of the runs: answers, main ones, details, and those beside the paper's."""
-        first = *self.overall_tables, *self.answer_tables, *self.main_tables
+        answers = *self.overall_tables, *self.answer_tables
+        first = *self.board_tables, *answers, *self.main_tables
         return [*first, *self.detail_tables, *self.paper_tables]
 
     @cached_property
@@ -176,6 +179,16 @@ class Results:
         if self.race and self.race["target"] != "recall":
             return []
         return find_overall(self.answers, allow_mixed=self.allow_mixed, race=self.race)
+
+    @cached_property
+    def board(self) -> Board | None:
+        """The contestants of several data sets beside each other."""
+        return find_board(self.overall)
+
+    @property
+    def board_tables(self) -> list[Table]:
+        """The board, a table for each target."""
+        return board_tables(self.board)
 
     @cached_property
     def overall_tables(self) -> list[Table]:
@@ -327,6 +340,7 @@ def collect(
     *,
     allow_mixed: bool = False,
     only: Mapping[str, Iterable[Any]] | None = None,
+    chosen_by: Callable[[RunConfig], bool] | None = None,
     baseline: str | None = None,
     profiles: Path | None = None,
     locations: Mapping[str, str] | None = None,
@@ -337,6 +351,7 @@ def collect(
         data_dir: prepared data sets, whose manifests say whether their text is the paper's.
         allow_mixed: divide times of different environments too.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
+        chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
             figures alone stand beside the paper's.
         profiles: where ``ncfbench profile`` wrote its tables; by default beside the runs.
@@ -350,7 +365,9 @@ def collect(
     folders, locations = Locations.of(data_dir, runs_dir), locations or {}
     records, problems = read_compared(folders.runs_dir)
     wanted = wanted_values(only or {}, records)
-    records = select(records, wanted)
+    records = [
+        record for record in select(records, wanted) if not chosen_by or chosen_by(record.config)
+    ]
     grouped = group(records, baseline)
     runs = [run for compared in grouped for run in compared]
     if baseline is not None:
@@ -373,7 +390,7 @@ def collect(
         speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    if wanted:  # what was left out on purpose is not missing
+    if wanted or chosen_by:  # what was left out on purpose is not missing
         speedups, recalls = (
             [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
             for by_comparison in (speedups, recalls)
@@ -393,5 +410,5 @@ def collect(
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=bool(wanted) or baseline is not None,
+        is_filtered=bool(wanted) or chosen_by is not None or baseline is not None,
     )

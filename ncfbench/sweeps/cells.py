@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -81,6 +81,22 @@ def exit_code(cells: Iterable[Cell]) -> int:
     """Return 0 where no cell failed or diverged, 5 where one diverged, else the first failure's."""
     codes = [cell.exit_code for cell in cells if cell.status in ("diverged", "failed")]
     return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
+
+
+def has_cell(cells: Iterable[Cell], tuned: Sequence[str] = ()) -> Callable[[RunConfig], bool]:
+    """Return a function that says whether a run is one of some cells.
+
+    Args:
+        tuned: settings that the cells' trials choose.
+    """
+    free = {*tuned, "tuned"}
+
+    def identity(config: RunConfig) -> str:
+        kept = {name: value for name, value in identity_of(config).items() if name not in free}
+        return json.dumps(kept, sort_keys=True, default=str)
+
+    known = {identity(cell.config) for cell in cells}
+    return lambda config: bool(tuned) == bool(config.tuned) and identity(config) in known
 
 
 def expand(

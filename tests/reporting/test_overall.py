@@ -185,7 +185,11 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert "Which sampler trains soonest" not in printed.stdout
     check(invoke("report", tmp_path, "--full"), 0, "Which sampler trains soonest")
-    check(invoke("report", "absent", "--runs-dir", tmp_path), 2, "absent is no race below")
+    check(
+        invoke("report", "absent", "--runs-dir", tmp_path),
+        2,
+        "absent is no race and no sweep below",
+    )
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"
     assert [floor["best_arm"] for floor in row["floors"]] == ["passes", "passes"]

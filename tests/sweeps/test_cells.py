@@ -131,6 +131,7 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-plain",
         "all-users",
         "rivals",
+        "board",
     }
     for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
         assert axes(name, "sampler") == paper
@@ -156,6 +157,10 @@ def test_presets_are_the_papers_grids() -> None:
     labels = sweeps.label_cells(rivals).values()
     assert len(set(labels)) == len(rivals)
     assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"
+    board = read_sweep("board", seeds=1)
+    contestants, left_out = sweeps.expand(board.axes, board.cells)
+    assert len(contestants) == len(board.cells) * 6
+    assert not left_out
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8
 

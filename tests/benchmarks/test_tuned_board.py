@@ -55,20 +55,19 @@ def test_a_contestant_is_as_soon_as_its_soonest_trial() -> None:
     assert found["iid"] == board.Standing(0, (never, never), 0.0, None)
 
 
-def test_a_profile_counts_data_sets() -> None:
-    """On the second one nobody but neg comes to the target."""
+def test_contestants_stand_beside_each_other_by_one_seed() -> None:
+    """On the second data set nobody but neg comes to the target."""
 
     def standing(seconds: float) -> board.Standing:
         return board.Standing(8, (seconds, math.inf), 1.0, 0.5)
 
     nobody = dict.fromkeys(NAMES, standing(math.inf))
-    first = nobody | {"ns": standing(2.0), "neg": standing(5.0)}
+    first = nobody | {"ns": standing(2.0), "xbm": standing(2.5), "neg": standing(5.0)}
     second = nobody | {"neg": standing(7.0)}
-    found = board.profile([first, second], 0)
-    assert found["ns"] == [0.5, 0.5, 0.5, 0.5]
-    assert found["neg"] == [0.5, 0.5, 0.5, 1.0]
-    assert found["iid"] == [0.0] * 4
-    assert board.profile([first, second], 1)["ns"] == [0.0] * 4
+    found = board.beside_each_other({"a": first, "b": second}).standings[0.9]
+    assert [*found][:3] == ["neg", "ns", "xbm"]
+    assert found["neg"] == [(5.0, False), (7.0, True)]
+    assert found["xbm"] == [(2.5, True), (math.inf, False)]
 
 
 @pytest.mark.parametrize("contestant", NAMES)

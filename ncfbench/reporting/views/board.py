@@ -1,0 +1,63 @@
+"""The board as tables: one for each target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ncfbench.reporting.board import FACTORS, SHARES, Board, Standing, profile
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.table import Cell, Col, Table, slug, under
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
+
+TIES_NOTE = (
+    "Bold: the soonest, and what cannot be told from it over seeds. tied: on how many data sets;"
+    " within: on how many it takes at most so many times as long as the soonest one; ever: on how"
+    " many it came to the target."
+)
+ONE_SEED_NOTE = f"One seed: times within a factor of {ONE_SEED_FACTOR:.2g} cannot be told apart."
+
+
+def board_tables(board: Board | None) -> list[Table]:
+    """Return a table for each target, the best contestant first; none without a board."""
+    return [] if board is None else [_table(board, share) for share in reversed(SHARES)]
+
+
+def _table(board: Board, share: float) -> Table:
+    standings = board.standings[share]
+    counts = profile(standings)
+    headings = ["tied", *(f"within {factor:g}x" for factor in FACTORS), "ever"]
+    cols = [
+        Col("contestant", 0, wraps=True),
+        *under(
+            f"of {len(board.names)} data sets",
+            *(Col(heading, _count(counts, at)) for at, heading in enumerate(headings)),
+        ),
+        *under("s to the target", *(Col(name, _at(at)) for at, name in enumerate(board.names))),
+    ]
+    notes = [
+        f"The target of each data set is {share:g} of the best {board.metric} of {board.split}"
+        " links that any contestant reached there. Seconds count features, and for floors the"
+        " choice of their penalty.",
+        TIES_NOTE,
+        *([ONE_SEED_NOTE] if board.seeds == 1 else []),
+    ]
+    if board.left_out:
+        notes.append(f"Not on all data sets, and left out: {', '.join(board.left_out)}.")
+    title = f"The board: soonest to {share:g} of the best {board.metric}"
+    return Table.of(title, cols, standings.items(), notes, name=slug("board", f"{share:g}"))
+
+
+def _count(counts: Mapping[str, Sequence[int]], at: int) -> Callable[[Any], int]:
+    return lambda row: counts[row[0]][at]
+
+
+def _at(place: int) -> Callable[[Any], Cell]:
+    return lambda row: _cell(row[1][place])
+
+
+def _cell(standing: Standing) -> Cell:
+    if math.isinf(standing.seconds):
+        return Cell("never", "muted")
+    return Cell(three_digits(standing.seconds), "best" if standing.is_tied else "plain")
