@@ -294,7 +294,7 @@ ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
     "test_recall_at_50": (pa.float64(), lambda run: run.summary["test_recall_at_50"]),
     "environment_key": (pa.string(), lambda run: run.environment["key"]),
 }
-"""Columns of the frame ``arms`` in docs/results.md: type, and value of a run."""
+"""Columns of the frame ``arms`` in docs/sweeps.md: type, and value of a run."""
 
 
 def arms_table(runs: Iterable[Run]) -> pa.Table:

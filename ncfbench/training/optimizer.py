@@ -37,7 +37,7 @@ LAST_BIASED = 2**14
 """Iteration from which on Adam's correction of v is 1 in float32."""
 LARGE = 2**16
 """Rows from which on ``auto`` and ``adagrad`` update a table by row, of 50 numbers; of longer rows
-as many fewer. Tables of the largest data set of docs/results.md are smaller: its curves stay as
+as many fewer. Tables of the largest data set of docs/paper.md are smaller: its curves stay as
 they are (docs/optimizers.md).
 """
 FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}

@@ -35,7 +35,7 @@ ALL_USERS = "ns-all", "strat-all"
 
 
 def test_the_first_page_says_what_a_sampler_saves() -> None:
-    """By the times of a profile; the table itself stands in docs/tables.md."""
+    """By the times of a profile; the table itself stands in docs/paper.md."""
     results = kept("citeulike-title-tags")
     recalls = {row["sampler"]: row["test_recall_at_50"] for row in results.recall if is_main(row)}
     (found,) = (
@@ -62,7 +62,7 @@ def test_the_first_page_says_what_a_sampler_saves() -> None:
         ("movielens-plots", "lstm", ("sg", "mse", "log", "hinge")),
     ],
 )
-def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple[str, ...]) -> None:
+def test_the_papers_page_shows_recalls(name: str, encoder: str, losses: tuple[str, ...]) -> None:
     """Each sampler has a row with the recalls of all losses that it can train, in their order."""
     rows = [
         row
@@ -70,7 +70,7 @@ def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple
         if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
         if "coupling" not in (row["settings"] or "")
     ]
-    lines = (REPOSITORY / "docs/tables.md").read_text().splitlines()
+    lines = (REPOSITORY / "docs/paper.md").read_text().splitlines()
     for sampler in (*PAPER, *(ALL_USERS if encoder == "lstm" else ())):
         own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
         texts = [recall_text(own[loss]) for loss in losses if loss in own]
@@ -81,7 +81,7 @@ def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple
 
 
 @pytest.mark.long
-def test_the_page_on_results_begins_with_the_answers() -> None:
+def test_the_papers_page_begins_with_the_answers() -> None:
     """How much sooner `strat-ns` is, at three targets, with its recall and the baseline's."""
     expected = []
     for folder, title in TITLES.items():
@@ -95,16 +95,16 @@ def test_the_page_on_results_begins_with_the_answers() -> None:
             }
             for answer in results.answers:
                 expected += answer_lines(answer, f"{title}, {find_encoder(encoder).title}", recalls)
-    page = (REPOSITORY / "docs/results.md").read_text().splitlines()
+    page = (REPOSITORY / "docs/paper.md").read_text().splitlines()
     rows = [
         line for line in page if re.match(r"\| (CiteULike|MovieLens), (CNN|LSTM) \| [A-Z]", line)
     ]
     assert sorted(row for row in rows if row.count("|") == 7) == sorted(expected)
 
 
-def test_the_page_on_tables_shows_three_claims_of_every_loss() -> None:
+def test_the_papers_page_shows_three_claims_of_every_loss() -> None:
     """A row for each data set, encoder and loss; verdicts but `reproduced` are written out."""
-    page = (REPOSITORY / "docs/tables.md").read_text().splitlines()
+    page = (REPOSITORY / "docs/paper.md").read_text().splitlines()
     rows = [line for line in page if re.match(r"\| (CiteULike|MovieLens), [A-Z]+, [A-Z]", line)]
     expected = []
     for name, title in TITLES.items():
@@ -113,8 +113,8 @@ def test_the_page_on_tables_shows_three_claims_of_every_loss() -> None:
 
 
 @pytest.mark.long
-def test_the_page_on_tables_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
-    page = (REPOSITORY / "docs/tables.md").read_text()
+def test_the_papers_page_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
+    page = (REPOSITORY / "docs/paper.md").read_text()
     assert "\n".join(common_loss_lines()) in page
 
 
@@ -144,10 +144,10 @@ def common_loss_lines() -> list[str]:
     return lines
 
 
-def test_the_page_on_results_counts_these_claims() -> None:
+def test_the_papers_page_counts_these_claims() -> None:
     """How often each is reproduced, how often not judged, and between which values."""
     judged = [claims_by_loss(kept(name)) for name in TITLES]
-    page = (REPOSITORY / "docs/results.md").read_text()
+    page = (REPOSITORY / "docs/paper.md").read_text()
     for line in count_lines([own for found in judged for own in found.values()]):
         assert line in page
 
@@ -193,11 +193,11 @@ def claim_lines(results: Results, title: str) -> list[str]:
     ]
 
 
-def test_the_page_on_results_shows_times_to_a_recall() -> None:
+def test_the_papers_page_shows_times_to_a_recall() -> None:
     """Seconds to nine tenths of the best recall, by sampler and loss."""
     results = kept("citeulike-title-tags", encoder="cnn", negatives="10", **MAIN)
     (table,) = objective_tables(results.overall)
-    page = (REPOSITORY / "docs/results.md").read_text()
+    page = (REPOSITORY / "docs/paper.md").read_text()
     level = table.header[2].heading.removeprefix("s to ")
     assert f"recall@50 of {level}, nine tenths of the best" in page
     seconds = {}
@@ -211,7 +211,7 @@ def test_the_page_on_results_shows_times_to_a_recall() -> None:
         assert f"| {' | '.join(cells)} |" in page
 
 
-def test_the_page_on_results_says_what_to_train_with() -> None:
+def test_the_papers_page_says_what_to_train_with() -> None:
     """Over the losses of CiteULike with the CNN: the report's first answer."""
     (found,) = kept("citeulike-title-tags", encoder="cnn").overall
     assert found.best is not None
@@ -229,7 +229,7 @@ def test_the_page_on_results_says_what_to_train_with() -> None:
         f"and `neg` {later['sampler', 'iid']} times; log and hinge cannot be told from MSE",
         f"which has {found.floors[0].recall:.3f} on test links without training.",
     )
-    page = (REPOSITORY / "docs/results.md").read_text()
+    page = (REPOSITORY / "docs/paper.md").read_text()
     assert all(line in page for line in lines)
 
 
@@ -261,12 +261,12 @@ def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], s
         ("movielens-plots", "lstm", [""]),
     ],
 )
-def test_the_page_on_tables_shows_times_of_profiles(
+def test_the_papers_page_shows_times_of_profiles(
     name: str, encoder: str, computations: list[str]
 ) -> None:
     """Milliseconds, iterations and totals by profiles of 7 rounds; then the paper's ratios."""
     printed_as = {"citeulike-title-tags": "citeulike", "movielens-plots": "news"}
-    page = (REPOSITORY / "docs/tables.md").read_text()
+    page = (REPOSITORY / "docs/paper.md").read_text()
     found = [
         each
         for each in kept(name).profiled
