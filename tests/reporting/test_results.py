@@ -21,16 +21,13 @@ from ncfbench.storage import schemas, tables
 
 
 def test_there_are_results() -> None:
-    users = tuple(f"-all-users{end}" for end in ("-gru", "-mse"))
-    rivals = "-rivals", "-rivals-gru"
-    ends = ("", *users, "-bert", "-coupling", *rivals, "-transformer")
-    others = "", *rivals
+    ends = "", "-bert", "-coupling", "-rivals", "-transformer"
     names = [f"citeulike-title-tags{end}" for end in ends] + ["good-start"]
-    names += [f"movielens-plots{end}" for end in others]
+    names += ["movielens-plots", "movielens-plots-rivals"]
     assert [folder.name for folder in FOLDERS] == names
 
 
-@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?(-gru)?$")
+@pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?$")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
