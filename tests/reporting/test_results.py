@@ -89,9 +89,9 @@ def test_the_first_page_has_what_the_records_say() -> None:
     assert len({len(arm.runs) for answer in answers.values() for arm in answer.arms}) == 1
 
 
-def test_all_results_stay_below_forty_megabytes() -> None:
+def test_results_stay_below_twenty_nine_megabytes() -> None:
     files = [path for path in (REPOSITORY / "results").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 40e6
+    assert sum(path.stat().st_size for path in files) < 29e6
     assert max(path.stat().st_size for path in files if path.suffix == ".svg") < 300e3
 
 
