@@ -1,7 +1,9 @@
 """The board: every way to build batches, each tuned alike, on six data sets.
 
-    python benchmarks/board.py cite --seconds 40      # trains, resumable
+    python benchmarks/board.py cite --seconds 20      # trains, resumable
     python benchmarks/board.py                        # tables of what is kept
+    python benchmarks/board.py cite --as cite-plain --set encoder=cnn,convolution=plain \
+        --seconds 40 --only 'ns;strat-ns'             # another family of models
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -30,11 +32,10 @@ from bench_search import curve_of
 from search_reference import Trial
 
 from ncfbench.advice.space import Space
-from ncfbench.config import Locations, RunConfig
+from ncfbench.config import Locations, RunConfig, split_assignment
 from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
-from ncfbench.reporting.board import SHARES, Board, ordered
-from ncfbench.reporting.board import Standing as OfTarget
+from ncfbench.reporting.board import SHARES, Board, TargetTime, ordered
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.board import board_tables
@@ -101,14 +102,17 @@ def trials_of(
         fits: whether batches of these settings can be made of the data.
     """
     changes, losses = CONTESTANTS[contestant]
-    family = space.config(max(searched, key=reference.best)["config"]).encoder
+    family = space.fixed.get("encoder")
+    if family is None:
+        family = space.config(max(searched, key=reference.best)["config"]).encoder
     known = {"softmax"} if losses == ["softmax-logq"] else set(losses)
     alike = [
         each
         for each in searched
         if each["config"].get("encoder", family) == family and each["config"]["loss"] in known
     ]
-    best = space.config(max(alike or searched, key=reference.best)["config"])
+    start = max(alike or searched, key=reference.best)["config"]
+    best = space.config({name: value for name, value in start.items() if name not in space.fixed})
 
     def make(loss: str, rate: float, size: int) -> RunConfig:
         # Other losses and samplers have a scale and a shape of their own.
@@ -131,13 +135,27 @@ def trials_of(
     return list(dict.fromkeys(make(*each) for each in grid))[:TUNED]
 
 
-def train(name: str, seconds: float, data_dir: Path | None, searches: Path, folder: Path) -> None:
-    """Train what is missing of a data set's board."""
+def train(
+    name: str,
+    seconds: float,
+    data_dir: Path | None,
+    searches: Path,
+    path: Path,
+    fixed: Mapping[str, str],
+    contestants: Sequence[str],
+) -> None:
+    """Train what is missing of a data set's board.
+
+    Args:
+        path: of its file.
+        fixed: settings that all trials have, as texts.
+    """
     keep_compiled(print)
-    locations, path = Locations.of(data_dir), folder / f"{name}.json.gz"
+    locations = Locations.of(data_dir)
     dataset = open_dataset(name, data_dir=locations.data_dir)
-    space = Space.of(dataset, {"dataset": name} | reference.ENDLESS, {})
-    searched = reference.read(searches / path.name)["trials"]
+    settings = {"dataset": name} | reference.ENDLESS | fixed
+    space = Space.of(dataset, settings, {})
+    searched = reference.read(searches / f"{name}.json.gz")["trials"]
 
     def fits(config: RunConfig) -> bool:
         with suppress(UsageError):
@@ -149,7 +167,7 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
     done = {(each["contestant"], each["number"]) for each in trials}
     asked = [
         (number, contestant, config)
-        for contestant in CONTESTANTS
+        for contestant in contestants
         for number, config in enumerate(trials_of(space, contestant, searched, fits))
         if (contestant, number) not in done
     ]
@@ -162,7 +180,7 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
             trials.append(own | trainer.train(config, [*searched, *trials]))
             reference.write(path, dataset, trials)
             print(
-                f"{time.strftime('%H:%M')} {name} {contestant} {number}:"
+                f"{time.strftime('%H:%M')} {path.name} {contestant} {number}:"
                 f" {reference.best(trials[-1]):.4f} {trials[-1]['status']}",
                 flush=True,
             )
@@ -171,7 +189,9 @@ def train(name: str, seconds: float, data_dir: Path | None, searches: Path, fold
 def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, Standing]:
     """Return how each contestant stands on a data set, by its kept trials."""
     trials: Sequence[Trial] = board["trials"]
-    top = max(map(reference.best, [*trials, *searched])) or 1.0
+    families = {each["config"].get("encoder") for each in trials}
+    alike = [each for each in searched if each["config"].get("encoder") in {None, *families}]
+    top = max(map(reference.best, [*trials, *alike])) or 1.0
     found = {}
     for contestant in CONTESTANTS:
         tried = [each for each in trials if each["contestant"] == contestant]
@@ -193,9 +213,9 @@ def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, 
 def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     """Return the board of several data sets."""
 
-    def standing(own: Standing, others: Iterable[Standing], at: int) -> OfTarget:
+    def standing(own: Standing, others: Iterable[Standing], at: int) -> TargetTime:
         first = min(each.seconds[at] for each in others)
-        return OfTarget(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
+        return TargetTime(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
 
     return Board(
         [*boards],
@@ -246,14 +266,23 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--searches", type=Path, default=reference.SEARCHES)
     parser.add_argument("--folder", type=Path, default=BOARD)
+    parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
+    parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
+    parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     given = parser.parse_args()
     if given.dataset:
-        train(given.dataset, given.seconds, given.data_dir, given.searches, given.folder)
+        path = given.folder / f"{given.name or given.dataset}.json.gz"
+        fixed = dict(split_assignment(each) for each in given.set.split(",") if each)
+        train(
+            *(given.dataset, given.seconds, given.data_dir, given.searches, path, fixed),
+            given.only.split(";"),
+        )
         return
     console, boards = make_console(), {}
     for path in sorted(given.folder.glob("*.json.gz")):
-        searched = reference.read(given.searches / path.name)["trials"]
-        board, name = standings(reference.read(path), searched), path.name.partition(".")[0]
+        kept = reference.read(path)
+        searched = reference.read(given.searches / f"{kept['dataset']}.json.gz")["trials"]
+        board, name = standings(kept, searched), path.name.partition(".")[0]
         show(console, board_table(name, board))
         if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
             boards[name] = board

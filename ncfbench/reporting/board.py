@@ -28,7 +28,7 @@ NAMED = ("encoder", "loss", "sampler")
 """Settings that name a contestant by their values alone."""
 
 
-class Standing(NamedTuple):
+class TargetTime(NamedTuple):
     """How a contestant stands on a data set, at one target.
 
     Attributes:
@@ -54,7 +54,7 @@ class Board:
     """
 
     names: Sequence[str]
-    standings: Mapping[float, Mapping[str, Sequence[Standing]]]
+    standings: Mapping[float, Mapping[str, Sequence[TargetTime]]]
     left_out: Sequence[str]
     seeds: int
     metric: str
@@ -88,7 +88,10 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
         [answer.config.dataset for answer in answers],
         {
             share: ordered(
-                {name: [own[share].get(name, Standing()) for own in found] for name in contestants}
+                {
+                    name: [own[share].get(name, TargetTime()) for own in found]
+                    for name in contestants
+                }
             )
             for share in SHARES
         },
@@ -98,7 +101,7 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
     )
 
 
-def ordered(standings: Mapping[str, Sequence[Standing]]) -> dict[str, Sequence[Standing]]:
+def ordered(standings: Mapping[str, Sequence[TargetTime]]) -> dict[str, Sequence[TargetTime]]:
     """Return contestants by the number of data sets on which they came to the target, then by the
     mean factor over the soonest there.
     """
@@ -115,14 +118,14 @@ def ordered(standings: Mapping[str, Sequence[Standing]]) -> dict[str, Sequence[S
 
 
 def profile(
-    standings: Mapping[str, Sequence[Standing]], factors: Iterable[float] = FACTORS
+    standings: Mapping[str, Sequence[TargetTime]], factors: Iterable[float] = FACTORS
 ) -> dict[str, list[int]]:
     """Return on how many data sets each contestant is the soonest or tied, takes at most each of
     the factors times as long as the soonest one, and comes to the target at all.
     """
     soonest = _soonest(standings)
 
-    def within(own: Sequence[Standing], factor: float) -> int:
+    def within(own: Sequence[TargetTime], factor: float) -> int:
         pairs = zip(own, soonest, strict=True)
         return sum(each.seconds < math.inf and each.seconds <= factor * at for each, at in pairs)
 
@@ -136,7 +139,7 @@ def profile(
     }
 
 
-def _soonest(standings: Mapping[str, Sequence[Standing]]) -> list[float]:
+def _soonest(standings: Mapping[str, Sequence[TargetTime]]) -> list[float]:
     columns = zip(*standings.values(), strict=True)
     return [max(min(each.seconds for each in column), LEAST_SECONDS) for column in columns]
 
@@ -166,7 +169,7 @@ def _name(arm: RankedArm, names: Iterable[str]) -> str:
 
 def _standings(
     contestants: Mapping[str, RankedArm | FloorResult], answer: Overall
-) -> dict[float, dict[str, Standing]]:
+) -> dict[float, dict[str, TargetTime]]:
     """Return how contestants stand on a data set, at each target."""
     best = max(_quality(each, answer) for each in contestants.values())
     return {share: _at_level(contestants, answer, share * best) for share in SHARES}
@@ -174,11 +177,12 @@ def _standings(
 
 def _at_level(
     contestants: Mapping[str, RankedArm | FloorResult], answer: Overall, level: float
-) -> dict[str, Standing]:
+) -> dict[str, TargetTime]:
     seconds = {name: _seconds_to(each, answer, level) for name, each in contestants.items()}
     first = min(seconds, key=lambda name: seconds[name])
+    soonest = contestants[first]
     return {
-        name: Standing(at, at < math.inf and _is_tied(contestants[first], contestants[name], level))
+        name: TargetTime(at, at < math.inf and _is_tied(soonest, contestants[name], level))
         for name, at in seconds.items()
     }
 

@@ -98,14 +98,15 @@ def test_a_board_is_resumed(
     config = space.config({"sampler": "ns", "loss": "softmax", "encoder": "bow"})
     searched = [trial("", (1, 0.3)) | {"config": space.point(config)}]
     reference.write(tmp_path / f"{tiny.name}.json.gz", tiny, searched)
-    folder = tmp_path / "board"
-    path = folder / f"{tiny.name}.json.gz"
-    board.train(tiny.name, 0.1, data_dir, tmp_path, folder)
+    path = tmp_path / "board" / "own.json.gz"
+    fixed = {"dimension": "7"}
+    board.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
     whole = reference.read(path)["trials"]
     assert [(each["contestant"], each["number"]) for each in whole] == [("ns", 0), ("ns", 1)]
     assert all(each["validation"] for each in whole)
+    assert {each["config"]["dimension"] for each in whole} == {7}
     reference.write(path, tiny, whole[:1])
-    board.train(tiny.name, 0.1, data_dir, tmp_path, folder)
+    board.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
     again = reference.read(path)["trials"]
     assert again[0] == whole[0]
     assert again[1]["config"] == whole[1]["config"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invoked import check, invoke
 
-from ncfbench.reporting.board import FACTORS, Standing, find_board, ordered, profile
+from ncfbench.reporting.board import FACTORS, TargetTime, find_board, ordered, profile
 from ncfbench.reporting.results import collect
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.files import read_sweep, write_sweep
@@ -51,11 +51,11 @@ def test_contestants_are_compared_on_all_data_sets(tmp_path: Path) -> None:
     assert board.left_out == ["softmax neg"]
     assert (board.seeds, board.metric, board.split) == (2, "recall@50", "test")
     found = board.standings[0.9]
-    never = Standing(math.inf, False)
+    never = TargetTime(math.inf, False)
     # 0.36 of 0.4: between the first evaluation, 0.2 after 1 s, and the second.
-    assert found["softmax ns"] == [Standing(pytest.approx(1.8), True), never]
+    assert found["softmax ns"] == [TargetTime(pytest.approx(1.8), True), never]
     assert found["sg iid"] == [never, never]
-    assert found["ridge"] == [never, Standing(0.25, True)]
+    assert found["ridge"] == [never, TargetTime(0.25, True)]
     assert found["profile"] == [never, never]
     counts = profile(found)
     assert counts["softmax ns"] == [1, 1, 1, 1, 1]
@@ -70,7 +70,7 @@ def test_one_data_set_or_unlike_ones_have_no_board(tmp_path: Path) -> None:
 @given(st.lists(st.lists(SECONDS, min_size=3, max_size=3), min_size=1, max_size=5))
 def test_a_profile_counts_what_is_within_a_factor(times: list[list[float]]) -> None:
     """By data set and contestant, counted plainly."""
-    standings = {str(at): [Standing(row[at]) for row in times] for at in range(3)}
+    standings = {str(at): [TargetTime(row[at]) for row in times] for at in range(3)}
     found = profile(standings)
     for name, own in found.items():
         assert own[1:] == [

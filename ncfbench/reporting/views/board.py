@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ncfbench.reporting.board import FACTORS, SHARES, Board, Standing, profile
+from ncfbench.reporting.board import FACTORS, SHARES, Board, TargetTime, profile
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.table import Cell, Col, Table, slug, under
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
@@ -57,7 +57,7 @@ def _at(place: int) -> Callable[[Any], Cell]:
     return lambda row: _cell(row[1][place])
 
 
-def _cell(standing: Standing) -> Cell:
+def _cell(standing: TargetTime) -> Cell:
     if math.isinf(standing.seconds):
         return Cell("never", "muted")
     return Cell(three_digits(standing.seconds), "best" if standing.is_tied else "plain")
