@@ -153,8 +153,7 @@ def train(
     keep_compiled(print)
     locations = Locations.of(data_dir)
     dataset = open_dataset(name, data_dir=locations.data_dir)
-    settings = {"dataset": name} | reference.ENDLESS | fixed
-    space = Space.of(dataset, settings, {})
+    space = Space.of(dataset, {"dataset": name, **reference.ENDLESS, **fixed}, {})
     searched = reference.read(searches / f"{name}.json.gz")["trials"]
 
     def fits(config: RunConfig) -> bool:
