@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-costmodel bench-advice clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-costmodel bench-advice bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -96,6 +96,11 @@ bench-costmodel: $(VENV)/.installed
 # Whether a tenth of a sweep's time is enough for advice, over the questions of benchmarks/advice_cells.py. Goes on where it was stopped.
 bench-advice: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_advice.py --resume $(BENCH_FLAGS)
+
+# The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
+bench-board: $(VENV)/.installed
+	$(BIN)/python benchmarks/search_reference.py $(DATASET) $(BENCH_FLAGS)
+	$(BIN)/python benchmarks/board.py $(DATASET) --seconds 20 $(BENCH_FLAGS)
 
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes. Begins with a
 # forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of

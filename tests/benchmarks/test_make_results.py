@@ -26,7 +26,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
     both = ["citeulike", "movielens"]
     dear = [f"citeulike-{encoder}" for encoder in ("transformer", "bert")]
     rivals = [f"{name}-rivals" for name in both]
-    names = [both[0], "citeulike-encoders", both[1], *dear, *rivals, "good-start"]
+    names = [both[0], "citeulike-encoders", both[1], *dear, *rivals, "good-start", "board"]
     assert [each.name for each in plan] == names
     for evidence in plan:
         sweeps = set()
@@ -40,7 +40,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
             if word == "sweep":
                 sweeps.add(words[0])
         if evidence.name not in both:
-            assert sweeps <= {"rivals", "paper-speedup"}
+            assert sweeps <= {"rivals", "paper-speedup", "board"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
         assert claims | {"all-users", "paper-coupling"} <= sweeps <= preset_paths().keys()
