@@ -105,12 +105,12 @@ def ordered(standings: Mapping[str, Sequence[TargetTime]]) -> dict[str, Sequence
     """Return contestants by the number of data sets on which they came to the target, then by the
     mean factor over the soonest there.
     """
-    soonest = _soonest(standings)
+    first = soonest(standings)
 
     def key(name: str) -> tuple[int, float]:
-        pairs = zip(standings[name], soonest, strict=True)
+        pairs = zip(standings[name], first, strict=True)
         logs = [
-            math.log(max(own.seconds / first, 1)) for own, first in pairs if own.seconds < math.inf
+            math.log(max(each.seconds / at, 1.0)) for each, at in pairs if each.seconds < math.inf
         ]
         return -len(logs), math.fsum(logs) / max(len(logs), 1)
 
@@ -123,10 +123,10 @@ def profile(
     """Return on how many data sets each contestant is the soonest or tied, takes at most each of
     the factors times as long as the soonest one, and comes to the target at all.
     """
-    soonest = _soonest(standings)
+    first = soonest(standings)
 
     def within(own: Sequence[TargetTime], factor: float) -> int:
-        pairs = zip(own, soonest, strict=True)
+        pairs = zip(own, first, strict=True)
         return sum(each.seconds < math.inf and each.seconds <= factor * at for each, at in pairs)
 
     return {
@@ -139,7 +139,8 @@ def profile(
     }
 
 
-def _soonest(standings: Mapping[str, Sequence[TargetTime]]) -> list[float]:
+def soonest(standings: Mapping[str, Sequence[TargetTime]]) -> list[float]:
+    """Return the seconds of the soonest contestant on each data set, a millisecond at least."""
     columns = zip(*standings.values(), strict=True)
     return [max(min(each.seconds for each in column), LEAST_SECONDS) for column in columns]
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from invoked import check, invoke
 
 from ncfbench.reporting.board import FACTORS, TargetTime, find_board, ordered, profile
+from ncfbench.reporting.figures import figures
+from ncfbench.reporting.figures.board import steps
 from ncfbench.reporting.results import collect
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.files import read_sweep, write_sweep
@@ -83,6 +85,19 @@ def test_a_profile_counts_what_is_within_a_factor(times: list[list[float]]) -> N
     assert sorted(ordered(standings)) == sorted(standings)
     reached = [found[name][-1] for name in ordered(standings)]
     assert reached == sorted(reached, reverse=True)
+
+
+def test_a_figure_rises_where_a_contestant_is_within_a_factor() -> None:
+    own = [TargetTime(3.0), TargetTime(math.inf), TargetTime(2.0)]
+    assert steps(own, [1.5, 1.0, 2.0]) == ([1.0, 1.0, 2.0, 16.0], [1 / 3, 1 / 3, 2 / 3, 2 / 3])
+
+
+def test_the_board_is_drawn(tmp_path: Path) -> None:
+    write_two(tmp_path)
+    found = figures(collect(tmp_path, tmp_path))
+    drawing = found["board"]()
+    assert drawing is not None
+    assert drawing.title == "The board: a, b"
 
 
 def test_a_report_begins_with_the_board(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.figures.arms import draw_arms
+from ncfbench.reporting.figures.board import draw_board
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
@@ -36,9 +37,9 @@ def figures(results: Results) -> dict[str, Draw]:
     Training time is that of a profile where the runs' own is not to be trusted.
     """
     comparisons, profile = results.comparisons, results.beside
-    found: dict[str, Draw] = {
-        answer.named("answer"): partial(draw_answer, answer) for answer in results.answers
-    }
+    board = results.board
+    found: dict[str, Draw] = {"board": partial(draw_board, board)} if board else {}
+    found |= {answer.named("answer"): partial(draw_answer, answer) for answer in results.answers}
     for runs, retimed in zip(comparisons, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
         floors = results.floors.get(runs[0].data_fingerprint, ())
