@@ -2,7 +2,7 @@
 
     python benchmarks/board.py cite --seconds 20      # trains, resumable
     python benchmarks/board.py                        # tables of what is kept
-    python benchmarks/board.py cite --as cite-plain --set encoder=cnn,convolution=plain \
+    python benchmarks/board.py cite --as cite-with-plain --set encoder=cnn,convolution=plain \
         --seconds 40 --only 'ns;strat-ns'             # another family of models
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
@@ -13,7 +13,8 @@ half of the best recall by then. The file is written after each trial. Times nee
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
 any trial of the data set reached, those of the search too. The test recall is that of its best
-trial by validation. One seed: times within a factor of 1.3 cannot be told apart.
+trial by validation. What needs no training stands beside them, with the times of two cores. One
+seed: times within a factor of 1.3 cannot be told apart.
 """
 
 from __future__ import annotations
@@ -36,16 +37,21 @@ from ncfbench.config import Locations, RunConfig, split_assignment
 from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
 from ncfbench.reporting.board import SHARES, Board, TargetTime, ordered
+from ncfbench.reporting.floors import SECONDS
+from ncfbench.reporting.render import markdown
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.table import Col, Table
+from ncfbench.reporting.table import Col, Table, under
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.rng import Streams
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.sampling import make_sampler
+from ncfbench.storage import schemas
+from ncfbench.storage.tables import read_rows
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
+FLOORS = BOARD.parents[2] / "results" / "good-start" / "floors.parquet"
 POINTWISE, RANKING = ("sg", "mse"), ("softmax", "log")
 CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "iid": ({"sampler": "iid"}, POINTWISE),
@@ -185,12 +191,19 @@ def train(
             )
 
 
-def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, Standing]:
-    """Return how each contestant stands on a data set, by its kept trials."""
+def standings(
+    board: Mapping[str, Any], searched: Sequence[Trial], floors: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Standing]:
+    """Return how each contestant stands on a data set, by its kept trials, and what needs none.
+
+    Args:
+        floors: rows of the data set's floors.
+    """
     trials: Sequence[Trial] = board["trials"]
     families = {each["config"].get("encoder") for each in trials}
     alike = [each for each in searched if each["config"].get("encoder") in {None, *families}]
-    top = max(map(reference.best, [*trials, *alike])) or 1.0
+    reached = {floor["floor"]: floor["validation_recall_at_50"] for floor in floors}
+    top = max(*map(reference.best, [*trials, *alike]), *reached.values()) or 1.0
     found = {}
     for contestant in CONTESTANTS:
         tried = [each for each in trials if each["contestant"] == contestant]
@@ -206,23 +219,57 @@ def standings(board: Mapping[str, Any], searched: Sequence[Trial]) -> dict[str, 
             test = best["test"][best["validation"].index(reference.best(best))]
         share = 0.0 if best is None else reference.best(best) / top
         found[contestant] = Standing(len(tried), seconds, share, test)
+    for floor in floors:
+        name, taken = floor["floor"], math.fsum(floor[part] for part in SECONDS)
+        seconds = tuple(taken if reached[name] >= share * top else math.inf for share in SHARES)
+        test = floor["test_recall_at_50"]
+        found[name] = Standing(0, seconds, reached[name] / top, test)
+    return found
+
+
+def kept_floors(fingerprint: str) -> list[dict[str, Any]]:
+    """Return the kept floors of a data set."""
+    rows = read_rows(FLOORS, schemas.FLOOR)
+    return [row for row in rows if row["data_fingerprint"] == fingerprint]
+
+
+def kept_boards(
+    folder: Path = BOARD, searches: Path = reference.SEARCHES, family: str = ""
+) -> dict[str, dict[str, Standing]]:
+    """Return the kept boards that are complete, by data set.
+
+    Args:
+        family: of models, as files end that have one of their own.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.json.gz")):
+        name, _, own = path.name.partition(".")[0].partition("-with-")
+        kept = reference.read(path)
+        searched = reference.read(searches / f"{kept['dataset']}.json.gz")["trials"]
+        board = standings(kept, searched, kept_floors(kept["fingerprint"]))
+        fewest = min((each.trials for each in board.values() if each.trials), default=0)
+        if own == family and fewest >= TUNED:
+            found[name] = {name: each for name, each in board.items() if each.test is not None}
     return found
 
 
 def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     """Return the board of several data sets."""
 
-    def standing(own: Standing, others: Iterable[Standing], at: int) -> TargetTime:
+    def standing(own: Standing | None, others: Iterable[Standing], at: int) -> TargetTime:
+        if own is None:
+            return TargetTime()
         first = min(each.seconds[at] for each in others)
         return TargetTime(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
 
+    names = dict.fromkeys(name for of in boards.values() for name in of)
     return Board(
         [*boards],
         {
             share: ordered(
                 {
-                    name: [standing(of[name], of.values(), at) for of in boards.values()]
-                    for name in CONTESTANTS
+                    name: [standing(of.get(name), of.values(), at) for of in boards.values()]
+                    for name in names
                 }
             )
             for at, share in enumerate(SHARES)
@@ -234,26 +281,31 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     )
 
 
-def board_table(name: str, board: Mapping[str, Standing]) -> Table:
-    """Return the table of one data set, the soonest at the first target first."""
-    rows = sorted(board.items(), key=lambda row: (row[1].seconds[0], -row[1].share))
-    soonest = [min(each.seconds[at] for each in board.values()) for at in range(len(SHARES))]
+def boards_table(boards: Mapping[str, Mapping[str, Standing]]) -> Table:
+    """Return the table of docs/results.md: contestants on each data set, in the order in which they
+    come to the first target.
+    """
+    order = beside_each_other(boards).standings[SHARES[0]]
+    rows = [(name, [of.get(name) for of in boards.values()]) for name in order]
 
-    def seconds(at: int) -> Any:
-        def shown(row: tuple[str, Standing]) -> str:
-            own = row[1].seconds[at]
-            return f"{own:.3g} ({own / soonest[at]:.2g}x)" if math.isfinite(own) else "never"
+    def shown(place: int, show: Callable[[Standing], str]) -> Callable[[Any], str | None]:
+        return lambda row: None if row[1][place] is None else show(row[1][place])
 
-        return shown
+    def seconds(own: Standing) -> str:
+        return ", ".join(f"{at:.3g}" if at < math.inf else "never" for at in own.seconds)
 
-    cols = [
-        Col("", 0),
-        *(Col(f"s to {share:g}", seconds(at)) for at, share in enumerate(SHARES)),
-        Col("best", lambda row: row[1].share, ".3f"),
-        Col("test", lambda row: row[1].test, ".3f"),
-        Col("trials", lambda row: row[1].trials),
-    ]
-    return Table.of(name, cols, rows)
+    cols = [Col("", 0)]
+    for place, name in enumerate(boards):
+        cols += under(
+            name,
+            Col(f"s to {', '.join(map(str, SHARES))}", shown(place, seconds), absent=""),
+            Col(
+                "share, test",
+                shown(place, lambda own: f"{own.share:.3f}, {own.test:.3f}"),
+                absent="",
+            ),
+        )
+    return Table.of("Seconds, share of the best validation recall, and test recall", cols, rows)
 
 
 def main() -> None:
@@ -268,6 +320,8 @@ def main() -> None:
     parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
     parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/results.md")
+    parser.add_argument("--family", default="", help="show the boards of files NAME-with-FAMILY")
     given = parser.parse_args()
     if given.dataset:
         path = given.folder / f"{given.name or given.dataset}.json.gz"
@@ -277,19 +331,12 @@ def main() -> None:
             given.only.split(";"),
         )
         return
-    console, boards = make_console(), {}
-    for path in sorted(given.folder.glob("*.json.gz")):
-        kept = reference.read(path)
-        searched = reference.read(given.searches / f"{kept['dataset']}.json.gz")["trials"]
-        board, name = standings(kept, searched), path.name.partition(".")[0]
-        show(console, board_table(name, board))
-        if min((each.trials for each in board.values() if each.trials), default=0) >= TUNED:
-            boards[name] = board
-        else:
-            console.print(f"{path.name} is not complete, and counts in no profile.\n")
-    if boards:
-        for table in board_tables(beside_each_other(boards)):
-            show(console, table)
+    boards = kept_boards(given.folder, given.searches, given.family)
+    if given.markdown:
+        print(markdown.render([boards_table(boards)]))
+        return
+    for table in [boards_table(boards), *board_tables(beside_each_other(boards))]:
+        show(make_console(), table)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import search_reference as reference
 
 from ncfbench.advice.space import Space
 from ncfbench.data import Dataset
+from ncfbench.reporting.render import markdown
 
 NAMES = list(board.CONTESTANTS)
 
@@ -129,12 +130,21 @@ def test_a_choice_is_worth_its_best_trial() -> None:
     assert search_choices.worth(found, "loss", "sg") is None
 
 
-def test_the_board_of_citeulike_stands_in_the_docs() -> None:
-    text = (Path(board.__file__).parent / "README.md").read_text("utf-8")
-    kept = reference.read(board.BOARD / "cite.json.gz")
-    searched = reference.read(reference.SEARCHES / "cite.json.gz")["trials"]
-    for name, each in board.standings(kept, searched).items():
-        times = ["never" if math.isinf(at) else f"{at:.3g}" for at in each.seconds]
-        sampler, comma, more = name.partition(",")
-        row = [f"`{sampler}`{comma}{more}", *times, f"{each.share:.3f}", f"{each.test:.3f}"]
-        assert f"| {' | '.join(row)} |" in text, row
+@pytest.mark.parametrize("family", [""])
+def test_the_boards_stand_in_the_docs(family: str) -> None:
+    """The tables of docs/results.md, of the kept trials and floors."""
+    text = (Path(board.__file__).parents[1] / "docs" / "results.md").read_text("utf-8")
+    table = board.boards_table(board.kept_boards(family=family))
+    assert len(table.rows) >= 9
+    for row in markdown.render([table]).splitlines()[4:]:
+        assert row in text, row
+
+
+def test_floors_stand_on_a_board() -> None:
+    """One is above all trials, so that the targets are shares of it."""
+    kept = {"trials": [trial("ns", (2, 0.37))], "n_links": 1, "feature_seconds": 3}
+    row = dict.fromkeys(board.SECONDS, 1.5)
+    floor = {"floor": "ease", "validation_recall_at_50": 0.4, "test_recall_at_50": 0.3} | row
+    found = board.standings(kept, [], [floor])
+    assert found["ease"] == board.Standing(0, (4.5, 4.5), 1.0, 0.3)
+    assert found["ns"].seconds == (pytest.approx(3 + 2 * 0.36 / 0.37), math.inf)
