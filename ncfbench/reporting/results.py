@@ -209,13 +209,16 @@ class Results:
 
     @cached_property
     def main_tables(self) -> list[Table]:
-        """Speedups and recalls, as in the paper, and the commands for missing cells. A race, whose
-        runs differ in many settings, has only the first here.
+        """Speedups and recalls, as in the paper, and the commands for missing cells; none of a
+        race, whose runs differ in many settings.
         """
+        return [] if self.race else [*self._papers, *missing_tables([*self.speedup, *self.recall])]
+
+    @property
+    def _papers(self) -> list[Table]:
         return [
             *speedup_tables(self.comparisons, self.speedups),
-            *([] if self.race else recall_tables(self.comparisons, self.recalls)),
-            *([] if self.race else missing_tables([*self.speedup, *self.recall])),
+            *recall_tables(self.comparisons, self.recalls),
         ]
 
     @cached_property
@@ -228,7 +231,7 @@ class Results:
             *quality_tables(self.answers),
             *frontier_tables([*self.overall, *self.answers]),
             *objective_tables(self.overall),
-            *(recall_tables(self.comparisons, self.recalls) if self.race else []),
+            *(self._papers if self.race else []),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(self.profiled),
         ]

@@ -201,6 +201,14 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "Which sampler trains soonest" in rest
 
 
+def test_a_race_shows_the_papers_tables_as_details(tmp_path: Path) -> None:
+    """Its arms differ in so much that most cells would say that there is no run."""
+    results = replace(write_three(tmp_path), race={"target": "recall"})
+    assert not results.main_tables
+    names = {table.name for table in results.detail_tables}
+    assert {"speedup-sg", "recall"} <= names
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
     """On random curves, with chance, validation links, seeds that are missing and features."""
