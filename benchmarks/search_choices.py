@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import search_reference as reference
@@ -57,16 +58,35 @@ def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
     return Worth(max(map(reference.best, own)) / top, seconds, len(own))
 
 
+@cache
+def searches() -> Mapping[str, Mapping[str, Any]]:
+    """Return the kept searches by data set."""
+    return {name: reference.read(reference.SEARCHES / f"{name}.json.gz") for name in NAMES}
+
+
+@cache
+def worths() -> Mapping[str, Mapping[str, Mapping[str, Worth]]]:
+    """Return what each value is worth, by data set and choice, the soonest value first."""
+
+    def ordered(search: Mapping[str, Any], choice: str) -> dict[str, Worth]:
+        found = {value: worth(search, choice, value) for value in CHOICES[choice]}
+        own = {value: each for value, each in found.items() if each is not None}
+        return dict(sorted(own.items(), key=lambda row: (row[1].seconds, -row[1].share)))
+
+    return {
+        name: {choice: ordered(search, choice) for choice in CHOICES}
+        for name, search in searches().items()
+    }
+
+
 def choices_table() -> Table:
-    """Return the table of docs/results.md: in each cell the soonest value first."""
-    searches = {name: reference.read(reference.SEARCHES / f"{name}.json.gz") for name in NAMES}
+    """Return the table of docs/results.md."""
 
     def cell(choice: str) -> Callable[[str], str]:
         def shown(name: str) -> str:
-            worths = {value: worth(searches[name], choice, value) for value in CHOICES[choice]}
-            found = {value: own for value, own in worths.items() if own is not None}
-            order = sorted(found, key=lambda value: (found[value].seconds, -found[value].share))
-            return ", ".join(f"{value} {_shown(found[value])}" for value in order)
+            return ", ".join(
+                f"{value} {_shown(own)}" for value, own in worths()[name][choice].items()
+            )
 
         return shown
 
