@@ -14,7 +14,6 @@ import search_reference as reference
 
 from ncfbench.advice.space import Space
 from ncfbench.data import Dataset
-from ncfbench.reporting.render import markdown
 
 NAMES = list(board.CONTESTANTS)
 
@@ -113,14 +112,6 @@ def test_a_board_is_resumed(
     assert again[1]["config"] == whole[1]["config"]
 
 
-def test_what_each_choice_is_worth_stands_in_the_docs() -> None:
-    """The table of docs/results.md, of the kept searches."""
-    text = (Path(board.__file__).parents[1] / "docs" / "results.md").read_text("utf-8")
-    for row in search_choices.choices_table().rows:
-        line = f"| {' | '.join(cell.text for cell in row)} |"
-        assert line in text, line
-
-
 def test_a_choice_is_worth_its_best_trial() -> None:
     trials = [trial("", (2, 0.5)), trial("", (4, 0.4), (6, 0.45)), trial("", (1, 0.2))]
     trials[1]["config"] = MODEL | {"sampler": "neg"}
@@ -128,16 +119,6 @@ def test_a_choice_is_worth_its_best_trial() -> None:
     assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2)
     assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1)
     assert search_choices.worth(found, "loss", "sg") is None
-
-
-@pytest.mark.parametrize("family", [""])
-def test_the_boards_stand_in_the_docs(family: str) -> None:
-    """The tables of docs/results.md, of the kept trials and floors."""
-    text = (Path(board.__file__).parents[1] / "docs" / "results.md").read_text("utf-8")
-    table = board.boards_table(board.kept_boards(family=family))
-    assert len(table.rows) >= 9
-    for row in markdown.render([table]).splitlines()[4:]:
-        assert row in text, row
 
 
 def test_floors_stand_on_a_board() -> None:

@@ -34,25 +34,6 @@ PAPER = "iid", "neg", "strat", "ns", "strat-ns"
 ALL_USERS = "ns-all", "strat-all"
 
 
-def test_the_first_page_says_what_a_sampler_saves() -> None:
-    """By the times of a profile; the table itself stands in docs/paper.md."""
-    results = kept("citeulike-title-tags")
-    recalls = {row["sampler"]: row["test_recall_at_50"] for row in results.recall if is_main(row)}
-    (found,) = (
-        each
-        for each in results.profiled
-        if each.rounds == 7 and not each.computation and is_main(each.rows[0])
-    )
-    (row,) = (row for row in found.rows if row["sampler"] == "strat-ns")
-    total = row["total"]
-    value, low, high = total.value, total.lower, total.upper
-    said = " ".join((REPOSITORY / "README.md").read_text("utf-8").split())
-    assert f"{value:.1f} times sooner (95 %: {low:.1f} to {high:.1f}), with a recall of" in said
-    assert f"a recall of {recalls['strat-ns']:.3f} instead of {recalls['iid']:.3f}: below" in said
-    floors = results.floors[row["data_fingerprint"]]
-    assert all(floor.recall > recalls["strat-ns"] for floor in floors)
-
-
 @pytest.mark.parametrize(
     ("name", "encoder", "losses"),
     [
@@ -336,12 +317,6 @@ def test_the_page_on_rivals_shows_their_numbers(folder: Path) -> None:
     rows = [" | ".join(cell.text for cell in row[1:4]) for row in table.rows]
     found = [row for line in page.splitlines() for row in rows if line.endswith(f"| {row} |")]
     assert found == rows
-
-
-def is_main(row: dict[str, Any]) -> bool:
-    return (row["encoder"], row["loss"], row["variant"]) == ("cnn", "sg", "") and not row[
-        "settings"
-    ]
 
 
 def ratio(row: dict[str, Any], name: str) -> str:

@@ -11,8 +11,6 @@ from folders import write_run
 from kept import FOLDERS, REPOSITORY, kept
 
 from ncfbench.paper.measures import DISTURBED
-from ncfbench.reporting.floors import standing
-from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views import overall
@@ -50,43 +48,6 @@ def test_every_number_comes_out_again(folder: Path) -> None:
                 value = expected[column]
                 close = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
                 assert row.get(column) == close, (row["sampler"], column)
-
-
-def test_the_first_page_has_what_the_records_say() -> None:
-    """Floors, recalls, differences and seconds of README's table are those of good-start."""
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in (REPOSITORY / "README.md").read_text("utf-8").splitlines()
-        if "±" in line and line.startswith("|")
-    ]
-    answers = {
-        (answer.config.dataset, bool(answer.config.to_dict().get("bare_bag"))): answer
-        for answer in kept("good-start").answers
-    }
-    names = {
-        "CiteULike, `good`": ("cite-lsa", False),
-        "CiteULike, [wider bag](docs/encoders.md#a-good-start)": ("cite-lsa", True),
-        "MovieLens with plots": ("plots", False),
-        "anime": ("anime", False),
-        "Yelp": ("yelp-lsa", False),
-        "Debian's packages": ("debian-lsa", False),
-        "MovieLens 100K by time, `mf` and `ns`": ("ml-time", False),
-    }
-    assert [row[0] for row in rows] == [*names]
-    for name, best, trained, above, *passed in rows:
-        answer = answers[names[name]]
-        (arm,), floor = answer.arms, answer.floors[0]
-        kind = {"ridge": "ridge", "ials": "iALS"}[floor.row["floor"]]
-        if best != "the same":
-            assert best == f"{kind} {floor.recall:.3f}, {three_digits(floor.seconds)}"
-        assert arm.at_end is not None
-        assert trained == arm.at_end.text("recall_at_50")
-        stands = standing(arm, floor)
-        assert above == f"{stands.above_by:.3f} ± {stands.error:.3f}"
-        (profiles,) = (each for each in answer.floors if each.row["floor"] == "profile")
-        seconds = [standing(arm, each).seconds for each in (profiles, floor)]
-        assert passed == ["-" if at is None else f"{at:.1f}" for at in seconds]
-    assert len({len(arm.runs) for answer in answers.values() for arm in answer.arms}) == 1
 
 
 def test_results_stay_below_twenty_nine_megabytes() -> None:

@@ -1,0 +1,145 @@
+"""Claims of README.md, computed from kept records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import bench_costmodel as costs
+import search_choices as choices
+from kept import REPOSITORY, kept
+from traced import Section, read, traces, traces_rows, word
+
+from ncfbench.reporting.floors import standing
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.profiles import by_profile
+from ncfbench.storage import schemas, tables
+
+PAGE = "README.md"
+PAPER = "ncfbench report results/citeulike-title-tags"
+SIX = Section(PAGE, "The answer on six data sets", "ncfbench report results/good-start")
+TRUSTED = Section(
+    PAGE,
+    "Can the numbers be trusted?",
+    "python benchmarks/bench_costmodel.py && ncfbench report results/movielens-plots",
+)
+READ_ON = Section(PAGE, "Read on", "python benchmarks/search_choices.py")
+GOOD = {
+    "CiteULike, `good`": ("cite-lsa", False),
+    "CiteULike, [wider bag]": ("cite-lsa", True),
+    "MovieLens with plots": ("plots", False),
+    "anime": ("anime", False),
+    "Yelp": ("yelp-lsa", False),
+    "Debian's packages": ("debian-lsa", False),
+    "MovieLens 100K by time, `mf` and `ns`": ("ml-time", False),
+}
+"""First cells, with the data set and whether the bag is bare."""
+
+
+@cache
+def good_start() -> dict[str, Any]:
+    """Return the answers of results/good-start by :data:`GOOD`."""
+    found = {
+        (each.config.dataset, bool(each.config.to_dict().get("bare_bag"))): each
+        for each in kept("good-start").answers
+    }
+    assert len(found) == len(GOOD)
+    return {title: found[key] for title, key in GOOD.items()}
+
+
+@traces_rows(SIX, GOOD)
+def good_rows() -> list[str]:
+    rows: list[str] = []
+    for title, answer in good_start().items():
+        (arm,), floor = answer.arms, answer.floors[0]
+        kind = {"ridge": "ridge", "ials": "iALS"}[floor.row["floor"]]
+        best = f"{kind} {floor.recall:.3f}, {three_digits(floor.seconds)}"
+        best = "the same" if any(best in row for row in rows) else best
+        (profiles,) = (each for each in answer.floors if each.row["floor"] == "profile")
+        above = standing(arm, floor)
+        passed = [each.seconds for each in (standing(arm, profiles), above)]
+        cells = [title, best, arm.at_end.text("recall_at_50")]
+        cells += [f"{above.above_by:.3f} ± {above.error:.3f}"]
+        cells += ["-" if at is None else f"{at:.1f}" for at in passed]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+@traces(SIX, "![Recall of test links")
+def good_sets() -> list[str]:
+    return [f"{word(len({answer.config.dataset for answer in good_start().values()}))} data sets"]
+
+
+@traces(SIX, "Three seeds;")
+def good_conditions() -> list[str]:
+    (seeds,) = {len(answer.arms[0].runs) for answer in good_start().values()}
+    paths = (REPOSITORY / "results/good-start").glob("*/environment.json")
+    ((cores, cpu),) = {(each["cores"], each["cpu"]) for each in map(json.loads, map(read, paths))}
+    return [f"{word(seeds).capitalize()} seeds", f"{word(cores)} cores of an {cpu}"]
+
+
+@traces(
+    SIX, "So training is clearly worth it on Yelp and on MovieLens with plots, and on CiteULike"
+)
+@traces(SIX, "On anime and Debian it is level with ridge regression, by time with iALS")
+def good_verdicts() -> list[str]:
+    """Beside the highest floor; their names stand in the sentences, without figures."""
+    words = [standing(each.arms[0], each.floors[0]).word for each in good_start().values()]
+    assert words == ["level", "passes", "passes", "level", "passes", "level", "level"]
+    return []
+
+
+@traces(SIX, "With the paper's CNN", PAPER)
+def sampler_saving() -> list[str]:
+    """By the times of a profile; the table itself stands in docs/paper.md."""
+
+    def is_main(row: Mapping[str, Any]) -> bool:
+        named = (row["encoder"], row["loss"], row["variant"], row["settings"] or "")
+        return named == ("cnn", "sg", "", "")
+
+    results = kept("citeulike-title-tags")
+    recalls = {row["sampler"]: row["test_recall_at_50"] for row in results.recall if is_main(row)}
+    profiled = [each for each in results.profiled if each.rounds == 7 and is_main(each.rows[0])]
+    (rows,) = (each.rows for each in profiled if not each.computation)
+    (row,) = (row for row in rows if row["sampler"] == "strat-ns")
+    floors = [floor.recall for floor in results.floors[row["data_fingerprint"]]]
+    assert len(floors) == 2
+    assert min(floors) > recalls["strat-ns"]
+    total = row["total"]
+    return [
+        f"{total.value:.1f} times sooner",
+        f": {total.lower:.1f} to {total.upper:.1f}), with",
+        f"a recall of {recalls['strat-ns']:.3f} instead of {recalls['iid']:.3f}: below both floors",
+    ]
+
+
+@traces(TRUSTED, "In nine profiles")
+def predictions() -> list[str]:
+    cells = json.loads(read("benchmarks/results/costmodel-cpu.json"))["cells"]
+    assert all(costs.is_met(row) for cell in cells for row in cell["samplers"])
+    assert {cell["pass"] for cell in cells} == {1, 2}
+    paths = REPOSITORY.glob("results/*/costmodel.parquet")
+    rows = [by_profile(tables.read_rows(path, schemas.COSTMODEL)) for path in paths]
+    profiles = [list(own.values()) for profiles in rows for own in profiles]
+    missed = [row for own in profiles for row in own if not costs.is_met(row)]
+    worst = max(abs(costs.off(row, quantity)) for row in missed for quantity in costs.QUANTITIES)
+    further = sum(not all(map(costs.is_met, own)) for own in profiles)
+    return [
+        f"In {word(len(cells) // 2)} profiles, each measured twice",
+        f"within {100 * costs.RESIDUAL_TOLERANCE:.0f} %",
+        f"of the {len(profiles)} that are kept with the results {word(further)} had one",
+        f"by {100 * worst:.0f} % at most",
+    ]
+
+
+@traces(READ_ON, "| [results]")
+def searched_sets() -> list[str]:
+    return [f"{word(len(choices.searches()))} data sets"]
+
+
+@traces(READ_ON, "| [paper]", f"{PAPER} && ncfbench report results/movielens-plots")
+def paper_sets() -> list[str]:
+    """Those with everything that a verdict on the paper's claims needs."""
+    return [f"{word(len(list(REPOSITORY.glob('results/*/audit.parquet'))))} data sets"]

@@ -1,0 +1,261 @@
+"""Claims of docs/results.md, computed from kept records."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+
+import board
+import search_choices as choices
+import search_reference as reference
+from bench_search import curve_of
+from traced import Section, traces, traces_rows, word
+
+from ncfbench.reporting.render import markdown
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
+
+PAGE = "docs/results.md"
+DECIDES = Section(PAGE, "What decides, on six data sets", "python benchmarks/search_choices.py")
+TUNED = Section(PAGE, "Ways to build batches, tuned alike", "python benchmarks/board.py")
+
+
+@traces_rows(DECIDES, choices.NAMES.values())
+def choice_rows() -> list[str]:
+    return [f"| {' | '.join(x.text for x in row)} |" for row in choices.choices_table().rows]
+
+
+def worths(choice: str) -> list[Mapping[str, choices.Worth]]:
+    """Return what the values of a choice are worth on each data set."""
+    return [own[choice] for own in choices.worths().values()]
+
+
+def times_sooner(choice: str, value: str, other: str) -> dict[str, float]:
+    """Return how many times sooner a value is, by data set, where one seed tells them apart."""
+    pairs = zip(choices.NAMES, worths(choice), strict=True)
+    found = {name: own[other].seconds / own[value].seconds for name, own in pairs}
+    return {name: ratio for name, ratio in found.items() if ratio > ONE_SEED_FACTOR}
+
+
+@traces(DECIDES, "A hundred settings")
+def searched() -> list[str]:
+    trials = [each["trials"] for each in choices.searches().values()]
+    assert {len(each) for each in trials} == {100}
+    longest = max(trial["seconds"][-1] for each in trials for trial in each)
+    sets = f"each of {word(len(trials))} data sets, for {longest:.0f} s at most"
+    return ["A hundred settings", sets]
+
+
+@traces(DECIDES, "Of each choice")
+def measured_on() -> list[str]:
+    machines = [each["environment"] for each in choices.searches().values()]
+    assert {(each["cores"], each["cpu"]) for each in machines} == {
+        (1, "Intel(R) Xeon(R) Processor")
+    }
+    return ["one core of an Intel Xeon", f"to {choices.SHARE} of the best of all"]
+
+
+@traces(DECIDES, "Skip-gram, the paper's")
+def skip_gram() -> list[str]:
+    own = [each["sg"] for each in worths("loss")]
+    assert all(math.isinf(each.seconds) for each in own)
+    lost = [100 * (1 - each.share) for each in own]
+    return [f"never comes to {choices.SHARE} of", f"loses {min(lost):.0f} to {max(lost):.0f} %"]
+
+
+@traces(DECIDES, "A softmax over")
+def softmax() -> list[str]:
+    best = [max(own, key=lambda value: own[value].share) for own in worths("loss")]
+    assert [*choices.NAMES][best.index("log")] == "debian"
+    return [f"on {word(best.count('softmax'))} sets, the log loss on Debian"]
+
+
+@traces(DECIDES, "The wrong one loses")
+def encoders() -> list[str]:
+    lowest = min(each.share for own in worths("encoder") for each in own.values())
+    return [f"up to {100 * (1 - lowest):.0f} %"]
+
+
+@traces(DECIDES, "By the recall")
+def samplers_recall() -> list[str]:
+    less = [100 * (own["ns"].share - own["strat-ns"].share) for own in worths("sampler")]
+    yelp = less.pop([*choices.NAMES].index("yelp"))
+    most = max(map(abs, less))
+    return [f"by {most:.0f} % or less, but for Yelp", f"`strat-ns` has {yelp:.0f} % less"]
+
+
+@traces(DECIDES, "To 0.9 of the best")
+def samplers_seconds() -> list[str]:
+    strat, ns = (
+        times_sooner("sampler", *each) for each in (("strat-ns", "ns"), ("ns", "strat-ns"))
+    )
+    assert set(ns) == {"yelp", "ml-time"}
+    assert set(choices.NAMES) - set(strat) - set(ns) == {"debian"}
+    return [
+        f"To {choices.SHARE} of the best `strat-ns` is sooner on {word(len(strat))} sets",
+        f"{strat['plots']:.1f} and {strat['anime']:.1f} times on plots and anime",
+    ]
+
+
+@traces(DECIDES, "Drawn negatives (`neg`) are soonest nowhere")
+def drawn_negatives() -> list[str]:
+    assert "neg" not in [next(iter(own)) for own in worths("sampler")]
+    return []
+
+
+@traces(DECIDES, "*The user tower*")
+def user_towers() -> list[str]:
+    more = sum(own["history"].share >= own["table"].share for own in worths("user_tower"))
+    sooner = times_sooner("user_tower", "history", "table")
+    return [f"on {word(more)} sets", f"sooner on {word(len(sooner))}"]
+
+
+@traces(DECIDES, "One seed,")
+def one_seed() -> list[str]:
+    return [f"a factor of {ONE_SEED_FACTOR:.1f}"]
+
+
+@traces(DECIDES, "On MovieLens by time")
+def single_value() -> list[str]:
+    search = choices.searches()["ml-time"]
+    level = choices.SHARE * max(map(reference.best, search["trials"]))
+    curves = {curve_of(trial, search).time_to(level): trial for trial in search["trials"]}
+    soonest = min(curves)
+    assert sum(recall >= level for recall in curves[soonest]["validation"]) == 1
+    return [f"after {soonest:.3g} s"]
+
+
+@cache
+def boards(family: str = "") -> Mapping[str, Mapping[str, board.Standing]]:
+    return board.kept_boards(family=family)
+
+
+def is_level(first: board.Standing, second: board.Standing, share: float = board.SHARES[0]) -> bool:
+    """Return whether one seed cannot tell the times of two contestants apart."""
+    times = [each.seconds[board.SHARES.index(share)] for each in (first, second)]
+    return max(times) / min(times) < ONE_SEED_FACTOR
+
+
+def soonest(share: float) -> dict[str, set[str]]:
+    """Return the contestants that are soonest, or level with that one, by data set."""
+    standings = board.beside_each_other(boards()).standings[share]
+    return {
+        name: {each for each, own in standings.items() if own[at].is_tied}
+        for at, name in enumerate(boards())
+    }
+
+
+@traces_rows(TUNED, ["", *board.CONTESTANTS, "ridge", "profile"])
+def board_rows(family: str = "") -> list[str]:
+    return markdown.render([board.boards_table(boards(family))]).splitlines()
+
+
+@traces(TUNED, "Sixteen ways")
+def ways() -> list[str]:
+    trials = {own[each].trials for own in boards().values() for each in board.CONTESTANTS}
+    assert trials == {board.TUNED}
+    assert len(board.POINTWISE) == len(board.RANKING) == 2
+    return [
+        f"{word(len(board.CONTESTANTS)).capitalize()} ways to build batches on"
+        f" {word(len(boards()))} of the data sets, each with {word(board.TUNED)} trials",
+        "two losses",
+    ]
+
+
+@traces(TUNED, "Seconds are those")
+def targets() -> list[str]:
+    return [" and ".join(map(str, board.SHARES))]
+
+
+@traces(TUNED, "Trials train for")
+def longest_trials() -> list[str]:
+    kept = [reference.read(board.BOARD / f"{name}.json.gz") for name in boards()]
+    machines = {(own["environment"]["cores"], own["environment"]["cpu"]) for own in kept}
+    assert machines == {(1, "Intel(R) Xeon(R) Processor")}
+    longest = max(trial["seconds"][-1] for own in kept for trial in own["trials"])
+    return [f"for {longest:.0f} s at most, on one core of an Intel Xeon", f"in {longest:.0f} s"]
+
+
+@traces(TUNED, "Below stand [floors]")
+def cores_of_floors() -> list[str]:
+    paths = board.FLOORS.parent.glob("*/environment.json")
+    (cores,) = {json.loads(path.read_text())["cores"] for path in paths}
+    return [f"{word(cores)} cores"]
+
+
+@traces(TUNED, "One seed: times")
+def one_seed_of_boards() -> list[str]:
+    return one_seed()
+
+
+@traces(TUNED, "To 0.9 of the best `strat-ns` and `mixed-ns`")
+def soonest_to_first() -> list[str]:
+    names = ["strat-ns", "mixed-ns"]
+    assert set.intersection(*soonest(0.9).values()) == set(names)
+    return ["To 0.9 of the best `strat-ns` and `mixed-ns` are soonest on both sets"]
+
+
+@traces(TUNED, "To 0.97 `strat-ns`")
+def soonest_to_second() -> list[str]:
+    cite, anime = boards()["cite"], boards()["anime"]
+    assert min(cite, key=lambda each: cite[each].seconds[1]) == "strat-ns"
+    assert is_level(cite["strat-ns"], cite["ns"], 0.97)
+    assert 0.96 < anime["strat-ns"].share < 0.97
+    assert soonest(0.97)["anime"] == {"ns-distinct", "mixed-ns"}
+    return ["To 0.97 `strat-ns` is on CiteULike"]
+
+
+@traces(TUNED, "On anime `neg`")
+def drawn_on_anime() -> list[str]:
+    anime = boards()["anime"]
+    assert is_level(anime["neg"], anime["strat-ns"])
+    assert max(anime, key=lambda each: anime[each].test or 0) == "neg"
+    return ["to 0.9 as soon as `strat-ns`"]
+
+
+@traces(TUNED, "`iid`, the paper's baseline")
+def pointwise() -> list[str]:
+    cite, anime = boards()["cite"]["iid"].share, boards()["anime"]["iid"].share
+    return [f"to {cite:.3f} of the best on CiteULike and {anime:.3f} on anime"]
+
+
+@traces(TUNED, "The best of these")
+def best_pointwise() -> list[str]:
+    names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
+    cite, anime = boards()["cite"], boards()["anime"]
+    assert max(names, key=lambda each: cite[each].share) == "strat-ns, pointwise"
+    assert max(names, key=lambda each: anime[each].share) == "strat-all"
+    return [
+        f"`strat-ns`, with {cite['strat-ns, pointwise'].share:.3f} on CiteULike",
+        f"`strat-all`, with {anime['strat-all'].share:.3f} on anime",
+    ]
+
+
+@traces(TUNED, "The 32 hardest")
+def hard_negatives() -> list[str]:
+    for name, plain in (("ns, 32 hardest", "ns"), ("neg, 200 mined", "neg"), ("xbm", "ns")):
+        for own in boards().values():
+            assert own[name].seconds >= own[plain].seconds
+            assert own[name].share < own[plain].share
+    hardest, mined = (
+        board.CONTESTANTS[name][0][setting]
+        for name, setting in (("ns, 32 hardest", "hardest"), ("neg, 200 mined", "mined"))
+    )
+    return [f"The {hardest} hardest of a batch, {mined} mined ones"]
+
+
+@traces(TUNED, "*Ridge regression*")
+def ridge() -> list[str]:
+    cite = boards()["cite"]
+    sooner = [each for each in board.CONTESTANTS if cite[each].seconds < cite["ridge"].seconds]
+    assert [each for each in board.CONTESTANTS if cite[each].seconds[0] < math.inf] == sooner
+    return [f"to {board.SHARES[0]} on CiteULike later than {word(len(sooner))} of"]
+
+
+@traces(TUNED, "On anime it does not by validation links")
+def ridge_on_anime() -> list[str]:
+    anime = boards()["anime"]
+    assert math.isinf(anime["ridge"].seconds[0])
+    assert [each for each in anime if anime[each].test > anime["ridge"].test] == ["neg"]
+    return []

@@ -1,0 +1,71 @@
+"""Each sentence and table row with a figure in README.md and docs/results.md is traced to a command
+and to kept records.
+"""
+
+from __future__ import annotations
+
+import re
+
+import claims_readme
+import claims_results
+import pytest
+from kept import REPOSITORY
+from traced import (
+    CLAIMS,
+    FIGURE,
+    SETTINGS,
+    UNSEEN,
+    UNTRACED,
+    WORDS,
+    Claim,
+    claims_of,
+    hide,
+    problems,
+    read,
+    statements,
+)
+
+PAGES = claims_readme.PAGE, claims_results.PAGE
+
+
+@pytest.mark.parametrize(
+    "claim", CLAIMS, ids=lambda claim: f"{claim.section.page}-{claim.starts.strip('| ')[:40]}"
+)
+def test_a_figure_is_that_of_kept_records(claim: Claim) -> None:
+    """It stands on its page as it is computed, and what prints it is there."""
+    page = claim.section.page
+    assert [wrong for own, wrong in problems(read(page), claims_of(page)) if own is claim] == []
+    for command in claim.command.split(" && "):
+        target = re.fullmatch(r"(?:python|ncfbench report) (\S+)", command)
+        assert target is not None
+        assert (REPOSITORY / target[1]).exists()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_figure_is_traced(page: str) -> None:
+    """By a claim, and every claim has its statement."""
+    claims = claims_of(page)
+    assert [wrong for _, wrong in problems(read(page), claims)] == []
+    assert len(problems("", claims)) == len(claims)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_changed_figure_is_noticed(page: str) -> None:
+    """Each in turn: another last digit, or another number word."""
+    text, claims = read(page), claims_of(page)
+    assert problems(text, claims) == []
+    seen = hide(re.compile(r"^#.*?$|`[^`]*`", re.M), hide(UNSEEN, text))
+    found = list(FIGURE.finditer(seen))
+    assert len(found) > 40
+    for figure in found:
+        old, last = figure[0], figure[0][-1]
+        new = f"{old[:-1]}{(int(last) + 1) % 10}" if last.isdigit() else WORDS[2 + (old == "two")]
+        changed = f"{text[: figure.start()]}{new}{text[figure.end() :]}"
+        assert problems(changed, claims), f"{old} at {figure.start()}"
+
+
+def test_numbers_without_records_are_listed() -> None:
+    """None of them is a leftover, and those of no record are counted."""
+    said = " ".join(each.text for page in PAGES for each in statements(read(page)))
+    assert [each for each in (*SETTINGS, *UNTRACED) if each not in said] == []
+    assert len(UNTRACED) == 1

@@ -1,0 +1,187 @@
+"""Statements with figures on a page, and the claims that trace them to kept records.
+
+A new statement needs a function that computes its figures, in a module of claims, with the section
+and its first words in :func:`traces`, or :func:`traces_rows` for a table. A number that nobody
+measured goes to :data:`SETTINGS` with its reason, one that no kept record gives to
+:data:`UNTRACED`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from kept import REPOSITORY
+
+SETTINGS = {
+    "recall@50": "the metric's name",
+    "MovieLens 100K": "a data set's name",
+    "KDD 2017": "when the paper appeared",
+    "the five samplers": "how many the paper has",
+    "(95 %": "the level of an interval",
+    "Python 3.11": "a version",
+    "Apache-2.0": "a version",
+    "two-tower": "a kind of model",
+    "for ten minutes": "the budget in the command above",
+    "30 epochs by default": "a default",
+}
+"""Numbers that are no measurement, as they stand on the pages, and why."""
+UNTRACED = {"differences of 2 %": "a judgement: no search was repeated with another seed"}
+"""Figures without a kept record, as they stand on the pages, and why they are there."""
+WORDS = re.findall(
+    r"\w+",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty hundred thousand twice half third quarter",
+)
+# "one" is mostly no figure: "no one is best", "one setting for all data".
+FIGURE = re.compile(rf"(?<![A-Za-z])\d+(?:[.,]\d+)*|\b(?:{'|'.join(WORDS[2:])})\b", re.I)
+UNSEEN = re.compile(r"^```.*?^```|^ {4}.*?$|(?<=\])\([^)]*\)|^\|[-:| ]+\|$", re.M | re.S)
+"""Code blocks, targets of links, rules of tables."""
+NO_FIGURES = re.compile("|".join(["`[^`]*`", *map(re.escape, (*SETTINGS, *UNTRACED))]))
+
+
+class Section(NamedTuple):
+    """A section of a page, and what prints most of its figures."""
+
+    page: str
+    heading: str
+    command: str
+
+
+class Claim(NamedTuple):
+    """A sentence or a row of a table.
+
+    Attributes:
+        starts: its first words.
+        command: what prints its figures; several are separated by ``&&``.
+        texts: computes them from kept records, as they stand there and in that order. It fails
+            where the records do not say what the statement does.
+    """
+
+    section: Section
+    starts: str
+    command: str
+    texts: Callable[[], Sequence[str]]
+
+
+class Statement(NamedTuple):
+    """A sentence or a row of a table, under its heading."""
+
+    heading: str
+    text: str
+
+    def is_of(self, claim: Claim) -> bool:
+        """Return whether a claim is about it."""
+        return self.heading == claim.section.heading and self.text.startswith(claim.starts)
+
+
+CLAIMS: list[Claim] = []
+Texts: TypeAlias = Callable[[], Sequence[str]]
+
+
+def traces(section: Section, starts: str, command: str = "") -> Callable[[Texts], Texts]:
+    """Return a decorator of the function that computes the figures of a statement."""
+
+    def register(texts: Texts) -> Texts:
+        CLAIMS.append(Claim(section, starts, command or section.command, texts))
+        return texts
+
+    return register
+
+
+def traces_rows(
+    section: Section, titles: Iterable[str], command: str = ""
+) -> Callable[[Texts], Texts]:
+    """Return a decorator of the function that computes the rows of a table, by first cells."""
+
+    def register(rows: Texts) -> Texts:
+        def row(start: str) -> list[str]:
+            lines = [" ".join(each.split()) for each in rows()]
+            return [next((each for each in lines if each.startswith(start)), f"(no row {start})")]
+
+        for title in titles:
+            start = " ".join(f"| {title} |".split())
+            traces(section, start, command)(partial(row, start))
+        return rows
+
+    return register
+
+
+def hide(pattern: re.Pattern[str], text: str) -> str:
+    """Return a text of the same length with spaces in place of what a pattern finds."""
+    return pattern.sub(lambda found: re.sub(r"\S", " ", found[0]), text)
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the sentences and the rows of a page, each in one line."""
+    found, heading, paragraph = [], "", ""
+    for line, following in pairwise([*hide(UNSEEN, text).splitlines(), ""]):
+        if line.startswith("#"):
+            heading = line.strip("# ")
+            continue
+        paragraph += f" {line}"
+        if not following.strip() or re.match(r"[|#]|[-*] |\d+\. ", following):
+            own = " ".join(paragraph.split()).removeprefix("- ")
+            if not own.startswith("|"):
+                own = re.sub(r"(?<=[.!?])([)*\]]*) (?=[A-Z*`\[(])", r"\1\n", own)
+            found += [Statement(heading, each) for each in own.splitlines()]
+            paragraph = ""
+    return found
+
+
+def figures(text: str) -> list[str]:
+    """Return the figures of a statement, without settings and those in code."""
+    return FIGURE.findall(hide(NO_FIGURES, text))
+
+
+def problems(text: str, claims: Iterable[Claim]) -> list[tuple[Claim | None, str]]:
+    """Return what is wrong with the figures of a page that has these claims, with the claim.
+
+    Of statements that begin alike, as rows of two tables do, each claim has the next one.
+    """
+    said = statements(text)
+    rest = [each.text for each in said]
+    owners: dict[int, Claim] = {}
+    found: list[tuple[Claim | None, str]] = []
+    for claim in claims:
+        own = next((i for i in range(len(said)) if i not in owners and said[i].is_of(claim)), None)
+        if own is None:
+            found.append((claim, f"No statement begins so: {claim.starts}"))
+            continue
+        owners[own], begin = claim, 0
+        for part in recomputed(claim):
+            left = rest[own]
+            begin = left.find(part, begin)
+            if begin < 0:
+                found.append((claim, f"{part!r} does not stand in: {said[own].text}"))
+                break
+            rest[own] = f"{left[:begin]} {left[begin + len(part) :]}"
+    for at, left in enumerate(rest):
+        if figures(left):
+            found.append((owners.get(at), f"{figures(left)} not traced: {said[at].text}"))
+    return found
+
+
+@cache
+def recomputed(claim: Claim) -> Sequence[str]:
+    """Return the texts of a claim; one that stands nowhere if the records deny it."""
+    try:
+        return claim.texts()
+    except AssertionError as error:
+        return [f"(denied by the records: {error})"]
+
+
+def read(page: str) -> str:
+    return (REPOSITORY / page).read_text("utf-8")
+
+
+def word(number: int) -> str:
+    """Return a small number as a word."""
+    return WORDS[number]
+
+
+def claims_of(page: str) -> list[Claim]:
+    return [each for each in CLAIMS if each.section.page == page]
