@@ -2,8 +2,7 @@
 
 A new statement needs a function that computes its figures, in a module of claims, with the section
 and its first words in :func:`traces`, or :func:`traces_rows` for a table. A number that nobody
-measured goes to :data:`SETTINGS` with its reason, one that no kept record gives to
-:data:`UNTRACED`.
+measured goes to :data:`SETTINGS` with its reason.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ SETTINGS = {
     "30 epochs by default": "a default",
 }
 """Numbers that are no measurement, as they stand on the pages, and why."""
-UNTRACED = {"differences of 2 %": "a judgement: no search was repeated with another seed"}
-"""Figures without a kept record, as they stand on the pages, and why they are there."""
 WORDS = re.findall(
     r"\w+",
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
@@ -40,7 +37,7 @@ WORDS = re.findall(
 FIGURE = re.compile(rf"(?<![A-Za-z])\d+(?:[.,]\d+)*|\b(?:{'|'.join(WORDS[2:])})\b", re.I)
 UNSEEN = re.compile(r"^```.*?^```|^ {4}.*?$|(?<=\])\([^)]*\)|^\|[-:| ]+\|$", re.M | re.S)
 """Code blocks, targets of links, rules of tables."""
-NO_FIGURES = re.compile("|".join(["`[^`]*`", *map(re.escape, (*SETTINGS, *UNTRACED))]))
+NO_FIGURES = re.compile("|".join(["`[^`]*`", *map(re.escape, SETTINGS)]))
 
 
 class Section(NamedTuple):
