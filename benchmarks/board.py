@@ -1,4 +1,4 @@
-"""The board: every way to build batches, each tuned alike, on six data sets.
+"""The board: ways to build batches, each tuned alike, on several data sets.
 
     python benchmarks/board.py cite --seconds 20      # trains, resumable
     python benchmarks/board.py                        # tables of what is kept
@@ -12,9 +12,9 @@ during the latter half of its training, from half of the time on, and then too i
 half of the best recall by then. The file is written after each trial. Times need a quiet machine.
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
-any trial of the data set reached, those of the search too. The test recall is that of its best
-trial by validation. What needs no training stands beside them, with the times of two cores. One
-seed: times within a factor of 1.3 cannot be told apart.
+any trial of the data set reached, those of the search too, or a floor. The test recall is that of
+its best trial by validation. Floors need no training; their times are those of two cores. One seed:
+times within a factor of 1.3 cannot be told apart.
 """
 
 from __future__ import annotations
@@ -256,9 +256,9 @@ def kept_boards(
 def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     """Return the board of several data sets."""
 
-    def standing(own: Standing | None, others: Iterable[Standing], at: int) -> TargetTime:
+    def standing(own: Standing | None, others: Iterable[Standing], at: int) -> TargetTime | None:
         if own is None:
-            return TargetTime()
+            return None
         first = min(each.seconds[at] for each in others)
         return TargetTime(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
 
@@ -275,6 +275,7 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
             for at, share in enumerate(SHARES)
         },
         left_out=(),
+        differences={},
         seeds=1,
         metric="recall@50",
         split="validation",

@@ -164,8 +164,7 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
     profiled, is_detail = _profile_tables(results)
     return unique(
         [
-            *results.board_tables,
-            *results.overall_tables,
+            *results.first_tables,
             *(table for table in results.answer_tables if full or table not in folded),
             *results.main_tables,
             *(results.detail_tables if full else []),

@@ -181,6 +181,8 @@ def report(
     its best. The baseline is IID for pointwise losses and Negative Sampling for pairwise ones, or
     that of --baseline. Then come the paper's speedup and recall tables, and the commands that fill
     missing cells. Tables that `profile` and `audit` left in the same folder come after them.
+    Runs of several data sets also have a board: how often each way to train is the soonest. It
+    comes first where the name of a sweep is given.
     Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
@@ -211,7 +213,11 @@ def report(
         "--export": export,
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
-    runs_dir, sweep = _folder(runs, runs_dir)
+    runs_dir, sweeps = _folder(runs, runs_dir)
+    if sweeps and (verify or against is not None):
+        raise UsageError(
+            f"--verify and --against look at whole folders: name that of {runs}, {runs_dir}."
+        )
     where = Locations.of(data_dir, runs_dir)
     if verify:
         return verify_tables(where, kind)
@@ -232,8 +238,8 @@ def report(
         raise UsageError("--format table is printed: send it to a file with > FILE.")
     chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
     chosen["allow_mixed"] = allow_mixed
-    if sweep is not None:
-        chosen["chosen_by"] = _cells_of(sweep)
+    if sweeps:
+        chosen["chosen_by"] = _cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)
     if results is None:
         return None
@@ -245,36 +251,37 @@ def report(
     return _tables(results, wanted, output, export, drawn)
 
 
-def _folder(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, Path | None]:
-    """Return the folder of the runs to report, that of a race where its name is given; and the file
-    of a sweep, where that is named.
+def _folder(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, list[Path]]:
+    """Return the folder of the runs to report, that of a race where its name is given; and the
+    files of the sweeps of a name, where that is given.
     """
     if runs is None or runs.is_dir():
         if runs is not None and runs_dir is not None:
             raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
-        return runs or runs_dir, None
+        return runs or runs_dir, []
     folder = Locations.of(None, runs_dir).runs_dir
-    race, sweep = folder / "advice" / runs, folder / "sweeps" / f"{runs}.toml"
-    if race.is_dir():
-        return race, None
-    if sweep.is_file():
-        return folder, sweep
+    if (race := folder / "advice" / runs).is_dir():
+        return race, []
+    # Another sweep of the name has a digest after it.
+    found = [folder / "sweeps" / f"{runs}.toml", *folder.glob(f"sweeps/{runs.name}-????????.toml")]
+    if found[0].is_file():
+        return folder, found
     if runs_dir is not None:
         raise UsageError(
             f"{runs} is no race and no sweep below {runs_dir}: name the run folders once, as RUNS"
             " or by --runs-dir."
         )
-    return runs, None
+    return runs, []
 
 
-def _cells_of(file: Path) -> Callable[[RunConfig], bool]:
-    """Return what says of a run's settings whether it is a cell of a sweep."""
+def _cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:
+    """Return what says of a run's settings whether it is a cell of one of some sweeps."""
     from ncfbench.sweeps.cells import expand, has_cell
     from ncfbench.sweeps.files import read_sweep
 
-    sweep = read_sweep(str(file))
-    cells, _ = expand(sweep.axes, sweep.cells)
-    return has_cell(cells, sweep.tuning.settings if sweep.tuning else ())
+    sweeps = [read_sweep(str(file)) for file in files]
+    known = [has_cell(expand(each.axes, each.cells)[0], each.tuning) for each in sweeps]
+    return lambda config: any(has(config) for has in known)
 
 
 def _refuse_what_is_apart(given: Sequence[str]) -> None:
@@ -328,8 +335,12 @@ def _collect(
         from ncfbench.cli.output import print_answer
 
         print_answer(race)
-    if results.comparisons or results.beside:
+    if results.comparisons or (results.beside and not results.is_of_sweep):
         return results
+    if results.is_of_sweep and not results.comparisons:
+        raise NothingToReportError(
+            "No cell of this sweep is finished. ncfbench sweep of the same preset or file goes on."
+        )
     if only:
         raise NothingToReportError(
             f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."

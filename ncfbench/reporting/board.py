@@ -1,9 +1,10 @@
 """The board: ways to train beside each other on several data sets.
 
-A *contestant* is an arm without what belongs to a data set: settings that were tuned there, and
-those that all of its arms share. A floor is one too. On each data set the targets are shares of the
-best quality that any contestant reached there. A performance profile says on how many data sets a
-contestant takes at most a number of times as long as the soonest one (Dolan and Moré, 2002).
+A *contestant* is a combination of settings, such as ``softmax strat-ns``; settings that were tuned,
+or that all arms of a data set share, are no part of it. Of arms that differ in these alone the best
+one counts. Floors are contestants too. On each data set the targets are shares of the best quality
+that a contestant reached there. A performance profile says on how many data sets a contestant takes
+at most a number of times as long as the soonest one (Dolan and Moré, 2002).
 """
 
 from __future__ import annotations
@@ -40,119 +41,140 @@ class TargetTime(NamedTuple):
     is_tied: bool = False
 
 
+Times = Sequence[TargetTime | None]
+"""Of a contestant on each data set; None where a floor was not fitted."""
+
+
 @dataclass(frozen=True)
 class Board:
     """Contestants on several data sets.
 
     Attributes:
         names: of the data sets.
-        standings: by target and contestant, one for each data set; the best contestant first.
-        left_out: contestants that some data set has no arm of.
+        standings: by target and contestant; the best contestant first.
+        left_out: contestants without an arm on some data set.
+        differences: settings that all arms of a data set share, and that data sets differ in: the
+            value of each data set.
         seeds: the fewest that decide on a data set.
         metric: what ranking is judged by.
         split: held-out links that decide.
     """
 
     names: Sequence[str]
-    standings: Mapping[float, Mapping[str, Sequence[TargetTime]]]
+    standings: Mapping[float, Mapping[str, Times]]
     left_out: Sequence[str]
+    differences: Mapping[str, Sequence[str]]
     seeds: int
     metric: str
     split: str
 
 
 def find_board(answers: Sequence[Overall]) -> Board | None:
-    """Return the board of the answers about several data sets; None of fewer than two, or where
-    they are not judged alike. Data sets on which nothing can be learned are left out: all ranked
-    items are among the first 50.
+    """Return the board of the answers about several data sets; None of fewer than two, where they
+    are not judged alike, or where fewer than two contestants have arms on all of them. Data sets on
+    which no arm is known to be better than chance are left out, and those whose ranked items are
+    all among the first 50.
     """
     answers = [answer for answer in answers if any(arm.learned_at for arm in answer.arms)]
     alike = {(answer.metric, answer.split) for answer in answers}
     if len(answers) < 2 or len(alike) > 1:
         return None
-    names = _contestant_settings(answers)
-    arms = [
-        {_name(arm, names): arm for arm in reversed(answer.arms) if arm.has_run}
-        for answer in answers
-    ]
+    settings = [[_settings(arm) for arm in answer.arms] for answer in answers]
+    names = {name for of_arms in settings for name in _differing(of_arms)}
+    arms: list[dict[str, RankedArm]] = []
+    for answer in answers:
+        arms.append({})
+        for arm in answer.arms:
+            arms[-1].setdefault(_name(arm, names), arm)
+    shared = [name for name in arms[0] if all(name in own for own in arms)]
+    if len(shared) < 2:
+        return None
     floors = [{floor.row["floor"]: floor for floor in answer.floors} for answer in answers]
-    everywhere = [name for name in arms[0] if all(name in own for own in arms)]
-    known = set().union(*arms)
-    shared = [
-        {name: own[name] for name in everywhere} | without
-        for own, without in zip(arms, floors, strict=True)
+    found = [
+        _standings({**{name: own[name] for name in shared}, **without}, answer)
+        for own, without, answer in zip(arms, floors, answers, strict=True)
     ]
-    found = [_standings(own, answer) for own, answer in zip(shared, answers, strict=True)]
-    contestants = [*everywhere, *dict.fromkeys(name for own in floors for name in own)]
+    contestants = dict.fromkeys([*shared, *(name for own in floors for name in own)])
+    firsts = [of_arms[0] for of_arms in settings]
     return Board(
-        [answer.config.dataset for answer in answers],
+        _headings(answers),
         {
-            share: ordered(
-                {
-                    name: [own[share].get(name, TargetTime()) for own in found]
-                    for name in contestants
-                }
-            )
+            share: ordered({name: [own[share].get(name) for own in found] for name in contestants})
             for share in SHARES
         },
-        sorted(known.difference(everywhere)),
-        min(len(arm.deciding) for own in arms for arm in own.values()),
+        sorted(set().union(*arms).difference(shared)),
+        {
+            name: [str(first.get(name, "-")) for first in firsts]
+            for name in _differing(firsts)
+            if name not in names
+        },
+        min(len(own[name].deciding) for own in arms for name in shared if _is_able(own[name])),
         *alike.pop(),
     )
 
 
-def ordered(standings: Mapping[str, Sequence[TargetTime]]) -> dict[str, Sequence[TargetTime]]:
+def ordered(standings: Mapping[str, Times]) -> dict[str, Times]:
     """Return contestants by the number of data sets on which they came to the target, then by the
     mean factor over the soonest there.
     """
     first = soonest(standings)
 
     def key(name: str) -> tuple[int, float]:
-        pairs = zip(standings[name], first, strict=True)
-        logs = [
-            math.log(max(each.seconds / at, 1.0)) for each, at in pairs if each.seconds < math.inf
-        ]
+        logs = [math.log(factor) for factor in factors(standings[name], first)]
         return -len(logs), math.fsum(logs) / max(len(logs), 1)
 
     return {name: standings[name] for name in sorted(standings, key=key)}
 
 
 def profile(
-    standings: Mapping[str, Sequence[TargetTime]], factors: Iterable[float] = FACTORS
+    standings: Mapping[str, Times], limits: Sequence[float] = FACTORS
 ) -> dict[str, list[int]]:
     """Return on how many data sets each contestant is the soonest or tied, takes at most each of
-    the factors times as long as the soonest one, and comes to the target at all.
+    some factors times as long as the soonest one, and comes to the target at all.
     """
     first = soonest(standings)
-
-    def within(own: Sequence[TargetTime], factor: float) -> int:
-        pairs = zip(own, first, strict=True)
-        return sum(each.seconds < math.inf and each.seconds <= factor * at for each, at in pairs)
-
-    return {
-        name: [
-            sum(each.is_tied for each in own),
-            *(within(own, factor) for factor in factors),
-            sum(each.seconds < math.inf for each in own),
-        ]
-        for name, own in standings.items()
-    }
+    found = {}
+    for name, own in standings.items():
+        reached = factors(own, first)
+        tied = sum(each is not None and each.is_tied for each in own)
+        within = [sum(factor <= limit for factor in reached) for limit in limits]
+        found[name] = [tied, *within, len(reached)]
+    return found
 
 
-def soonest(standings: Mapping[str, Sequence[TargetTime]]) -> list[float]:
+def soonest(standings: Mapping[str, Times]) -> list[float]:
     """Return the seconds of the soonest contestant on each data set, a millisecond at least."""
     columns = zip(*standings.values(), strict=True)
-    return [max(min(each.seconds for each in column), LEAST_SECONDS) for column in columns]
+    return [
+        max(min(each.seconds for each in column if each is not None), LEAST_SECONDS)
+        for column in columns
+    ]
 
 
-def _contestant_settings(answers: Iterable[Overall]) -> set[str]:
-    """Return the settings in which arms of some data set differ, and that nobody tuned."""
-    names: set[str] = set()
-    for answer in answers:
-        values = [_settings(arm) for arm in answer.arms]
-        known = set().union(*values)
-        names |= {name for name in known if len({str(own.get(name)) for own in values}) > 1}
-    return names
+def factors(own: Times, first: Sequence[float]) -> list[float]:
+    """Return how many times as long as the soonest one a contestant takes, 1 at least, on each data
+    set where it came to the target.
+    """
+    return [
+        max(each.seconds / at, 1.0)
+        for each, at in zip(own, first, strict=True)
+        if each is not None and each.seconds < math.inf
+    ]
+
+
+def _headings(answers: Sequence[Overall]) -> list[str]:
+    """Return the data sets' names, with digits of the fingerprint where a name comes twice."""
+    names = [answer.config.dataset for answer in answers]
+    return [
+        name if names.count(name) == 1 else f"{name} {answer.data_fingerprint[:6]}"
+        for name, answer in zip(names, answers, strict=True)
+    ]
+
+
+def _differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the names of the settings that differ."""
+    known = dict.fromkeys(name for own in settings for name in own)
+    return [name for name in known if len({str(own.get(name)) for own in settings}) > 1]
 
 
 def _settings(arm: RankedArm) -> dict[str, object]:
@@ -191,7 +213,7 @@ def _at_level(
 def _seconds_to(one: RankedArm | FloorResult, answer: Overall, level: float) -> float:
     if isinstance(one, FloorResult):
         return one.seconds if _quality(one, answer) >= level else math.inf
-    at = one.curve.time_to(-level)
+    at = one.curve.time_to(-level) if _is_able(one) else None
     return math.inf if at is None else one.measured.feature_seconds + at
 
 
@@ -199,7 +221,12 @@ def _quality(one: RankedArm | FloorResult, answer: Overall) -> float:
     if isinstance(one, FloorResult):
         column = f"{answer.split}_{answer.metric.replace('@', '_at_')}"
         return one.row.get(column) or 0.0
-    return -one.level
+    return -one.level if _is_able(one) else 0.0
+
+
+def _is_able(arm: RankedArm) -> bool:
+    """Return whether an arm has times, and none of its seeds diverged."""
+    return arm.has_run and not arm.has_diverged
 
 
 def _is_tied(first: RankedArm | FloorResult, other: RankedArm | FloorResult, level: float) -> bool:

@@ -79,6 +79,7 @@ class Results:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
             the tables beside the runs are those of all runs, over the usual one.
+        is_of_sweep: True for the cells of a sweep alone.
     """
 
     runs_dir: Path
@@ -96,6 +97,7 @@ class Results:
     allow_mixed: bool
     locations: Mapping[str, str]
     is_filtered: bool = False
+    is_of_sweep: bool = False
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -137,8 +139,7 @@ class Results:
     @property
     def tables(self) -> list[Table]:
         """All tables of the runs: answers, main ones, details, and those beside the paper's."""
-        answers = *self.overall_tables, *self.answer_tables
-        first = *self.board_tables, *answers, *self.main_tables
+        first = *self.first_tables, *self.answer_tables, *self.main_tables
         return [*first, *self.detail_tables, *self.paper_tables]
 
     @cached_property
@@ -183,12 +184,15 @@ class Results:
     @cached_property
     def board(self) -> Board | None:
         """The contestants of several data sets beside each other."""
-        return find_board(self.overall)
+        race = self.race or {"entrants": ()}  # where arms differ in the sampler alone, too
+        return find_board(find_overall(self.answers, allow_mixed=self.allow_mixed, race=race))
 
     @property
-    def board_tables(self) -> list[Table]:
-        """The board, a table for each target."""
-        return board_tables(self.board)
+    def first_tables(self) -> list[Table]:
+        """The answers over losses and encoders, and the board: first where a sweep is reported."""
+        board = board_tables(self.board)
+        before, after = (board, []) if self.is_of_sweep else ([], board)
+        return [*before, *self.overall_tables, *after]
 
     @cached_property
     def overall_tables(self) -> list[Table]:
@@ -414,4 +418,5 @@ def collect(
         allow_mixed=allow_mixed,
         locations=locations,
         is_filtered=bool(wanted) or chosen_by is not None or baseline is not None,
+        is_of_sweep=chosen_by is not None,
     )

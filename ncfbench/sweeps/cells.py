@@ -19,6 +19,7 @@ from ncfbench.config import RunConfig, complete, default_values, digest, identit
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
+from ncfbench.runs.trials import Budget
 
 IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
 """Settings that every label of a cell names."""
@@ -83,20 +84,22 @@ def exit_code(cells: Iterable[Cell]) -> int:
     return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
 
 
-def has_cell(cells: Iterable[Cell], tuned: Sequence[str] = ()) -> Callable[[RunConfig], bool]:
+def has_cell(cells: Iterable[Cell], tuning: Budget | None = None) -> Callable[[RunConfig], bool]:
     """Return a function that says whether a run is one of some cells.
 
     Args:
-        tuned: settings that the cells' trials choose.
+        tuning: that chose settings of the cells.
     """
-    free = {*tuned, "tuned"}
+    free, label = {"tuned"}, ""
+    if tuning is not None:
+        free, label = free.union(tuning.settings), tuning.label
 
     def identity(config: RunConfig) -> str:
         kept = {name: value for name, value in identity_of(config).items() if name not in free}
         return json.dumps(kept, sort_keys=True, default=str)
 
     known = {identity(cell.config) for cell in cells}
-    return lambda config: bool(tuned) == bool(config.tuned) and identity(config) in known
+    return lambda config: config.tuned == label and identity(config) in known
 
 
 def expand(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invoked import check, invoke
 
-from ncfbench.reporting.board import FACTORS, TargetTime, find_board, ordered, profile
+from ncfbench.reporting.board import (
+    FACTORS,
+    TargetTime,
+    factors,
+    find_board,
+    ordered,
+    profile,
+)
 from ncfbench.reporting.figures import figures
 from ncfbench.reporting.figures.board import steps
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.views.board import board_tables
 from ncfbench.storage import schemas, tables
+from ncfbench.sweeps.cells import expand, has_cell
 from ncfbench.sweeps.files import read_sweep, write_sweep
 
 SECONDS = st.one_of(st.floats(0.01, 1e4), st.just(math.inf))
@@ -57,16 +67,74 @@ def test_contestants_are_compared_on_all_data_sets(tmp_path: Path) -> None:
     # 0.36 of 0.4: between the first evaluation, 0.2 after 1 s, and the second.
     assert found["softmax ns"] == [TargetTime(pytest.approx(1.8), True), never]
     assert found["sg iid"] == [never, never]
-    assert found["ridge"] == [never, TargetTime(0.25, True)]
-    assert found["profile"] == [never, never]
+    assert found["ridge"] == [None, TargetTime(0.25, True)]
+    assert found["profile"] == [never, None]
     counts = profile(found)
     assert counts["softmax ns"] == [1, 1, 1, 1, 1]
     assert counts["sg iid"] == [0] * 5
 
 
 def test_one_data_set_or_unlike_ones_have_no_board(tmp_path: Path) -> None:
+    """Nor do data sets with fewer than two contestants in common."""
     write_data_set(tmp_path, "a", "a", {"iid": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4]})
-    assert find_board(collect(tmp_path, tmp_path).overall) is None
+    assert collect(tmp_path, tmp_path).board is None
+    write_data_set(tmp_path, "b", "b", {"neg": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4]})
+    results = collect(tmp_path, tmp_path)
+    assert results.board is None
+    assert not [table for table in results.tables if table.name.startswith("board")]
+    write_data_set(tmp_path, "b", "b", {"iid": [0.1, 0.2, 0.3]})
+    results = collect(tmp_path, tmp_path)
+    assert results.board is not None
+    one, other = results.overall
+    assert find_board([one, replace(other, split="validation")]) is None
+
+
+def test_times_that_seeds_cannot_tell_apart_are_tied(tmp_path: Path) -> None:
+    """Both come to 0.36 between the first and the second epoch; the second one of each pair takes
+    1.1 and 3 times as long an iteration.
+    """
+    for digit, ms in (("a", 11), ("b", 30)):
+        for seed in range(3):
+            for sampler, own_ms in (("ns", 10), ("neg", ms)):
+                recalls = [0, 0.2, 0.4 + seed / 1000, 0.4]
+                more = {"loss": "softmax", "dataset": digit, "seed": seed}
+                write_run(
+                    tmp_path, sampler, [9, 5, 4, 3], own_ms, recalls, fingerprint=digit * 64, **more
+                )
+    board = collect(tmp_path, tmp_path).board
+    assert board is not None
+    assert [each is not None and each.is_tied for each in board.standings[0.9]["neg"]] == [
+        True,
+        False,
+    ]
+    assert [each is not None and each.is_tied for each in board.standings[0.9]["ns"]] == [True] * 2
+
+
+def test_what_diverged_never_comes_to_a_target(tmp_path: Path) -> None:
+    """On b one seed of ns did, and the other one would set the target there."""
+    write_data_set(tmp_path, "a", "a", {"iid": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4]})
+    write_data_set(tmp_path, "b", "b", {"iid": [0.1, 0.2, 0.3], "ns": [0.6, 0.6, 0.6]})
+    more = {"loss": "softmax", "dataset": "b", "fingerprint": "b" * 64, "seed": 2}
+    write_run(tmp_path, "ns", [9, 5, 4, 3], 10, [0, 0.1, 0.1, 0.1], status="diverged", **more)
+    board = collect(tmp_path, tmp_path).board
+    assert board is not None
+    assert not board.left_out
+    on_b = {name: own[1] for name, own in board.standings[0.9].items()}
+    assert on_b["softmax ns"] == TargetTime()
+    assert on_b["sg iid"] == TargetTime(pytest.approx(2.7), True)
+
+
+def test_what_data_sets_differ_in_is_said(tmp_path: Path) -> None:
+    for digit, encoder in (("a", "cnn"), ("b", "bow")):
+        for sampler, recalls in (("ns", [0, 0.3]), ("neg", [0, 0.2])):
+            more = {"loss": "softmax", "dataset": digit, "encoder": encoder}
+            write_run(tmp_path, sampler, [9, 5], 10, recalls, fingerprint=digit * 64, **more)
+    results = collect(tmp_path, tmp_path)
+    assert results.board is not None
+    assert results.board.differences == {"encoder": ["cnn", "bow"]}
+    notes = board_tables(results.board)[0].notes
+    assert "encoder: cnn on a, bow on b." in notes
+    assert any("one seed" in note for note in notes)
 
 
 @given(st.lists(st.lists(SECONDS, min_size=3, max_size=3), min_size=1, max_size=5))
@@ -88,8 +156,10 @@ def test_a_profile_counts_what_is_within_a_factor(times: list[list[float]]) -> N
 
 
 def test_a_figure_rises_where_a_contestant_is_within_a_factor() -> None:
-    own = [TargetTime(3.0), TargetTime(math.inf), TargetTime(2.0)]
-    assert steps(own, [1.5, 1.0, 2.0]) == ([1.0, 1.0, 2.0, 16.0], [1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    own = [TargetTime(3.0), TargetTime(math.inf), TargetTime(2.0), TargetTime(40.0), None]
+    reached = factors(own, [1.5, 1.0, 2.0, 2.0, 1.0])
+    assert reached == [2.0, 1.0, 20.0]
+    assert steps(reached, 5) == ([1.0, 1.0, 2.0, 16.0], [1 / 5, 1 / 5, 2 / 5, 2 / 5])
 
 
 def test_the_board_is_drawn(tmp_path: Path) -> None:
@@ -97,14 +167,15 @@ def test_the_board_is_drawn(tmp_path: Path) -> None:
     found = figures(collect(tmp_path, tmp_path))
     drawing = found["board"]()
     assert drawing is not None
-    assert drawing.title == "The board: a, b"
+    assert drawing.title == "The board: a, b, 4 of 4 contestants"
 
 
-def test_a_report_begins_with_the_board(tmp_path: Path) -> None:
+def test_a_folder_has_the_board_after_its_answers(tmp_path: Path) -> None:
     write_two(tmp_path)
     done = invoke("report", tmp_path, "--data-dir", tmp_path)
     check(done, 0)
-    assert done.stdout.startswith("The board: soonest to 0.97 of the best recall@50")
+    assert done.stdout.startswith("What ranks best soonest: a, recall@50")
+    assert "The board: soonest to 0.97 of the best recall@50" in done.stdout
     done = invoke(
         "report", tmp_path, "--data-dir", tmp_path, "--table", "board", "--format", "json"
     )
@@ -115,13 +186,37 @@ def test_a_report_begins_with_the_board(tmp_path: Path) -> None:
     ]
 
 
+def keep_sweep(folder: Path, name: str, **settings: str) -> None:
+    file = folder / f"{name}.toml"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    write_sweep(read_sweep(str(file)), folder)
+
+
 def test_the_name_of_a_sweep_reports_its_runs_alone(tmp_path: Path) -> None:
+    """Of all its sweeps; it begins with the board."""
     write_two(tmp_path)
-    file = tmp_path / "own.toml"
-    file.write_text('dataset = "a"\nsampler = "ns"\nloss = "softmax"\nseed = [0, 1]\n')
-    write_sweep(read_sweep(str(file)), tmp_path)
-    done = invoke("report", "own", "--runs-dir", tmp_path, "--data-dir", tmp_path, "--json")
-    check(done, 0)
-    (answer,) = json.loads(done.stdout)["answers"]
-    assert {arm["sampler"] for arm in answer["arms"]} == {"ns"}
+    own = {"sampler": '["ns", "iid"]', "loss": '["sg", "softmax"]', "seed": "[0, 1]"}
+    keep_sweep(tmp_path, "own", dataset='"a"', **own)
+    words = ("--runs-dir", tmp_path, "--data-dir", tmp_path)
+    (answer,) = json.loads(invoke("report", "own", *words, "--json").stdout)["overall"]
+    assert {arm["arm"] for arm in answer["arms"]} == {"cnn softmax ns", "cnn sg iid"}
     assert answer["dataset"] == "a"
+    keep_sweep(tmp_path, "own", dataset='"b"', **own)
+    done = invoke("report", "own", *words)
+    check(done, 0)
+    assert done.stdout.startswith("The board: soonest to 0.97 of the best recall@50")
+    check(invoke("report", "own", *words, "--verify"), 2, "look at whole folders")
+    keep_sweep(tmp_path, "none", dataset='"absent"', sampler='"ns"')
+    check(invoke("report", "none", *words), 7, "No cell of this sweep is finished")
+
+
+def test_a_tuned_sweep_has_the_runs_of_its_own_tuning() -> None:
+    sweep = read_sweep("board", seeds=1)
+    cells, _ = expand(sweep.axes, sweep.cells)
+    has = has_cell(cells, sweep.tuning)
+    chosen = replace(cells[0].config, learning_rate=0.123, tuned="learning_rate:8x5")
+    assert has(chosen)
+    assert not has(replace(chosen, tuned="learning_rate:2x5"))
+    assert not has(cells[0].config)
+    assert not has(replace(chosen, seed=7))
+    assert has_cell(cells)(cells[0].config)

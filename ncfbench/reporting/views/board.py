@@ -9,14 +9,13 @@ from typing import Any
 from ncfbench.reporting.board import FACTORS, SHARES, Board, TargetTime, profile
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.table import Cell, Col, Table, slug, under
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 TIES_NOTE = (
     "Bold: the soonest, and what cannot be told from it over seeds. tied: on how many data sets;"
     " within: on how many it takes at most so many times as long as the soonest one; ever: on how"
-    " many it came to the target."
+    " many it came to the target. -: this floor was not fitted."
 )
-ONE_SEED_NOTE = f"One seed: times within a factor of {ONE_SEED_FACTOR:.2g} cannot be told apart."
+ONE_SEED_NOTE = "Some have one seed: the spread of others was assumed for what is tied."
 
 
 def board_tables(board: Board | None) -> list[Table]:
@@ -38,13 +37,19 @@ def _table(board: Board, share: float) -> Table:
     ]
     notes = [
         f"The target of each data set is {share:g} of the best {board.metric} of {board.split}"
-        " links that any contestant reached there. Seconds count features, and for floors the"
-        " choice of their penalty.",
+        " links that one of these contestants reached there. Seconds count features, and for floors"
+        " the choice of their penalty.",
         TIES_NOTE,
         *([ONE_SEED_NOTE] if board.seeds == 1 else []),
     ]
+    for name, values in board.differences.items():
+        own = zip(board.names, values, strict=True)
+        notes.append(f"{name}: {', '.join(f'{value} on {data}' for data, value in own)}.")
     if board.left_out:
-        notes.append(f"Not on all data sets, and left out: {', '.join(board.left_out)}.")
+        notes.append(
+            "Left out, since some data set has no run of them in this environment:"
+            f" {', '.join(board.left_out)}."
+        )
     title = f"The board: soonest to {share:g} of the best {board.metric}"
     return Table.of(title, cols, standings.items(), notes, name=slug("board", f"{share:g}"))
 
@@ -57,7 +62,9 @@ def _at(place: int) -> Callable[[Any], Cell]:
     return lambda row: _cell(row[1][place])
 
 
-def _cell(standing: TargetTime) -> Cell:
+def _cell(standing: TargetTime | None) -> Cell:
+    if standing is None:
+        return Cell("-", "muted")
     if math.isinf(standing.seconds):
         return Cell("never", "muted")
     return Cell(three_digits(standing.seconds), "best" if standing.is_tied else "plain")
