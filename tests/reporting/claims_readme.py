@@ -129,7 +129,7 @@ def predictions() -> list[str]:
     return [
         f"In {word(len(cells) // 2)} profiles, each measured twice",
         f"within {100 * costs.RESIDUAL_TOLERANCE:.0f} %",
-        f"of the {len(profiles)} that are kept with the results {word(further)} had one",
+        f"of the {len(profiles)} that are kept with the results {word(further)} had at least one",
         f"by {100 * worst:.0f} % at most",
     ]
 
