@@ -7,8 +7,11 @@ and negative samplers of other libraries on the same graphs.
 For each size `ncfbench prepare synthetic` as a user runs it; then the data set is loaded and
 verified, the graph built, and each sampler draws and assembles batches of 512 links, 10 negatives
 of each, strata of 4, without a device; then recall is evaluated over all items for some links, by
-blocks, with the vectors of an untrained model. Each step has a process of its own, so that its peak
-memory is its own. The data set lies in a folder of its own below --scratch, and is removed.
+blocks, with the vectors of an untrained model; and models are trained by the loop of ``ncfbench
+run`` for --train seconds each, until their recall passes that of popularity. Each step has a
+process of its own, so that its peak memory is its own. The data set lies in a folder of its own
+below --scratch, and is removed. --forecast computes the memory of sizes that are too large to train
+here.
 
 Times of samplers are processor seconds: a sampler is one thread, so that on an idle machine they
 are those of a clock, and other processes disturb them less. A batch's seconds include its share of
@@ -35,7 +38,17 @@ import numpy as np
 from harness import Benchmark, Found, machine, say
 from measuring import command, isolated
 from peer_samplers import PEERS, measure_peer
-from scale_steps import NAME, SETTINGS, batches, check, evaluation, with_processor_seconds
+from scale_steps import (
+    NAME,
+    RECALL_AT,
+    SETTINGS,
+    TRAINED,
+    batches,
+    check,
+    evaluation,
+    train,
+    with_processor_seconds,
+)
 
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.errors import CheckFailedError, UsageError, nearest
@@ -58,6 +71,33 @@ STEPS = [
     Col("peak GiB", "peak_bytes", ".2f", 2**-30),
     Col("peak B/link", "a_link", ".1f"),
     Col("within", "within"),
+]
+TRAINING = [
+    Col("links", "links", ","),
+    Col("trained", "name"),
+    Col("set up s", "set_up_seconds", ".1f"),
+    Col("iteration ms", "iteration_ms", ".2f"),
+    Col("epoch min", "epoch_minutes", ".1f"),
+    Col("peak GiB", "peak_bytes", ".2f", 2**-30),
+    Col("peak B/link", "a_link", ".0f"),
+    Col("links trained", "trained_links", ",.0f"),
+    Col(f"recall@{RECALL_AT}", "recall", ".4f"),
+    Col("of popularity", "popularity", ".4f"),
+    Col("passed after s", "passed"),
+]
+DIMENSION, FLOAT_BYTES, STATE_COPIES, SHARDED_COPIES, DEVICES = 50, 4, 3, 4, 8
+"""A state has a table and both moments of Adam, and where tables are sharded its gradient too."""
+FORECAST = [
+    Col("links", "links", ","),
+    *under(
+        "GiB",
+        Col("user table", "users", ",.1f", 2**-30),
+        Col("item table", "items", ",.1f", 2**-30),
+        Col("state", "state", ",.1f", 2**-30),
+        Col("graph", "graph", ",.1f", 2**-30),
+        Col("sum", "sum", ",.1f", 2**-30),
+        Col(f"each of {DEVICES} devices", "sharded", ",.1f", 2**-30),
+    ),
 ]
 OURS = [
     Col("links", "training_links", ","),
@@ -101,14 +141,21 @@ class Scale(Benchmark):
         "samplers": ("", "separated by commas; by default those that races take unasked"),
         "seconds": (2.0, "of timed batches of a sampler or peer"),
         "peers": ("", f"{VALID}, or all; none by default"),
+        "train": (60.0, "seconds of training of each of some settings; 0 for none"),
+        "forecast": ("1e9", "sizes whose memory is computed, separated by commas"),
         "scratch": (None, "where the data sets lie; by default a temporary folder"),
         "limit_gib": (24.0, "memory of a process"),
     }
-    places = ("links", "scratch")
+    places = ("links", "scratch", "forecast")
+
+    def _parse(self, words: Sequence[str] | None) -> argparse.Namespace:
+        options = super()._parse(words)
+        self.forecast = options.forecast.split(",")
+        return options
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, int]:
         if options.quick:
-            options.links, options.seconds = "1e4,2e4", 0.05
+            options.links, options.seconds, options.train = "1e4,2e4", 0.05, 0.5
         # Others meet too many pairs for a check that looks at each, or refuse popular items.
         raced = [name for name in SAMPLERS if find_sampler(name).in_default_race]
         options.samplers = options.samplers or ",".join(raced)
@@ -128,6 +175,8 @@ class Scale(Benchmark):
             steps = {"prepare": prepare(sizes, scratch)}
             steps["batches"] = step(batches, scratch, samplers, seconds)
             steps["evaluation"] = step(evaluation, scratch)
+            for arm in TRAINED if options.train else ():
+                steps[f"train {arm}"] = step(train, scratch, arm, options.train)
             names = filter(None, options.peers.split(","))
             peers = {peer: try_peer(peer, scratch, seconds) for peer in names}
         return {**sizes, "steps": steps, "peers": peers}
@@ -157,9 +206,35 @@ class Scale(Benchmark):
         ]
         ours = list(sampler_rows(cells))
         yield Table.of(title, OURS, ours, below, labels=2, grouped=1)
+        if trained := list(training_rows(cells)):
+            title = "Training: b = 512, D = 50, each user's links held out at random"
+            below = [
+                f"Recall of a test link of each of {trained[0]['users']:,} users or fewer. Seconds"
+                " of training, without setting up, compilation and evaluation."
+            ]
+            yield Table.of(title, TRAINING, trained, below, labels=2, grouped=1)
+            below = [
+                f"State: {STATE_COPIES} x (users + items) x {DIMENSION} x {FLOAT_BYTES} bytes. On"
+                f" {DEVICES} devices with --shard-tables {SHARDED_COPIES} copies in equal parts,"
+                " and the graph in each process."
+            ]
+            yield Table.of("Memory on paper", FORECAST, [*self._forecasts(cells)], below, labels=1)
         if theirs := list(peer_rows(cells)):
             title = "Ten items for each positive link"
             yield Table.of(title, THEIRS, theirs, labels=2, grouped=1)
+
+    def _forecasts(self, cells: Sequence[Found]) -> Iterator[Found]:
+        """Yield the bytes of each size on paper; those of a link are the largest graph's."""
+        made = max(cells, key=lambda cell: cell["links"])["steps"]["batches"]
+        a_link = max(row["array_bytes"] for row in made["samplers"].values())
+        for sizes in map(sizes_of, map(whole, self.forecast)):
+            users, items = (sizes[of] * DIMENSION * FLOAT_BYTES for of in ("users", "items"))
+            row = {"users": users, "items": items, "state": STATE_COPIES * (users + items)}
+            graph = a_link * sizes["links"]
+            sharded = SHARDED_COPIES * (users + items) / DEVICES + graph
+            yield {**row, "links": sizes["links"], "graph": graph, "sharded": sharded} | {
+                "sum": row["state"] + graph
+            }
 
 
 def whole(text: str) -> int:
@@ -192,7 +267,7 @@ def prepare(sizes: Mapping[str, int], scratch: Path) -> Found:
         CheckFailedError: it failed, or made another number of links.
     """
     words = [f"--{name}={size}" for name, size in sizes.items()]
-    words += [f"--data-dir={scratch}", f"--name={NAME}", "--json"]
+    words += ["--hold-out=links", f"--data-dir={scratch}", f"--name={NAME}", "--json"]
     done = command([sys.executable, "-m", "ncfbench", "prepare", "synthetic", *words])
     if done.exit_code:
         raise CheckFailedError(f"prepare ended with {done.exit_code}.")
@@ -239,6 +314,29 @@ def step_rows(cells: Sequence[Found]) -> Iterator[Found]:
                 peak = found["peak_bytes"] / cell["links"]
                 row = {"processor_seconds": None, **found, "within": within, "a_link": peak}
                 yield {**row, "links": cell["links"], "step": name}
+
+
+def training_rows(cells: Sequence[Found]) -> Iterator[Found]:
+    """Yield what each size trained."""
+    for cell in cells:
+        for name, row in cell["steps"].items():
+            if not name.startswith("train "):
+                continue
+            seconds, b = float(np.median(row["blocks_iteration_seconds"])), SETTINGS["batch_size"]
+            last, floor = row["curve"][-1], row["popularity"]
+            passed = (point for point in row["curve"] if point["recall"] > floor)
+            first = next(passed, None)
+            yield {
+                **row,
+                "links": cell["links"],
+                "name": name.removeprefix("train "),
+                "iteration_ms": 1e3 * seconds,
+                "epoch_minutes": seconds * row["training_links"] / b / 60,
+                "a_link": row["peak_bytes"] / cell["links"],
+                "trained_links": b * last["iterations"],
+                "recall": last["recall"],
+                "passed": f"{first['seconds']:.3g}" if first else f"not in {last['seconds']:.3g}",
+            }
 
 
 def sampler_rows(cells: Sequence[Found]) -> Iterator[Found]:

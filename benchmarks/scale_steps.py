@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,6 +35,18 @@ EVALUATED = 4096
 CHECKED_RANKS = 4
 CHUNK_LINKS = 2**22
 """Links checked at a time."""
+TRAINED: dict[str, dict[str, Any]] = {
+    "strat-ns bow": {"sampler": "strat-ns", "encoder": "bow", "loss": "softmax"},
+    "iid bow": {"sampler": "iid", "encoder": "bow", "loss": "sg"},
+    "strat-ns mf": {"sampler": "strat-ns", "encoder": "mf", "loss": "softmax"},
+}
+"""Settings that are trained, by name."""
+RECALL_AT, RECALLED = 50, 2048
+"""M of recall, and the users of its sample."""
+EVALUATIONS = 6
+"""In training, at its end and at each half of the time before."""
+BLOCK_SECONDS = 1.0
+"""Seconds of training whose iterations give one time."""
 
 
 def batches(scratch: Path, names: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -53,8 +66,7 @@ def batches(scratch: Path, names: Sequence[str], seconds: float) -> dict[str, An
     check_links(dataset)
     peaks = [restart_peak()]
     graph, built = timed(lambda: dataset.graph)
-    training = int((dataset.split[dataset.items] == 0).sum())
-    check(graph.n_links == training, "the graph has the training links")
+    check(graph.n_links == len(dataset.links("train")[0]), "the graph has the training links")
     facts = {
         "load_seconds": loaded - sum(verified),
         "verify_seconds": sum(verified),
@@ -146,6 +158,91 @@ def evaluation(scratch: Path) -> dict[str, Any]:
         "rank_seconds": ranks_took,
         "scores_per_second": size * dataset.n_items / ranks_took,
     }
+
+
+def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
+    """Train by the loop of ``ncfbench run``, and evaluate :data:`EVALUATIONS` times on the way.
+
+    Recall@50 is that of one test link of each of some users, all items ranked but those of the
+    user's training links: the mean of ``ncfbench floor`` and ``run``, estimated. Seconds are those
+    of training alone.
+    """
+    import jax
+
+    from ncfbench.models.interaction import make_interaction
+    from ncfbench.models.towers import DeviceContent
+    from ncfbench.training.inference import compiled
+    from ncfbench.training.loop import timed_loops
+    from ncfbench.training.recall import link_ranks
+
+    config = complete({**SETTINGS, **TRAINED[name], "dimension": 50, "optimizer": "auto"})
+    begin, dataset = time.perf_counter(), store.load(scratch, NAME)
+    user, item, known = held_out_sample(dataset)
+    rows, everything = (np.arange(size, dtype=np.int32) for size in (len(user), dataset.n_items))
+    degrees = dataset.graph.item_degrees.astype(np.float32)[:, None]
+    recall = partial(link_ranks, users=rows, index=item, known=known)
+    floor = recall(make_interaction(config), np.ones((len(rows), 1), np.float32), degrees)
+    content = DeviceContent.of(dataset)
+    curve, blocks, trained = list[dict[str, float]](), list[float](), 0.0
+    with timed_loops(dataset, content, {name: config}) as loops:
+        loop, peaks = loops[name], {"set_up": restart_peak()}
+        embedder, users_of = loop.trainer.embedder(content), compiled(loop.trainer.towers, "users")
+        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
+        set_up = time.perf_counter() - begin
+        for number in reversed(range(EVALUATIONS)):
+            while trained < seconds / 2**number:
+                end = time.perf_counter() + min(BLOCK_SECONDS, seconds / 2**number - trained)
+                loop.full_block(10**9, stop=lambda end=end: time.perf_counter() >= end)
+                trained += loop.samples[-1].seconds
+                blocks.append(loop.samples[-1].seconds / loop.samples[-1].iterations)
+            peaks["training"] = max(restart_peak(), peaks.get("training", 0))
+            start = time.perf_counter()
+            loop.settle()
+            peaks["settling"] = max(restart_peak(), peaks.get("settling", 0))
+            parameters = loop.state.parameters
+            vectors = (
+                users_of(parameters, content, user).scored,
+                embedder.items(parameters, everything),
+            )
+            ranks = recall(embedder.interaction(parameters), *vectors)
+            point = {"seconds": trained, "iterations": loop.iteration, "recall": share(ranks)}
+            curve.append(point | {"evaluation_seconds": time.perf_counter() - start})
+            peaks["evaluation"] = max(restart_peak(), peaks.get("evaluation", 0))
+            del vectors
+        by_row = ["/".join(table) for table in loop.trainer.optimizer.tables]
+    check(all(np.isfinite(point["recall"]) for point in curve), "recall is finite")
+    return {
+        "training_links": dataset.graph.n_links,
+        "set_up_seconds": set_up,
+        "blocks_iteration_seconds": blocks,
+        "state_bytes": state_bytes,
+        "updated_by_row": by_row,
+        "peaks": peaks,
+        "peak_bytes": max(peaks.values()),
+        "users": len(user),
+        "curve": curve,
+        "popularity": share(floor),
+        "chance": RECALL_AT / dataset.n_items,
+    }
+
+
+def share(ranks: NDArray[np.integer]) -> float:
+    """Return the share of ranks within :data:`RECALL_AT`."""
+    return float(np.mean(ranks < RECALL_AT))
+
+
+def held_out_sample(
+    dataset: store.Dataset,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], BipartiteGraph]:
+    """Return some users, a test item of each, and their training links; users of these are
+    numbered in the order of the first.
+    """
+    rng, (users, items) = np.random.default_rng(0), dataset.links("test")
+    who, first, counts = np.unique(users, return_index=True, return_counts=True)
+    chosen = np.sort(rng.choice(len(who), min(RECALLED, len(who)), replace=False))
+    item = items[first[chosen] + rng.integers(counts[chosen])]
+    known, row = dataset.graph.items_of(who[chosen])
+    return who[chosen], item, BipartiteGraph.from_links(row, known, len(chosen), dataset.n_items)
 
 
 def array_bytes(*owners: Any) -> int:

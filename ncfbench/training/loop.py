@@ -36,6 +36,8 @@ IN_FLIGHT = 4
 """Most iterations dispatched but not done, or two dispatches, if these are more: enough to keep the
 device busy, and few to wait for after Ctrl-C.
 """
+LARGE_STATE = 2**30
+"""Bytes of a state from which on memory may hold no copy: the step is compiled, and not tried."""
 TIMED_REFRESHES = 9
 """Refreshes whose median time iterations are charged with."""
 
@@ -305,7 +307,9 @@ class TimedLoop:
         self.samples.append(Sample("compile", self.iteration, 1, seconds))
 
     def _compile(self, batch: Batch) -> None:
-        """Compile for a batch's shape by running on copies of the state; record the time."""
+        """Compile for a batch's shape by running on copies of the state, or without running where
+        the state is large; record the time.
+        """
         if self._compiled:
             more = f"{len(batch.items)} item slots, more than {self.item_slots}"
             if len(batch.items) <= self.item_slots:
@@ -318,10 +322,18 @@ class TimedLoop:
             if self.trainer.layout.size == 1:
                 self.trainer.require_memory(self.state, batch, self.content)
             for count in sorted({1, self._per_dispatch}):
-                jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
+                self._try((batch,) * count)
             watch.stop()
         self._compiled.add(shape(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
+
+    def _try(self, part: tuple[Batch, ...]) -> None:
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
+        if self.trainer.layout.size == 1 and size >= LARGE_STATE:
+            batches = part[0] if len(part) == 1 else part
+            self.trainer.trace(self.state, batches, self.content).lower().compile()
+        else:
+            jax.block_until_ready(self._run(copy_state(self.state), part))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
+from ncfbench.training import loop as timed
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
 from ncfbench.training.step import Trainer
 
@@ -269,3 +270,16 @@ def test_the_backend_chooses_the_dispatch(tiny: Dataset, monkeypatch: pytest.Mon
     assert complete({"iterations_per_dispatch": "4"}).iterations_per_dispatch == 4
     with pytest.raises(UsageError, match="iterations_per_dispatch"):
         complete({"iterations_per_dispatch": -1})
+
+
+@pytest.mark.parametrize("per_dispatch", [1, 3])
+def test_a_large_state_is_not_copied_to_compile(
+    tiny: Dataset, per_dispatch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may hold no second state; the losses are the same, and no step is compiled twice."""
+    with loop_for(tiny, per_dispatch) as loop:
+        expected = loop.full_block(7)
+    monkeypatch.setattr(timed, "LARGE_STATE", 0)
+    monkeypatch.setattr(timed, "copy_state", None)
+    with loop_for(tiny, per_dispatch) as loop:
+        assert loop.full_block(7) == expected
