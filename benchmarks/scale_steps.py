@@ -43,7 +43,7 @@ TRAINED: dict[str, dict[str, Any]] = {
 """Settings that are trained, by name."""
 RECALL_AT, RECALLED = 50, 2048
 """M of recall, and the users of its sample."""
-EVALUATIONS = 6
+EVALUATIONS = 5
 """In training, at its end and at each half of the time before."""
 BLOCK_SECONDS = 1.0
 """Seconds of training whose iterations give one time."""
@@ -183,7 +183,8 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     recall = partial(link_ranks, users=rows, index=item, known=known)
     floor = recall(make_interaction(config), np.ones((len(rows), 1), np.float32), degrees)
     content = DeviceContent.of(dataset)
-    curve, blocks, trained = list[dict[str, float]](), list[float](), 0.0
+    curve, trained = list[dict[str, float]](), 0.0
+    blocks: dict[str, list[float]] = {"seconds": [], "processor_seconds": []}
     with timed_loops(dataset, content, {name: config}) as loops:
         loop, peaks = loops[name], {"set_up": restart_peak()}
         embedder, users_of = loop.trainer.embedder(content), compiled(loop.trainer.towers, "users")
@@ -192,9 +193,12 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
         for number in reversed(range(EVALUATIONS)):
             while trained < seconds / 2**number:
                 end = time.perf_counter() + min(BLOCK_SECONDS, seconds / 2**number - trained)
+                used = time.process_time()
                 loop.full_block(10**9, stop=lambda end=end: time.perf_counter() >= end)
-                trained += loop.samples[-1].seconds
-                blocks.append(loop.samples[-1].seconds / loop.samples[-1].iterations)
+                used, sample = time.process_time() - used, loop.samples[-1]
+                trained += sample.seconds
+                blocks["seconds"].append(sample.seconds / sample.iterations)
+                blocks["processor_seconds"].append(used / sample.iterations)
             peaks["training"] = max(restart_peak(), peaks.get("training", 0))
             start = time.perf_counter()
             loop.settle()
@@ -214,7 +218,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     return {
         "training_links": dataset.graph.n_links,
         "set_up_seconds": set_up,
-        "blocks_iteration_seconds": blocks,
+        "blocks_iteration": blocks,
         "state_bytes": state_bytes,
         "updated_by_row": by_row,
         "peaks": peaks,

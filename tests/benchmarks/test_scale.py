@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import bench_scale
+import numpy as np
 import pytest
+import scale_steps
 from harness import Benchmark
+
+import ncfbench
+from ncfbench.data import store
 
 
 def run(bench: Benchmark, file: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
@@ -37,7 +42,8 @@ def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert not list((tmp_path / "scratch").iterdir())
     (cell,) = cells
     steps = cell["steps"]
-    assert list(steps) == ["prepare", "batches", "evaluation"]
+    trained = [f"train {name}" for name in scale_steps.TRAINED]
+    assert list(steps) == ["prepare", "batches", "evaluation", *trained]
     assert 8 < steps["prepare"]["disk_bytes"] / 20_000 < 60
     for row in steps["batches"]["samplers"].values():
         assert 12 < row["array_bytes"] < 40
@@ -45,7 +51,22 @@ def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str
         assert 100 < row["distinct_items"] < 1667
     assert steps["evaluation"]["links"] == 4096
     assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
-    for word in ("strat-ns", "peak B/link", "million scores a second", "recbole"):
+    for name in trained:
+        seconds = [point["seconds"] for point in steps[name]["curve"]]
+        assert seconds == sorted(seconds)
+        assert 0.5 <= seconds[-1] < 5
+        assert steps[name]["users"] == 540
+        assert steps[name]["popularity"] > 3 * steps[name]["chance"]
+    best = steps["train strat-ns mf"]["curve"]
+    assert max(point["recall"] for point in best) > 2 * best[0]["recall"]
+    for word in (
+        "Training",
+        "Memory on paper",
+        "strat-ns",
+        "peak B/link",
+        "million scores a second",
+        "recbole",
+    ):
         assert word in " ".join(printed.out.split()), word
 
 
@@ -82,3 +103,48 @@ def test_ratios_and_targets_by_hand() -> None:
     assert rows[0]["links_per_second"] == pytest.approx(256_000)
     assert rows[0]["verdict"] == "met"
     assert rows[1]["verdict"] == "25.0 bytes a link, 4.50 times the smallest graph"
+
+
+def test_a_sample_has_a_test_link_of_each_user(tmp_path: Path) -> None:
+    """With the user's training links as the known ones."""
+    sizes = {"users": 60, "items": 200, "links": 1500, "topics": 5}
+    ncfbench.prepare(
+        "synthetic", data_dir=tmp_path, name=scale_steps.NAME, hold_out="links", **sizes
+    )
+    dataset = store.load(tmp_path, scale_steps.NAME)
+    users, items, known = scale_steps.held_out_sample(dataset)
+    assert sorted({*dataset.links("test")[0].tolist()}) == users.tolist()
+    pairs = {*zip(*(ends.tolist() for ends in dataset.links("test")), strict=True)}
+    assert {*zip(users.tolist(), items.tolist(), strict=True)} <= pairs
+    for row, user in enumerate(users):
+        expected, _ = dataset.graph.items_of(np.array([user]))
+        assert known.items_of(np.array([row]))[0].tolist() == expected.tolist()
+
+
+def test_training_and_memory_by_hand() -> None:
+    """Iterations of 3 ms, 2 of the processor; popularity is passed at the second of three
+    evaluations, or never; and 10^9 links with 16 bytes each, 10^8 users and 10^6 items.
+    """
+
+    def trained(recalls: list[float]) -> dict[str, Any]:
+        curve = [
+            {"seconds": 10.0 * 2**number, "iterations": 1000, "recall": recall}
+            for number, recall in enumerate(recalls)
+        ]
+        blocks = {"seconds": [0.5, 0.003, 0.001], "processor_seconds": [0.6, 0.002, 0.001]}
+        row = {"blocks_iteration": blocks, "curve": curve}
+        return row | {"popularity": 0.1, "training_links": 512 * 60_000, "peak_bytes": 10**9}
+
+    steps = {"train a": trained([0.05, 0.2, 0.3]), "train b": trained([0.0, 0.05, 0.1])}
+    steps["batches"] = {"samplers": {"ns": {"array_bytes": 16.0}, "iid": {"array_bytes": 9.0}}}
+    cells = [{"links": 10**8, "steps": steps}]
+    one, other = bench_scale.training_rows(cells)
+    assert (one["iteration_ms"], one["processor_ms"]) == pytest.approx((3, 2))
+    assert one["epoch_minutes"] == pytest.approx(2)
+    assert one["trained_links"] == 512_000
+    assert one["a_link"] == 10
+    assert (one["passed"], other["passed"]) == ("20", "not in 40")
+    (row,) = bench_scale.forecasts(cells, ["1e9"])
+    assert (row["users"], row["items"], row["graph"]) == (20e9, 200e6, 16e9)
+    assert row["sum"] == 3 * 20.2e9 + 16e9
+    assert row["sharded"] == 20.2e9 / 2 + 16e9
