@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-costmodel bench-advice bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-scale bench-costmodel bench-advice bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -88,6 +88,10 @@ bench-gpu:
 	  $(MAKE) bench-peer ENCODER=cnn,lstm,mf BENCH_FLAGS="--device cuda --words 40,300 --resume \
 	    --json benchmarks/results/peer-$(DATASET)-gpu.json $(BENCH_FLAGS)"; \
 	else echo "No NVIDIA GPU here: nothing was measured."; fi
+
+# Synthetic sets of up to 10^8 links: prepared, sampled, evaluated and trained. About an hour, 13 GiB of memory, 1 GB of disk.
+bench-scale: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --resume --json benchmarks/results/scale-cpu.json $(BENCH_FLAGS)
 
 # Whether the cost model predicts what is measured, over the grid of benchmarks/bench_costmodel.py. Goes on where it was stopped.
 bench-costmodel: $(VENV)/.installed

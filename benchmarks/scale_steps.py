@@ -168,6 +168,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     of training alone.
     """
     import jax
+    import jax.numpy as jnp
 
     from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import DeviceContent
@@ -179,9 +180,9 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     begin, dataset = time.perf_counter(), store.load(scratch, NAME)
     user, item, known = held_out_sample(dataset)
     rows, everything = (np.arange(size, dtype=np.int32) for size in (len(user), dataset.n_items))
-    degrees = dataset.graph.item_degrees.astype(np.float32)[:, None]
+    degrees = jnp.asarray(dataset.graph.item_degrees[:, None], jnp.float32)
     recall = partial(link_ranks, users=rows, index=item, known=known)
-    floor = recall(make_interaction(config), np.ones((len(rows), 1), np.float32), degrees)
+    floor = recall(make_interaction(config), jnp.ones((len(rows), 1)), degrees)
     content = DeviceContent.of(dataset)
     curve, trained = list[dict[str, float]](), 0.0
     blocks: dict[str, list[float]] = {"seconds": [], "processor_seconds": []}
@@ -194,7 +195,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             while trained < seconds / 2**number:
                 end = time.perf_counter() + min(BLOCK_SECONDS, seconds / 2**number - trained)
                 used = time.process_time()
-                loop.full_block(10**9, stop=lambda end=end: time.perf_counter() >= end)
+                loop.full_block(10**9, stop=partial(is_past, end))
                 used, sample = time.process_time() - used, loop.samples[-1]
                 trained += sample.seconds
                 blocks["seconds"].append(sample.seconds / sample.iterations)
@@ -204,15 +205,13 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             loop.settle()
             peaks["settling"] = max(restart_peak(), peaks.get("settling", 0))
             parameters = loop.state.parameters
-            vectors = (
-                users_of(parameters, content, user).scored,
-                embedder.items(parameters, everything),
-            )
-            ranks = recall(embedder.interaction(parameters), *vectors)
+            of_users = users_of(parameters, content, user).scored
+            of_items = embedder.items(parameters, everything)
+            ranks = recall(embedder.interaction(parameters), of_users, of_items)
+            del of_users, of_items
             point = {"seconds": trained, "iterations": loop.iteration, "recall": share(ranks)}
             curve.append(point | {"evaluation_seconds": time.perf_counter() - start})
             peaks["evaluation"] = max(restart_peak(), peaks.get("evaluation", 0))
-            del vectors
         by_row = ["/".join(table) for table in loop.trainer.optimizer.tables]
     check(all(np.isfinite(point["recall"]) for point in curve), "recall is finite")
     return {
@@ -228,6 +227,11 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
         "popularity": share(floor),
         "chance": RECALL_AT / dataset.n_items,
     }
+
+
+def is_past(end: float) -> bool:
+    """Return whether the clock is at a time or later."""
+    return time.perf_counter() >= end
 
 
 def share(ranks: NDArray[np.integer]) -> float:

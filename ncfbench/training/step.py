@@ -284,9 +284,11 @@ class Trainer:
         }
         return settled._replace(touched=touched or None)
 
-    def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
-        """Return the traced step for inspection."""
-        return self._compiled.trace(state, batch, content, self.scalars)
+    def trace(
+        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
+    ) -> Any:
+        """Return the traced step for inspection, or to compile it without running it."""
+        return self._compiled.trace(state, batches, content, self.scalars)
 
     def _step(
         self,

@@ -128,7 +128,7 @@ def test_training_and_memory_by_hand() -> None:
 
     def trained(recalls: list[float]) -> dict[str, Any]:
         curve = [
-            {"seconds": 10.0 * 2**number, "iterations": 1000, "recall": recall}
+            {"seconds": 10.0 * 2**number, "iterations": 1000 * 2**number, "recall": recall}
             for number, recall in enumerate(recalls)
         ]
         blocks = {"seconds": [0.5, 0.003, 0.001], "processor_seconds": [0.6, 0.002, 0.001]}
@@ -141,9 +141,9 @@ def test_training_and_memory_by_hand() -> None:
     one, other = bench_scale.training_rows(cells)
     assert (one["iteration_ms"], one["processor_ms"]) == pytest.approx((3, 2))
     assert one["epoch_minutes"] == pytest.approx(2)
-    assert one["trained_links"] == 512_000
+    assert one["trained_links"] == 4 * 512_000
     assert one["a_link"] == 10
-    assert (one["passed"], other["passed"]) == ("20", "not in 40")
+    assert (one["passed"], other["passed"]) == ("4", "not in 8")
     (row,) = bench_scale.forecasts(cells, ["1e9"])
     assert (row["users"], row["items"], row["graph"]) == (20e9, 200e6, 16e9)
     assert row["sum"] == 3 * 20.2e9 + 16e9
