@@ -22,6 +22,7 @@ BITS_BYTES = 2**26  # of the largest table of a bit per pair
 FILTER_BITS = 8  # at least, per link: of unlinked pairs one in 8 to 16 passes the filter
 CHUNK = 2**20  # links that are hashed at a time
 CELLS_PER_LINK = 8  # of a block, up to which looking at bits is faster than scanning links
+LINKS_PER_CELL = 8  # of a block, from which on the filter of a large graph is faster
 
 
 @dataclass(frozen=True)
@@ -224,8 +225,9 @@ class BipartiteGraph:
         self, users: Int32, items: Int32, tables: LookupTables | None = None
     ) -> tuple[Int64, Int64]:
         """Return the linked pairs of a whole block: all (row, column) for which (users[row],
-        items[column]) is a training link. It looks at the bits of the block's cells where these are
-        few, and else scans the links of whichever side has fewer.
+        items[column]) is a training link. It looks at the block's cells, by bits or in
+        a large graph by its filter, where these are few, and else scans the links of whichever side
+        has fewer.
 
         Args:
             users: int32[b], repeats allowed.
@@ -241,6 +243,9 @@ class BipartiteGraph:
                 cells_VxB &= _bit(users)
                 column, row = np.divmod(np.flatnonzero(cells_VxB != 0), len(users))
                 return row, column
+        elif LINKS_PER_CELL * len(users) * len(items) < min(of_users, of_items):
+            row, column = np.nonzero(self.linked(users[:, None], items))
+            return row, column
         if of_users <= of_items:
             linked, row = _neighbours(users, self.user_offsets, self.link_item)
             hit, position = tables.items.hits(linked, items)

@@ -76,6 +76,10 @@ def test_linked_pairs_agree_with_the_set_of_links(
     assert graph.linked(*pairs).tolist() == without_bits.linked(*pairs).tolist() == truth
     for cells_per_link in WAYS.values():
         check_block(graph, links, users, items, cells_per_link)
+    for links_per_cell in (0, 10**6):  # the filter, and scanning links
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(graphs_module, "LINKS_PER_CELL", links_per_cell)
+            check_block(without_bits, links, users, items, 0)
 
 
 def test_linked_block_scans_either_side() -> None:
