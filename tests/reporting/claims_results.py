@@ -20,6 +20,8 @@ PAGE = "docs/results.md"
 DECIDES = Section(PAGE, "What decides, on six data sets", "python benchmarks/search_choices.py")
 TUNED = Section(PAGE, "Ways to build batches, tuned alike", "python benchmarks/board.py")
 
+DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
+
 
 @traces_rows(DECIDES, choices.NAMES.values())
 def choice_rows() -> list[str]:
@@ -129,6 +131,10 @@ def single_value() -> list[str]:
 @cache
 def boards(family: str = "") -> Mapping[str, Mapping[str, board.Standing]]:
     return board.kept_boards(family=family)
+
+
+def dear() -> Mapping[str, board.Standing]:
+    return boards("plain")["cite"]
 
 
 def is_level(first: board.Standing, second: board.Standing, share: float = board.SHARES[0]) -> bool:
@@ -260,3 +266,69 @@ def ridge_on_anime() -> list[str]:
     assert math.isinf(anime["ridge"].seconds[0])
     assert [each for each in anime if anime[each].test > anime["ridge"].test] == ["neg"]
     return []
+
+
+@traces(DEAR, "Nine of these ways")
+def dear_ways() -> list[str]:
+    kept = reference.read(board.BOARD / "cite-with-plain.json.gz")
+    assert kept["environment"]["cores"] == 1
+    named = {trial["contestant"] for trial in kept["trials"]}
+    assert {dear()[each].trials for each in named} == {board.TUNED}
+    assert {trial["config"]["convolution"] for trial in kept["trials"]} == {"plain"}
+    longest = max(trial["seconds"][-1] for trial in kept["trials"])
+    return [
+        f"{word(len(named)).capitalize()} of these ways",
+        f"{word(board.TUNED)} trials",
+        f"{longest:.0f} s",
+    ]
+
+
+@traces_rows(DEAR, ["", *dict.fromkeys(boards("plain")["cite"])])
+def dear_rows() -> list[str]:
+    return board_rows("plain")
+
+
+@traces(DEAR, "`strat-ns` is soonest to both targets")
+def soonest_of_dear() -> list[str]:
+    own, trained = dear(), [name for name in dear() if name in board.CONTESTANTS]
+    for at in range(len(board.SHARES)):
+        assert min(trained, key=lambda each: own[each].seconds[at]) == "strat-ns"
+    assert is_level(own["strat-ns"], own["ns"], 0.97)
+    assert is_level(own["strat-ns"], own["ns, usual logQ"], 0.97)
+    return ["at 0.97 `ns` is level with it"]
+
+
+@traces(DEAR, "Samplers that share no negatives")
+def iterations_of_dear() -> list[str]:
+    kept = reference.read(board.BOARD / "cite-with-plain.json.gz")["trials"]
+
+    def seconds(name: str) -> float:
+        own = (trial for trial in kept if trial["contestant"] == name)
+        return float(max(own, key=reference.best)["iteration_seconds"])
+
+    return [
+        f"`neg` takes {seconds('neg'):.2f} s and one of `iid` {seconds('iid'):.2f}",
+        f"one of `strat-ns` takes {seconds('strat-ns'):.3f}",
+    ]
+
+
+@traces(DEAR, "Neither comes to 0.9")
+def never_of_dear() -> list[str]:
+    assert math.isinf(dear()["neg"].seconds[0])
+    assert math.isinf(dear()["iid"].seconds[0])
+    return ["comes to 0.9"]
+
+
+@traces(DEAR, "With a pointwise loss")
+def loss_of_dear() -> list[str]:
+    own = dear()
+    ratio = own["strat-ns, pointwise"].seconds[0] / own["strat-ns"].seconds[0]
+    return [f"comes to 0.9 after {ratio:.1f} times as long"]
+
+
+@traces(DEAR, "TF-IDF profiles have 0.9")
+def floors_of_dear() -> list[str]:
+    own = dear()
+    assert max(own, key=lambda each: own[each].test or 0) == "ridge"
+    profile, ridge = own["profile"].seconds[0], own["ridge"].seconds[1]
+    return [f"have 0.9 after {profile:.2f} s, ridge regression 0.97 after {ridge:.1f} s"]
