@@ -288,7 +288,7 @@ def dear_rows() -> list[str]:
     return board_rows("plain")
 
 
-@traces(DEAR, "`strat-ns` is soonest to both targets")
+@traces(DEAR, "Of what trains, `strat-ns` is soonest")
 def soonest_of_dear() -> list[str]:
     own, trained = dear(), [name for name in dear() if name in board.CONTESTANTS]
     for at in range(len(board.SHARES)):
