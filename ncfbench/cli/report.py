@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +21,12 @@ from ncfbench.cli.delivery import (
     draw_one,
     print_names,
 )
+from ncfbench.cli.named import cells_of, named_runs
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
-    from ncfbench.config import RunConfig
     from ncfbench.reporting.results import Results
 
 REGRESSION = "10%"
@@ -213,7 +213,7 @@ def report(
         "--export": export,
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
-    runs_dir, sweeps = _folder(runs, runs_dir)
+    runs_dir, sweeps = named_runs(runs, runs_dir)
     if sweeps and (verify or against is not None):
         raise UsageError(
             f"--verify and --against look at whole folders: name that of {runs}, {runs_dir}."
@@ -239,7 +239,7 @@ def report(
     chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
     chosen["allow_mixed"] = allow_mixed
     if sweeps:
-        chosen["chosen_by"] = _cells_of(sweeps)
+        chosen["chosen_by"] = cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)
     if results is None:
         return None
@@ -249,39 +249,6 @@ def report(
         return _say_written(draw_one(results, output, wanted.figures))
     drawn = draw_into(results, figures, kinds, wanted.figures) if figures is not None else []
     return _tables(results, wanted, output, export, drawn)
-
-
-def _folder(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, list[Path]]:
-    """Return the folder of the runs to report, that of a race where its name is given; and the
-    files of the sweeps of a name, where that is given.
-    """
-    if runs is None or runs.is_dir():
-        if runs is not None and runs_dir is not None:
-            raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
-        return runs or runs_dir, []
-    folder = Locations.of(None, runs_dir).runs_dir
-    if (race := folder / "advice" / runs).is_dir():
-        return race, []
-    # Another sweep of the name has a digest after it.
-    found = [folder / "sweeps" / f"{runs}.toml", *folder.glob(f"sweeps/{runs.name}-????????.toml")]
-    if found[0].is_file():
-        return folder, found
-    if runs_dir is not None:
-        raise UsageError(
-            f"{runs} is no race and no sweep below {runs_dir}: name the run folders once, as RUNS"
-            " or by --runs-dir."
-        )
-    return runs, []
-
-
-def _cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:
-    """Return what says of a run's settings whether it is a cell of one of some sweeps."""
-    from ncfbench.sweeps.cells import expand, has_cell
-    from ncfbench.sweeps.files import read_sweep
-
-    sweeps = [read_sweep(str(file)) for file in files]
-    known = [has_cell(expand(each.axes, each.cells)[0], each.tuning) for each in sweeps]
-    return lambda config: any(has(config) for has in known)
 
 
 def _refuse_what_is_apart(given: Sequence[str]) -> None:

@@ -20,9 +20,9 @@ from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm, Ratio, times_to_level
 
 SHARES = (0.9, 0.97)
-"""Of the best quality of all: the targets."""
+"""The targets, as shares of the best quality of all."""
 FACTORS = (1.3, 2.0, 4.0)
-"""Of the profile: how many times as long as the soonest contestant."""
+"""Limits of a profile: how many times as long as the soonest contestant."""
 LEAST_SECONDS = 1e-3
 """Shorter times count as this in factors: popularity is known at once."""
 NAMED = ("encoder", "loss", "sampler")
@@ -42,7 +42,7 @@ class TargetTime(NamedTuple):
 
 
 Times = Sequence[TargetTime | None]
-"""Of a contestant on each data set; None where a floor was not fitted."""
+"""The times of a contestant on each data set; None where a floor was not fitted."""
 
 
 @dataclass(frozen=True)

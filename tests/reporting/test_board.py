@@ -193,7 +193,7 @@ def keep_sweep(folder: Path, name: str, **settings: str) -> None:
 
 
 def test_the_name_of_a_sweep_reports_its_runs_alone(tmp_path: Path) -> None:
-    """Of all its sweeps; it begins with the board."""
+    """All sweeps of the name count; the report begins with the board."""
     write_two(tmp_path)
     own = {"sampler": '["ns", "iid"]', "loss": '["sg", "softmax"]', "seed": "[0, 1]"}
     keep_sweep(tmp_path, "own", dataset='"a"', **own)
