@@ -13,6 +13,8 @@ from ncfbench.storage.tables import storage_errors
 
 PATIENCE_SECONDS = 1.0
 """Seconds of waiting before the wait is announced."""
+MOST_VANISHINGS = 100
+"""So often a folder that others made and removed is made once more."""
 
 
 @contextmanager
@@ -33,21 +35,7 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
     path = folder / ".lock"
     lock, made = FileLock(path), [each for each in (folder, *folder.parents) if not each.exists()]
     with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0 if wait is None else PATIENCE_SECONDS)
-        except Timeout as error:
-            if wait is None:
-                raise UsageError(
-                    f"Another process is {what} {shown(folder)}. Wait until it ends, or choose"
-                    " another folder."
-                ) from error
-            wait(f"Another process is {what} {folder}: waiting until it ends (Ctrl-C to stop).")
-            while not lock.is_locked:
-                # The one before may have written nothing, and removed the folder.
-                folder.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError, Timeout):
-                    lock.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.2)
+        _acquire(lock, folder, what, wait)
     try:
         yield
     finally:
@@ -58,3 +46,26 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
                 for each in made:
                     each.rmdir()
         lock.release()
+
+
+def _acquire(lock: FileLock, folder: Path, what: str, wait: Callable[[str], object] | None) -> None:
+    announced, vanished = False, 0
+    while not lock.is_locked:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0 if wait is None else PATIENCE_SECONDS)
+        except Timeout as error:
+            if wait is None:
+                raise UsageError(
+                    f"Another process is {what} {shown(folder)}. Wait until it ends, or choose"
+                    " another folder."
+                ) from error
+            if not announced:
+                wait(f"Another process is {what} {folder}: waiting until it ends (Ctrl-C to stop).")
+                announced = True
+        except (FileExistsError, FileNotFoundError):
+            # Another process wrote nothing and removed the folder just now; or something stands in
+            # its place, and stays.
+            vanished += 1
+            if vanished == MOST_VANISHINGS:
+                raise

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,6 +113,53 @@ def test_a_folder_without_content_goes_again(tmp_path: Path) -> None:
     with pytest.raises(KeyError), locks.held(tmp_path / "c" / "d", "testing"):
         raise KeyError
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("refusal", [FileExistsError, FileNotFoundError])
+@pytest.mark.parametrize("wait", [None, print])
+def test_a_folder_that_goes_while_it_is_made_is_made_again(
+    refusal: type[OSError],
+    wait: Callable[[str], object] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the system answers where another process removes it in between; not without end."""
+    answers, make = [refusal, refusal], Path.mkdir
+
+    def mkdir(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if answers:
+            raise answers.pop()
+        make(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with locks.held(tmp_path / "a", "testing", wait):
+        assert not answers
+    answers += [refusal] * 2 * locks.MOST_VANISHINGS
+    with (
+        pytest.raises(DataError, match="Cannot write"),
+        locks.held(tmp_path / "a", "testing", wait),
+    ):
+        pytest.fail("held")
+
+
+def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path: Path) -> None:
+    """Each removes it under the others' feet; nobody fails, and nobody is inside twice."""
+    inside, counts = 0, set()
+
+    def work() -> None:
+        nonlocal inside
+        for _ in range(10):
+            with locks.held(tmp_path / "a", "testing", wait=lambda text: None):
+                inside += 1
+                counts.add(inside)
+                inside -= 1
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert counts == {1}
 
 
 def test_a_folder_that_vanished_is_released(tmp_path: Path) -> None:
