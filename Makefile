@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-gpu bench-scale bench-costmodel bench-advice bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-costmodel bench-advice bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -80,14 +80,6 @@ bench-peer: $(VENV)/.installed
 bench-peer-recall: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_recall.py --dataset $(DATASET) --resume \
 	  --json benchmarks/results/peer-recall-$(DATASET)-cpu.json $(BENCH_FLAGS)
-
-# The whole table on an NVIDIA GPU: samplers x encoders x lengths of texts, ours and PyTorch's. Goes on where it was stopped.
-# Needs the extras: pip install '.[cuda12,bench]'
-bench-gpu:
-	@if nvidia-smi -L 2>/dev/null | grep -q GPU; then \
-	  $(MAKE) bench-peer ENCODER=cnn,lstm,mf BENCH_FLAGS="--device cuda --words 40,300 --resume \
-	    --json benchmarks/results/peer-$(DATASET)-gpu.json $(BENCH_FLAGS)"; \
-	else echo "No NVIDIA GPU here: nothing was measured."; fi
 
 # Synthetic sets of up to 10^8 links: prepared, sampled, evaluated and trained. About an hour, 13 GiB of memory, 1 GB of disk.
 bench-scale: $(VENV)/.installed

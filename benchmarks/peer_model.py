@@ -27,9 +27,7 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.torch import TensorBatch, as_tensors, dot_scores, make_loss, objective
 
 WARM_UP = 3
-"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then
-replayed.
-"""
+"""Iterations before any block, for each shape."""
 PROGRAMS = 64
 """Programs that torch.compile may make of one function; by its own limit of 8 it would go on
 without compiling.
@@ -37,16 +35,16 @@ without compiling.
 
 
 class Tensors(NamedTuple):
-    """A batch of ours as tensors on the device, and the number of words of its longest text."""
+    """A batch of ours as tensors, and the number of words of its longest text."""
 
     links: TensorBatch
     longest: int
 
     @classmethod
-    def of(cls, batch: Batch, family: LossFamily, dataset: Dataset, device: str = "cpu") -> Tensors:
+    def of(cls, batch: Batch, family: LossFamily, dataset: Dataset) -> Tensors:
         """Copy a batch from the host or from JAX's device."""
         longest = max(int(dataset.lengths[np.asarray(batch.items)].max()), 1)
-        return cls(as_tensors(batch, family).to(device), longest)
+        return cls(as_tensors(batch, family), longest)
 
 
 class Peer(nn.Module):
@@ -85,7 +83,7 @@ class Peer(nn.Module):
         tokens = self.tokens[items, : batch.longest]
         present = tokens > 0
         if self.training and self.drops_words:
-            present &= torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
+            present &= torch.rand(tokens.shape) >= self.config.word_dropout
         texts = EncoderInput(items, tokens, present, self.lengths[items])
         vectors = self.encoder(texts).float()
         if self.training and self.config.item_dropout > 0:
@@ -95,7 +93,7 @@ class Peer(nn.Module):
     def forward(self, batch: Tensors) -> torch.Tensor:
         """Return the objective of a batch, float32: the links' losses and the users' penalty."""
         links, rounded = batch.links, self.config.precision == "bfloat16"
-        with torch.autocast(links.users.device.type, dtype=torch.bfloat16, enabled=rounded):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=rounded):
             raw = self.user_tower["vectors"](links.users)
             users = functional.normalize(raw, dim=1) if self.config.normalize else raw
             positive, negative = dot_scores(users, self.embed_items(batch), links)
@@ -138,15 +136,6 @@ def turned(name: str, value: torch.Tensor) -> torch.Tensor:
     return value.permute(*reversed(range(value.ndim))) if name.endswith("kernel") else value
 
 
-def set_precision(precision: str) -> None:
-    """Let PyTorch's float32 products be TF32 on a GPU, or not.
-
-    The older settings are used: Inductor still reads them, and refuses a mix with the newer ones.
-    """
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-
-
 # --- in PyTorch's process
 
 
@@ -154,7 +143,6 @@ class PeerLoop:
     """A training loop of the peer over some batches.
 
     Args:
-        peer: on the device.
         mode: of torch.compile; None for eager.
     """
 
@@ -164,23 +152,14 @@ class PeerLoop:
         self.optimizer = torch.optim.Adam(trained, lr=peer.config.learning_rate, fused=True)
         compiled: Any = peer if mode is None else torch.compile(peer, mode=mode, dynamic=False)
         self.objective: Callable[[Tensors], torch.Tensor] = compiled
-        on_gpu = batches[0].links.users.device.type == "cuda"
-        self.wait = torch.cuda.synchronize if on_gpu else lambda: None
-        self.replays = mode == "reduce-overhead"
 
     def run(self, iterations: int) -> float:
-        """Return the seconds of some iterations, from an idle device to an idle device (on a CPU
-        operations end when they return).
-        """
-        self.wait()
+        """Return the seconds of some iterations; on a CPU operations end when they return."""
         begin = time.perf_counter()
         for batch in islice(cycle(self.batches), iterations):
-            if self.replays:
-                torch.compiler.cudagraph_mark_step_begin()
             self.optimizer.zero_grad(set_to_none=True)
             self.objective(batch).backward()
             self.optimizer.step()
-        self.wait()
         return time.perf_counter() - begin
 
 
@@ -194,7 +173,6 @@ def prepare(
     parameters: Mapping[str, Any],
     batches: Sequence[Batch],
     modes: Mapping[str, Any],
-    device: str,
 ) -> dict[str, str]:
     """Make a sampler's loops, one for each arm, and warm them up; return the messages of the arms
     that PyTorch cannot run.
@@ -202,12 +180,11 @@ def prepare(
     if any(modes.values()) and not _loops:
         torch._dynamo.config.recompile_limit = PROGRAMS
         torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS
-    tensors = [Tensors.of(batch, config.family, dataset, device) for batch in batches]
-    set_precision(config.precision)
+    tensors = [Tensors.of(batch, config.family, dataset) for batch in batches]
     one_shape = len({len(batch.links.items) for batch in tensors}) == 1
     failed = {}
     for arm, mode in modes.items():
-        peer = Peer(config, dataset).to(device)
+        peer = Peer(config, dataset)
         peer.load(parameters)
         loop = PeerLoop(peer, tensors, mode)
         try:
@@ -227,17 +204,16 @@ def run(sampler: str, arm: str, iterations: int) -> float:
 
 
 def gradient(
-    config: RunConfig, dataset: Dataset, parameters: Mapping[str, Any], batch: Batch, device: str
+    config: RunConfig, dataset: Dataset, parameters: Mapping[str, Any], batch: Batch
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Return loss and gradients of a batch by our parameters' names and in our layout, without
     dropout, in full float32.
     """
-    set_precision("float32")
-    peer = Peer(config, dataset).to(device).eval()
+    peer = Peer(config, dataset).eval()
     peer.load(parameters)
-    loss = peer(Tensors.of(batch, config.family, dataset, device))
+    loss = peer(Tensors.of(batch, config.family, dataset))
     loss.backward()
     found = named(peer).items()
     return float(loss.detach()), {
-        name: turned(name, parameter.grad).cpu().numpy() for name, parameter in found
+        name: turned(name, parameter.grad).numpy() for name, parameter in found
     }

@@ -2,20 +2,14 @@
 timed beside ours.
 
     make bench-peer DATASET=citeulike
-    make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision tf32"
     python benchmarks/peer_pytorch.py --encoder cnn,lstm --words 40,300 --json FILE --resume
 
 PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded
 once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, in a process of its
 own. Before any timing its loss and gradients must agree with ours. Then rounds: in each, every arm
-repeats steps on the same batches, which are ready on the device (our *step* account), and our
+repeats steps on the same batches, which are ready (our *step* account), and our
 *full* account runs beside them, with its sampler at work. The order of the arms changes from round
 to round.
-
-On a GPU there are two compiled arms, for which of them is better depends on the work:
-reduce-overhead, which replays CUDA graphs and so spares the host's share of small kernels, and
-max-autotune-no-cudagraphs, which tries kernels for each product. The comparison takes the best. Not
-measured on a GPU.
 
 Texts of a length that the data set does not have are made: lengths as the paper prints them for
 CiteULike (22 to 300, mean 194, scaled), words drawn by Zipf's law.
@@ -25,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -45,7 +38,7 @@ from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import name_files
 from ncfbench.data.text import Texts
-from ncfbench.errors import CheckFailedError, UsageError, install_command
+from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.rng import Streams
@@ -60,20 +53,10 @@ from ncfbench.training.step import Trainer
 BLOCK_SECONDS = 1.0
 TOLERANCE = 1e-4
 """Largest difference of the gradients, as a share of their norm, and of the losses."""
-MODES: Mapping[str, Mapping[str, str | None]] = {
-    "cpu": {"eager": None, "compiled": "default"},
-    "cuda": {
-        "eager": None,
-        "reduce-overhead": "reduce-overhead",
-        "max-autotune": "max-autotune-no-cudagraphs",
-    },
-}
-"""PyTorch's arms on each device, and torch.compile's mode of each arm."""
-ARMS = ("eager", "compiled", "reduce-overhead", "max-autotune")
+MODES: Mapping[str, str | None] = {"eager": None, "compiled": "default"}
+"""PyTorch's arms, and torch.compile's mode of each."""
 FASTER = {("cnn", 300): 2.0, ("cnn", 40): 1.5}
-"""Targets of PyTorch / ours on a CPU, over PyTorch's best arm; 1 for other encoders of texts. On a
-GPU 1.5 over its best compiled one.
-"""
+"""Targets of PyTorch / ours, over PyTorch's best arm; 1 for other encoders of texts."""
 SAMPLING_SHARE, OVERHEAD = {300: 0.05, 40: 0.10}, {300: 1.05, 40: 1.10}
 """Targets of sampling / full and of full / step, by words: at most."""
 Row = Mapping[str, Any]
@@ -91,8 +74,7 @@ class Peers(Benchmark):
         "loss": ("sg", "any loss"),
         "samplers": ("iid,neg,strat,ns,strat-ns", "separated by commas"),
         "words": ("40,300", "longest texts; mf, without texts, takes the first"),
-        "device": ("cpu", f"{' or '.join(MODES)}"),
-        "precision": ("float32", "float32, tf32 or bfloat16: of both programs' products"),
+        "precision": ("float32", "float32 or bfloat16: of both programs' products"),
         "batches": (16, "that every arm repeats; fewer where an iteration takes seconds"),
         "eager_only": (False, "leave torch.compile out"),
         "set": ([], "NAME=VALUE, any other setting"),
@@ -105,7 +87,7 @@ class Peers(Benchmark):
             options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
             sizes = ("batch_size=16", "dimension=8", "word_dimension=8", "filters=8")
             options.set = [*options.set, *sizes]
-        require_device(options.device)
+        require_cpu()
         family, names = find_loss(options.loss).family, options.samplers.split(",")
         options.chosen = [name for name in names if family in find_sampler(name).families]
         if not options.chosen:
@@ -127,9 +109,11 @@ class Peers(Benchmark):
             configs[sampler] = complete(name_files(given, options.data_dir, say))
         dataset = open_dataset(options.dataset, data_dir=options.data_dir)
         rows = compare(with_words(dataset, words), configs, options)
-        on_gpu, threads = options.device == "cuda", torch.get_num_threads()
-        device = torch.cuda.get_device_name() if on_gpu else environment.processor().name
-        facts = {"device_name": device, "torch": torch.__version__, "torch_threads": threads}
+        facts = {
+            "device_name": environment.processor().name,
+            "torch": torch.__version__,
+            "torch_threads": torch.get_num_threads(),
+        }
         return {"encoder": encoder, "words": words, "samplers": rows, **facts}
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
@@ -147,7 +131,7 @@ class Peers(Benchmark):
             " / full: over our iterations with the sampler at work, which PyTorch is spared;"
             " sampling: the seconds of building a batch, with nothing beside it, over those of"
             " full."
-            f" {cell['device_name']} ({settings['device']}), {where['cores']} cores,"
+            f" {cell['device_name']}, {where['cores']} cores,"
             f" {settings['precision']}, jax {where['packages']['jax']}, torch {cell['torch']},"
             f" {cell['torch_threads']} threads, {where['time']}"
         )
@@ -156,22 +140,14 @@ class Peers(Benchmark):
 # --- measuring
 
 
-def require_device(device: str) -> None:
+def require_cpu() -> None:
     """Refuse a comparison of two devices.
 
     Raises:
-        UsageError: PyTorch or JAX does not compute on the device that was asked for.
+        UsageError: JAX computes on an accelerator.
     """
-    if device == "cuda":  # or JAX would leave PyTorch little memory
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        if not torch.cuda.is_available():
-            raise UsageError(f"--device cuda: PyTorch {torch.__version__} finds no GPU.")
-    platform = jax.default_backend()
-    if (platform == "gpu") != (device == "cuda"):
-        raise UsageError(
-            f"--device {device}: JAX computes on {platform}, which would compare two devices. Use"
-            f" {install_command('cuda13')} (or cuda12) for a GPU, JAX_PLATFORMS=cpu for a CPU."
-        )
+    if (platform := jax.default_backend()) != "cpu":
+        raise UsageError(f"JAX computes on {platform}, PyTorch on the CPU: set JAX_PLATFORMS=cpu.")
 
 
 def with_words(dataset: Dataset, words: int) -> Dataset:
@@ -198,8 +174,7 @@ def compare(
 
     A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
-    device = options.device
-    modes = {"eager": None} if options.eager_only else MODES[device]
+    modes = {"eager": None} if options.eager_only else MODES
     content = DeviceContent.of(dataset)
     rows: dict[str, dict[str, Any]] = {}
     arms: dict[tuple[str, str], Arm] = {}
@@ -207,8 +182,8 @@ def compare(
         for name, loop in loops.items():
             config, parameters = configs[name], loop.state.parameters
             batches = list(islice(loop.sampler.batches(0, loop.item_slots), options.batches))
-            check(loop.trainer, parameters, dataset, batches[0], device, ask)
-            given = (config, dataset, on_host(parameters), batches, modes, device)
+            check(loop.trainer, parameters, dataset, batches[0], ask)
+            given = (config, dataset, on_host(parameters), batches, modes)
             failed = ask(peer_model.prepare, *given)
             rows[name] = {"failed": failed, "iterations_per_dispatch": loop.trainer.per_dispatch}
             for arm in modes:
@@ -249,7 +224,6 @@ def check(
     parameters: Parameters,
     dataset: Dataset,
     batch: Batch,
-    device: str = "cpu",
     ask: Callable[..., Any] = lambda function, *arguments: function(*arguments),
 ) -> None:
     """Compare the peer's loss and gradients with ours, at some parameters of ours, without dropout,
@@ -264,7 +238,7 @@ def check(
     config = dataclasses.replace(trainer.config, precision="float32")
     exact = dataclasses.replace(trainer, config=config)
     value, gradient = exact.gradient(parameters, batch, DeviceContent.of(dataset), None)
-    loss, theirs = ask(peer_model.gradient, config, dataset, on_host(parameters), batch, device)
+    loss, theirs = ask(peer_model.gradient, config, dataset, on_host(parameters), batch)
     if not np.isclose(loss, float(value), rtol=TOLERANCE):
         raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")
     ours: dict[str, np.ndarray] = {}
@@ -298,10 +272,9 @@ def median(row: Row, arm: str) -> float:
     return float(np.median(row[arm]))
 
 
-def best_arm(row: Row, *, compiled: bool = False) -> Any:
-    """Return PyTorch's quickest arm; None where none of its compiled ones ran."""
-    arms = [arm for arm in ARMS if arm in row and not (compiled and arm == "eager")]
-    return min(arms, key=lambda arm: median(row, arm), default=None)
+def best_arm(row: Row) -> str:
+    """Return PyTorch's quickest arm."""
+    return min((arm for arm in MODES if arm in row), key=lambda arm: median(row, arm))
 
 
 def overhead(row: Row) -> float:
@@ -322,7 +295,7 @@ def cell_table(cell: Found) -> Table:
         f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, {texts},"
         f" {settings['precision']}"
     )
-    arms = [arm for arm in ARMS if any(arm in row for row in cell["samplers"].values())]
+    arms = [arm for arm in MODES if any(arm in row for row in cell["samplers"].values())]
     columns = [
         Col("sampler", "title"),
         Col("items", "item_slots"),
@@ -355,13 +328,12 @@ def cell_table(cell: Found) -> Table:
 def missed_by(cell: Found) -> Iterator[str]:
     """Yield a sentence for each target that a sampler of a cell misses."""
     encoder, words = cell["encoder"], cell["words"]
-    on_gpu = cell["settings"]["device"] == "cuda"
     if encoder == "mf" or words not in OVERHEAD:
         return
-    faster = 1.5 if on_gpu else FASTER.get((encoder, words), 1.0)
+    faster = FASTER.get((encoder, words), 1.0)
     for name, row in cell["samplers"].items():
-        best, where = best_arm(row, compiled=on_gpu), f"{encoder}, {words} words, {name}"
-        ratio = median(row, best) / median(row, "step") if best else faster
+        where = f"{encoder}, {words} words, {name}"
+        ratio = median(row, best_arm(row)) / median(row, "step")
         if ratio < faster:
             yield f"{where}: PyTorch / ours {ratio:.2f}, at least {faster:.2f}"
         for what, value, most in (
