@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncfbench.config import Locations
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, nearest, shown
 
 if TYPE_CHECKING:
     from ncfbench.config import RunConfig
@@ -31,12 +31,12 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     found = [folder / "sweeps" / f"{runs}.toml", *folder.glob(f"sweeps/{runs.name}-????????.toml")]
     if found[0].is_file():
         return folder, found
-    if runs_dir is not None:
-        raise UsageError(
-            f"{runs} is no race and no sweep below {runs_dir}: name the run folders once, as RUNS"
-            " or by --runs-dir."
-        )
-    return runs, []
+    names = [path.stem for path in folder.glob("sweeps/*.toml")]
+    names += [path.name for path in folder.glob("advice/*/")]
+    raise UsageError(
+        f"{runs} is no folder, and no race and no sweep below {shown(folder)}"
+        f"{nearest(str(runs), names)}"
+    )
 
 
 def cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:

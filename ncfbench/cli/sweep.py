@@ -17,6 +17,8 @@ from ncfbench.errors import UsageError, shown
 from ncfbench.sweeps.presets import preset_titles
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ncfbench.runs.trials import Budget
     from ncfbench.sweeps.files import Sweep
     from ncfbench.sweeps.plan import SweepRun
@@ -223,7 +225,7 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
         elif not done.exit_code:
             print_views(
                 f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
-                f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
+                f" {_report_command(done, runs_dir)}"
             )
     for row in rows:
         if row["status"] in ("failed", "diverged"):
@@ -267,8 +269,13 @@ def _launch(
     elif waiting:
         print_views(f"Nothing to submit: {waiting} of {len(rows)} cells are in the queue already.")
     else:
-        command = shlex.join(["ncfbench", "report", "--runs-dir", str(locations.runs_dir)])
+        command = _report_command(done, locations.runs_dir)
         print_views(f"All {len(rows)} cells are over. To compare them: {command}")
+
+
+def _report_command(done: SweepRun, runs_dir: Path) -> str:
+    name = [] if done.file is None else [done.file.stem]
+    return shlex.join(["ncfbench", "report", *name, "--runs-dir", str(runs_dir)])
 
 
 def _described(done: SweepRun, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check(
         invoke("report", "absent", "--runs-dir", tmp_path),
         2,
-        "absent is no race and no sweep below",
+        "absent is no folder, and no race and no sweep below",
     )
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"

@@ -55,6 +55,9 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
         assert word in trained.stderr
     (file,) = (tmp_path / "sweeps").iterdir()
     assert str(file) in trained.stdout
+    (command,) = re.findall("ncfbench (report smoke --runs-dir .*)", trained.stdout)
+    reported = CliRunner().invoke(app, [*command.split(), "--data-dir", str(data_dir)])
+    assert (reported.exit_code, "strat-ns" in reported.stdout) == (0, True)
     folders = set(tmp_path.iterdir())
     planned = invoke(data_dir, tmp_path, "--dry-run", "--json", "--quiet", "--seeds", "2")
     assert planned.exit_code == 0, planned.output
