@@ -27,7 +27,7 @@ def test_no_share_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "report runs --against others --regression",
+        "report . --against others --regression",
         "audit --margin",
         "prepare synthetic --test-fraction",
         "prepare citeulike --validation-fraction",
