@@ -40,7 +40,7 @@ from ncfbench.reporting.board import SHARES, Board, TargetTime, ordered
 from ncfbench.reporting.floors import SECONDS
 from ncfbench.reporting.render import markdown
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.table import Col, Table, under
+from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.rng import Streams
 from ncfbench.runs.signals import deferred_signals
@@ -282,31 +282,34 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     )
 
 
-def boards_table(boards: Mapping[str, Mapping[str, Standing]]) -> Table:
-    """Return the table of docs/results.md: contestants on each data set, in the order in which they
-    come to the first target.
+def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
+    """Return the tables of docs/results.md: the seconds of each contestant on each data set, in the
+    order in which they come to the first target, and what they reach.
     """
     order = beside_each_other(boards).standings[SHARES[0]]
     rows = [(name, [of.get(name) for of in boards.values()]) for name in order]
 
-    def shown(place: int, show: Callable[[Standing], str]) -> Callable[[Any], str | None]:
-        return lambda row: None if row[1][place] is None else show(row[1][place])
+    def table(title: str, show: Callable[[Standing], str]) -> Table:
+        def shown(place: int) -> Callable[[Any], str | None]:
+            return lambda row: None if row[1][place] is None else show(row[1][place])
+
+        cols = [Col(name, shown(place), absent="-") for place, name in enumerate(boards)]
+        return Table.of(title, [Col("", 0), *cols], rows)
 
     def seconds(own: Standing) -> str:
+        if math.isinf(own.seconds[0]):
+            return "never"
         return ", ".join(f"{at:.3g}" if at < math.inf else "never" for at in own.seconds)
 
-    cols = [Col("", 0)]
-    for place, name in enumerate(boards):
-        cols += under(
-            name,
-            Col(f"s to {', '.join(map(str, SHARES))}", shown(place, seconds), absent=""),
-            Col(
-                "share, test",
-                shown(place, lambda own: f"{own.share:.3f}, {own.test:.3f}"),
-                absent="",
-            ),
-        )
-    return Table.of("Seconds, share of the best validation recall, and test recall", cols, rows)
+    return [
+        table(
+            f"Seconds to {' and '.join(map(str, SHARES))} of the best validation recall", seconds
+        ),
+        table(
+            "Share of the best validation recall, and test recall",
+            lambda own: f"{own.share:.3f}, {own.test:.3f}",
+        ),
+    ]
 
 
 def main() -> None:
@@ -321,7 +324,7 @@ def main() -> None:
     parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
     parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
-    parser.add_argument("--markdown", action="store_true", help="the table of docs/results.md")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
     parser.add_argument("--family", default="", help="show the boards of files NAME-with-FAMILY")
     given = parser.parse_args()
     if given.dataset:
@@ -334,9 +337,9 @@ def main() -> None:
         return
     boards = kept_boards(given.folder, given.searches, given.family)
     if given.markdown:
-        print(markdown.render([boards_table(boards)]))
+        print(markdown.render(boards_tables(boards)))
         return
-    for table in [boards_table(boards), *board_tables(beside_each_other(boards))]:
+    for table in [*boards_tables(boards), *board_tables(beside_each_other(boards))]:
         show(make_console(), table)
 
 

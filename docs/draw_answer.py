@@ -21,11 +21,11 @@ from ncfbench.reporting.floors import FloorResult
 
 RECORDS = Path(__file__).parents[1] / "results" / "good-start"
 TITLES = {
-    "cite-lsa": "CiteULike",
+    "cite": "CiteULike",
     "plots": "MovieLens with plots",
     "anime": "anime",
-    "yelp-lsa": "Yelp",
-    "debian-lsa": "Debian's packages",
+    "yelp": "Yelp",
+    "debian": "Debian's packages",
     "ml-time": "MovieLens 100K, by time",
 }
 GOOD, WIDER, FLOOR = "#1b6ca8", "#d1495b", "#555555"

@@ -13,6 +13,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "encoder": "bow",
         "loss": "softmax",
         "sampler": "strat-ns",
+        "user_tower": "history",
         "dimension": 100,
         "word_dimension": 100,
         "word_dropout": 0.2,

@@ -26,7 +26,7 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import EVALUATION, FLOOR
 from ncfbench.training import run as training
 
-COMMON = ("dimension", "word_dimension", "word_dropout")
+COMMON = ("dimension", "word_dimension", "word_dropout", "user_tower")
 
 
 def printed(*flags: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 import board
 import search_choices as choices
@@ -152,9 +152,13 @@ def soonest(share: float) -> dict[str, set[str]]:
     }
 
 
-@traces_rows(TUNED, ["", *board.CONTESTANTS, "ridge", "profile"])
-def board_rows(family: str = "") -> list[str]:
-    return markdown.render([board.boards_table(boards(family))]).splitlines()
+def board_rows(table: int, family: str = "") -> list[str]:
+    return markdown.render([board.boards_tables(boards(family))[table]]).splitlines()
+
+
+CONTESTANTS = ["", *board.CONTESTANTS, "ridge", "profile"]
+traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 0))
+traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 1))
 
 
 @traces(TUNED, "Sixteen ways")
@@ -169,7 +173,7 @@ def ways() -> list[str]:
     ]
 
 
-@traces(TUNED, "Seconds are those")
+@traces(TUNED, "Seconds of features")
 def targets() -> list[str]:
     return [" and ".join(map(str, board.SHARES))]
 
@@ -186,8 +190,19 @@ def longest_trials() -> list[str]:
 @traces(TUNED, "Below stand [floors]")
 def cores_of_floors() -> list[str]:
     paths = board.FLOORS.parent.glob("*/environment.json")
-    (cores,) = {json.loads(path.read_text())["cores"] for path in paths}
-    return [f"{word(cores)} cores"]
+    machines = [json.loads(path.read_text()) for path in paths]
+    assert {(each["cores"], each["cpu"]) for each in machines} == {
+        (1, "Intel(R) Xeon(R) Processor")
+    }
+    return []
+
+
+@traces(TUNED, "The models are those of the best trials")
+def models() -> list[str]:
+    kept = {name: reference.read(board.BOARD / f"{name}.json.gz")["trials"] for name in boards()}
+    encoders = {name: {trial["config"]["encoder"] for trial in own} for name, own in kept.items()}
+    assert encoders == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}}
+    return []
 
 
 @traces(TUNED, "One seed: times")
@@ -195,21 +210,40 @@ def one_seed_of_boards() -> list[str]:
     return one_seed()
 
 
-@traces(TUNED, "To 0.9 of the best `strat-ns` and `mixed-ns`")
+@traces(TUNED, "To 0.9 of the best `strat-ns` is the soonest")
 def soonest_to_first() -> list[str]:
-    names = ["strat-ns", "mixed-ns"]
-    assert set.intersection(*soonest(0.9).values()) == set(names)
-    return ["To 0.9 of the best `strat-ns` and `mixed-ns` are soonest on both sets"]
+    assert set.intersection(*soonest(0.9).values()) == {"strat-ns"}
+    plots = boards()["plots"]
+    first, second, *_ = sorted(plots, key=lambda each: plots[each].seconds[0])
+    assert (first, second) == ("strat-ns", "ns, usual logQ")
+    ratio = plots[second].seconds[0] / plots[first].seconds[0]
+    sets = f"on all {word(len(boards()))} sets"
+    return [
+        "To 0.9 of the best `strat-ns` is the soonest",
+        sets,
+        f"takes {ratio:.1f} times as long",
+    ]
 
 
-@traces(TUNED, "To 0.97 `strat-ns`")
+@traces(TUNED, "`strat-ns` is on CiteULike")
 def soonest_to_second() -> list[str]:
     cite, anime = boards()["cite"], boards()["anime"]
     assert min(cite, key=lambda each: cite[each].seconds[1]) == "strat-ns"
     assert is_level(cite["strat-ns"], cite["ns"], 0.97)
     assert 0.96 < anime["strat-ns"].share < 0.97
     assert soonest(0.97)["anime"] == {"ns-distinct", "mixed-ns"}
-    return ["To 0.97 `strat-ns` is on CiteULike"]
+    return []
+
+
+@traces(TUNED, "*To 0.97 others")
+def at_second() -> list[str]:
+    return ["To 0.97 others"]
+
+
+@traces(TUNED, "On plots nobody does in this time")
+def nobody_on_plots() -> list[str]:
+    assert all(math.isinf(each.seconds[1]) for each in boards()["plots"].values())
+    return []
 
 
 @traces(TUNED, "On anime `neg`")
@@ -220,20 +254,31 @@ def drawn_on_anime() -> list[str]:
     return ["to 0.9 as soon as `strat-ns`"]
 
 
+@traces(TUNED, "On CiteULike it takes")
+def drawn_elsewhere() -> list[str]:
+    own = (boards()["cite"], boards()["plots"])
+    cite, plots = (each["neg"].seconds[0] / each["strat-ns"].seconds[0] for each in own)
+    return [f"takes {cite:.1f} times as long", f"on plots {plots:.1f} times"]
+
+
 @traces(TUNED, "`iid`, the paper's baseline")
 def pointwise() -> list[str]:
-    cite, anime = boards()["cite"]["iid"].share, boards()["anime"]["iid"].share
-    return [f"to {cite:.3f} of the best on CiteULike and {anime:.3f} on anime"]
+    cite, anime, plots = (boards()[name]["iid"].share for name in ("cite", "anime", "plots"))
+    return [
+        f"to {cite:.3f} of the best on CiteULike, {anime:.3f} on anime and {plots:.3f} on plots"
+    ]
 
 
 @traces(TUNED, "The best of these")
 def best_pointwise() -> list[str]:
     names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
-    cite, anime = boards()["cite"], boards()["anime"]
-    assert max(names, key=lambda each: cite[each].share) == "strat-ns, pointwise"
+    cite, anime, plots = (boards()[name] for name in ("cite", "anime", "plots"))
+    for own in (cite, plots):
+        assert max(names, key=lambda each: own[each].share) == "strat-ns, pointwise"
     assert max(names, key=lambda each: anime[each].share) == "strat-all"
     return [
         f"`strat-ns`, with {cite['strat-ns, pointwise'].share:.3f} on CiteULike",
+        f"{plots['strat-ns, pointwise'].share:.3f} on plots",
         f"`strat-all`, with {anime['strat-all'].share:.3f} on anime",
     ]
 
@@ -260,10 +305,11 @@ def ridge() -> list[str]:
     return [f"to {board.SHARES[0]} on CiteULike later than {word(len(sooner))} of"]
 
 
-@traces(TUNED, "On anime it does not by validation links")
-def ridge_on_anime() -> list[str]:
-    anime = boards()["anime"]
+@traces(TUNED, "On anime and plots it does not by validation links")
+def ridge_on_others() -> list[str]:
+    anime, plots = boards()["anime"], boards()["plots"]
     assert math.isinf(anime["ridge"].seconds[0])
+    assert math.isinf(plots["ridge"].seconds[0])
     assert [each for each in anime if anime[each].test > anime["ridge"].test] == ["neg"]
     return []
 
@@ -283,9 +329,9 @@ def dear_ways() -> list[str]:
     ]
 
 
-@traces_rows(DEAR, ["", *dict.fromkeys(boards("plain")["cite"])])
-def dear_rows() -> list[str]:
-    return board_rows("plain")
+DEARS = ["", *dict.fromkeys(boards("plain")["cite"])]
+traces_rows(DEAR, DEARS)(partial(board_rows, 0, "plain"))
+traces_rows(DEAR, DEARS)(partial(board_rows, 1, "plain"))
 
 
 @traces(DEAR, "Of what trains, `strat-ns` is soonest")
