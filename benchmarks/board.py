@@ -279,6 +279,8 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
         seeds=1,
         metric="recall@50",
         split="validation",
+        fingerprints=(),
+        runs={},
     )
 
 

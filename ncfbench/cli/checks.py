@@ -15,14 +15,15 @@ def verify_tables(where: Locations, kind: str) -> None:
     """Check the written tables by a second computation."""
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.verify.verification import verify
-    from ncfbench.reporting.views import overall
+    from ncfbench.reporting.views import board, overall
     from ncfbench.reporting.views.answer_rows import as_rows
     from ncfbench.reporting.views.checks import verification_tables
 
     results = collect(where.runs_dir, where.data_dir)
     floors = [floor.row for own in results.floors.values() for floor in own]
     answers, over = as_rows(results.answers, {}), overall.as_rows(results.overall)
-    found = verify(where.runs_dir, answers, floors, over, results.race)
+    on_board = board.as_row(results.board)
+    found = verify(where.runs_dir, answers, floors, over, results.race, on_board)
     wrong = len(found.mismatches)
     if kind == "json":
         print_json(asdict(found))

@@ -58,6 +58,8 @@ class Board:
         seeds: the fewest that decide on a data set.
         metric: what ranking is judged by.
         split: held-out links that decide.
+        fingerprints: of the data sets.
+        runs: names of the runs of each contestant that trains, on each data set.
     """
 
     names: Sequence[str]
@@ -67,6 +69,8 @@ class Board:
     seeds: int
     metric: str
     split: str
+    fingerprints: Sequence[str]
+    runs: Mapping[str, Sequence[Sequence[str]]]
 
 
 def find_board(answers: Sequence[Overall]) -> Board | None:
@@ -110,6 +114,8 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
         },
         min(len(own[name].deciding) for own in arms for name in shared if _is_able(own[name])),
         *alike.pop(),
+        [answer.data_fingerprint for answer in answers],
+        {name: [[run.name for run in own[name].runs.values()] for own in arms] for name in shared},
     )
 
 

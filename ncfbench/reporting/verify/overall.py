@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,29 @@ class Ranked:
         return 1.25 / 1.349 * mean(parts)
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """The arms of a data set that are compared, and the best one.
+
+    Attributes:
+        arms: in any order.
+        metric: what decides, such as ``recall@50``.
+        split: the links that decide.
+        level: where times are compared; NaN where nothing was learned.
+    """
+
+    arms: Sequence[Ranked]
+    metric: str
+    split: str
+    level: float
+    best: Ranked | None
+
+    @property
+    def column(self) -> str:
+        """The column of a curve, or of a floor's row, that decides."""
+        return f"{self.split}_{self.metric.replace('@', '_at_')}"
+
+
 def overall_checks(
     written: Sequence[Row], arms: Sequence[Arm], floors: Sequence[Row], race: Row
 ) -> Iterator[Check]:
@@ -103,9 +127,10 @@ def overall_checks(
         yield from _checks(answer, cell, own, fitted, race)
 
 
-def _checks(
-    answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
-) -> Iterator[Check]:
+def rank(arms: Sequence[Arm], race: Row) -> Ranking:
+    """Return the ranking of a data set's arms: those of the newest run's environment that were
+    evaluated.
+    """
     arms = [arm for arm in arms if not _first(arm).record.is_simulated]
     arms = [arm for arm in arms if _evaluated(_first(arm), "test_recall_at_50")]
     runs = [run for arm in arms for run in arm.values()]
@@ -117,11 +142,18 @@ def _checks(
     column = f"{split}_{metric.replace('@', '_at_')}"
     chances = {name: _chance(runs, name) for name in (column, f"{split}_recall_at_50")}
     ranked = [Ranked(dict(sorted(arm.items())), column, statuses, chances) for arm in arms]
-    level, best = _decide(ranked)
+    return Ranking(ranked, metric, split, *_decide(ranked))
+
+
+def _checks(
+    answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
+) -> Iterator[Check]:
+    ranking = rank(arms, race)
+    ranked, level, best = ranking.arms, ranking.level, ranking.best
     written = {frozenset(row["runs"]): row for row in answer["arms"]}
     expected: dict[int, tuple[float, float]] = {}
     for arm in ranked:
-        values, order = _against(arm, best, level)
+        values, order = against(arm, best, level)
         expected[id(arm)] = order
         row = written.pop(frozenset(run.name for run in arm.runs.values()), None)
         if row is None:
@@ -130,7 +162,8 @@ def _checks(
             yield Check("overall", f"{cell}/{row['arm']}", row, values)
     for row in written.values():
         yield Check("overall", f"{cell}/{row['arm']}", row, {}, ["no arm has just its runs"])
-    values = {"metric": metric, "split": split, "level": -level, "recommended": None}
+    values = {"metric": ranking.metric, "split": ranking.split}
+    values |= {"level": -level, "recommended": None}
     names = {row["runs"][0]: row["arm"] for row in answer["arms"]}
     if best is not None:
         values["recommended"] = names.get(best.first.name)
@@ -158,14 +191,14 @@ def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
     near = [arm for arm in able if arm.quality >= 0.985 * most]
     level = 0.95 * most
 
-    def rank(arm: Ranked) -> tuple[float, float]:
+    def order(arm: Ranked) -> tuple[float, float]:
         seconds = arm.features + arm.reach(level) * arm.full
         return math.inf if math.isnan(seconds) else seconds, -arm.quality
 
-    return level, min(near, key=rank)
+    return level, min(near, key=order)
 
 
-def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tuple[float, float]]:
+def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tuple[float, float]]:
     """Return the values of an arm, and its key in the order of the choices."""
     iterations = arm.reach(level)
     ends = [run.at_end for run in arm.runs.values()]
@@ -186,6 +219,21 @@ def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tu
     if best is None or arm is best:
         values["status"] = arm.status if best is None else "recommended"
         return values, (1.0, -arm.quality)
+    if arm.is_able:
+        ends = ("times_slower", "times_slower_lower", "times_slower_upper")
+        values |= zip(ends, times_slower(best, arm, level), strict=True)
+    if arm.status == "tied" and not values["times_slower_lower"] <= 1:
+        values["status"] = "slower"
+    elif arm.status == "tied" and values["times_slower_upper"] < 1:
+        values["status"] = "lower"
+    later = values["times_slower"]
+    return values, (math.inf if math.isnan(later) else later, -arm.quality)
+
+
+def times_slower(best: Ranked, arm: Ranked, level: float) -> tuple[float, float, float]:
+    """Return how many times as long an arm takes to a level as another one, and the ends of its
+    interval; NaN where no seed of both comes there.
+    """
     own, theirs = best.times_to(level), arm.times_to(level)
     pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
     logs = [
@@ -193,19 +241,13 @@ def _against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tu
         for soon, late in pairs
         if not math.isnan(soon + late) and bool(soon) == bool(late)
     ]
-    if logs and arm.is_able:
-        centre, n = math.fsum(logs) / len(logs), len(logs)
-        variance = (8 * 2 * 0.1**2 + sum((log - centre) ** 2 for log in logs)) / (7 + n)
-        error = math.sqrt(variance / n + best.noise**2 + arm.noise**2)
-        half = float(stdtrit(7 + n, 0.975)) * error
-        for end, sign in (("", 0), ("_lower", -1), ("_upper", 1)):
-            values[f"times_slower{end}"] = math.exp(centre + sign * half)
-    if arm.status == "tied" and not values["times_slower_lower"] <= 1:
-        values["status"] = "slower"
-    elif arm.status == "tied" and values["times_slower_upper"] < 1:
-        values["status"] = "lower"
-    later = values["times_slower"]
-    return values, (math.inf if math.isnan(later) else later, -arm.quality)
+    if not logs:
+        return math.nan, math.nan, math.nan
+    centre, n = math.fsum(logs) / len(logs), len(logs)
+    variance = (8 * 2 * 0.1**2 + sum((log - centre) ** 2 for log in logs)) / (7 + n)
+    error = math.sqrt(variance / n + best.noise**2 + arm.noise**2)
+    half = float(stdtrit(7 + n, 0.975)) * error
+    return math.exp(centre), math.exp(centre - half), math.exp(centre + half)
 
 
 def _worth(

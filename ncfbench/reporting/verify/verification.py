@@ -15,6 +15,7 @@ from typing import Any
 
 from ncfbench.errors import NothingToReportError
 from ncfbench.reporting.verify.answers import answer_checks
+from ncfbench.reporting.verify.board import board_checks
 from ncfbench.reporting.verify.check import Check, Mismatch
 from ncfbench.reporting.verify.overall import overall_checks
 from ncfbench.reporting.verify.rows import KEY, Cell, Key, Values, cells, recall_row, speedup_row
@@ -43,6 +44,7 @@ def verify(
     floors: Sequence[Row] = (),
     overall: Sequence[Row] = (),
     race: Row | None = None,
+    board: Row | None = None,
 ) -> Verification:
     """Recompute the tables that ``report`` left in a folder, and its answers.
 
@@ -51,6 +53,7 @@ def verify(
         overall: those over losses and encoders, as it prints them.
         race: the last answer of the race whose runs these are.
         floors: their kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
+        board: as it prints that; None where there is none.
 
     Raises:
         NothingToReportError: there are no tables.
@@ -76,6 +79,7 @@ def verify(
     arms: list[Arm] = []
     checks += [] if answers is None else answer_checks(answers, own, profiled, floors, arms)
     checks += overall_checks(overall, arms, floors, race or {})
+    checks += [] if board is None else board_checks(board, arms, floors, race or {})
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),

@@ -23,6 +23,32 @@ def board_tables(board: Board | None) -> list[Table]:
     return [] if board is None else [_table(board, share) for share in reversed(SHARES)]
 
 
+def as_row(board: Board | None) -> dict[str, Any] | None:
+    """Return the board as a plain object, for JSON; times in seconds, None for never."""
+    if board is None:
+        return None
+    counted = ("tied", *(f"within_{factor:g}" for factor in FACTORS), "ever")
+    rows = []
+    for share in SHARES:
+        counts = profile(board.standings[share])
+        for name, own in board.standings[share].items():
+            on = [
+                {
+                    "dataset": board.names[at],
+                    "data_fingerprint": board.fingerprints[at],
+                    "seconds": None if math.isinf(standing.seconds) else standing.seconds,
+                    "is_tied": standing.is_tied,
+                    "runs": board.runs[name][at] if name in board.runs else [],
+                }
+                for at, standing in enumerate(own)
+                if standing is not None
+            ]
+            profiled = dict(zip(counted, counts[name], strict=True))
+            rows.append({"target": share, "contestant": name, **profiled, "on": on})
+    shared = {"metric": board.metric, "split": board.split}
+    return {**shared, "standings": rows, "left_out": board.left_out}
+
+
 def _table(board: Board, share: float) -> Table:
     standings = board.standings[share]
     counts = profile(standings)

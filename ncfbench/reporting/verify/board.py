@@ -1,0 +1,147 @@
+"""Checks of the board: when each contestant comes to a share of the best quality of a data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ncfbench.config import default_values
+from ncfbench.reporting.verify.check import Check
+from ncfbench.reporting.verify.overall import UNTRIED, Ranked, Ranking, against, rank, times_slower
+from ncfbench.reporting.verify.standings import Arm
+
+Row = Mapping[str, Any]
+Contestant: TypeAlias = Ranked | Row
+"""An arm, or the row of a floor."""
+NAMED = ("encoder", "loss", "sampler")
+PLACES = {"recommended": 0, "tied": 1, "lower": 1, "slower": 2, "left": 2}
+LIMITS = (1.3, 2.0, 4.0)
+
+
+def board_checks(
+    board: Row, arms: Sequence[Arm], floors: Sequence[Row], race: Row
+) -> Iterator[Check]:
+    """Yield the checks of each contestant: its times, and its profile over the data sets.
+
+    Args:
+        board: as ``report --json`` prints it.
+        arms: those of the answers on each loss and encoder.
+        floors: kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
+        race: the answer of the race whose runs these are; empty without one.
+    """
+    rows = board["standings"]
+    digests = dict.fromkeys(each["data_fingerprint"] for row in rows for each in row["on"])
+    of_digest = {digest: [arm for arm in arms if _digest(arm) == digest] for digest in digests}
+    rankings = {digest: rank(own, race) for digest, own in of_digest.items()}
+    names = {tuple(sorted(each["runs"])): row["contestant"] for row in rows for each in row["on"]}
+    contestants: dict[str, dict[str, Contestant]] = {}
+    for digest, shared in _shared(rankings).items():
+        own = {floor["floor"]: floor for floor in floors if floor["data_fingerprint"] == digest}
+        named = {tuple(sorted(run.name for run in arm.runs.values())): arm for arm in shared}
+        contestants[digest] = own | {names.get(runs, runs[0]): named[runs] for runs in named}
+    known = {(row["target"], name) for row in rows for own in contestants.values() for name in own}
+    for target, name in sorted(known - {(row["target"], row["contestant"]) for row in rows}):
+        yield Check("board", f"{target:g}/{name}", {}, {}, ["it is not on the board"])
+    for row in rows:
+        cell, on = f"{row['target']:g}/{row['contestant']}", dict(contestants)
+        values = dict.fromkeys(("tied", *(f"within_{limit:g}" for limit in LIMITS), "ever"), 0)
+        for each in row["on"]:
+            own = on.pop(each["data_fingerprint"])
+            if row["contestant"] not in own:
+                note = "no such floor is kept, or no arm on all data sets has just its runs"
+                yield Check("board", f"{cell}/{each['dataset']}", each, {}, [note])
+                continue
+            times = _times(own, rankings[each["data_fingerprint"]], row["target"])
+            seconds, is_tied = times[row["contestant"]]
+            comes, first = seconds < math.inf, min(at for at, _ in times.values())
+            kept = {"seconds": seconds if comes else math.nan, "is_tied": is_tied}
+            yield Check("board", f"{cell}/{each['dataset']}", each, kept)
+            values["tied"] += is_tied
+            values["ever"] += comes
+            for limit in LIMITS:
+                values[f"within_{limit:g}"] += comes and seconds <= limit * max(first, 1e-3)
+        notes = [f"it lacks {digest}" for digest, own in on.items() if row["contestant"] in own]
+        yield Check("board", cell, row, values, notes)
+
+
+def _times(
+    contestants: Mapping[str, Contestant], ranking: Ranking, target: float
+) -> dict[str, tuple[float, bool]]:
+    """Return the seconds of each contestant to a target, and whether it is the soonest one or
+    cannot be told from it.
+    """
+    level = target * max(_quality(one, ranking) for one in contestants.values())
+    seconds = {name: _seconds(one, ranking, level) for name, one in contestants.items()}
+    first = contestants[min(seconds, key=lambda name: seconds[name])]
+    return {
+        name: (at, at < math.inf and _is_tied(first, contestants[name], level))
+        for name, at in seconds.items()
+    }
+
+
+def _shared(rankings: Mapping[str, Ranking]) -> dict[str, list[Ranked]]:
+    """Return the best arm of each contestant that is on all data sets, by data set."""
+    settings = {
+        digest: {id(arm): _settings(arm) for arm in ranking.arms}
+        for digest, ranking in rankings.items()
+    }
+    differing = set()
+    for own in settings.values():
+        for name in {name for each in own.values() for name in each}:
+            if len({str(each.get(name)) for each in own.values()}) > 1:
+                differing.add(name)
+    found: dict[str, dict[str, Ranked]] = {}
+    for digest, ranking in rankings.items():
+        found[digest] = {}
+        for arm in sorted(ranking.arms, key=lambda arm: _place(arm, ranking)):
+            own = settings[digest][id(arm)]
+            key = str([(name, str(own[name])) for name in sorted(differing & own.keys())])
+            found[digest].setdefault(key, arm)
+    shared = set.intersection(*(set(each) for each in found.values()))
+    return {
+        digest: [arm for key, arm in each.items() if key in shared]
+        for digest, each in found.items()
+    }
+
+
+def _settings(arm: Ranked) -> dict[str, Any]:
+    config, usual = arm.config, default_values(arm.config)
+    left_out = {*UNTRIED, *(config.tuned_settings if config.tuned else ())}
+    return {
+        name: value
+        for name, value in config.to_dict().items()
+        if name not in left_out
+        if name in NAMED or (value != usual[name] and config.reads(config.settings[name]))
+    }
+
+
+def _digest(arm: Arm) -> str:
+    return arm[min(arm)].record.data_fingerprint
+
+
+def _place(arm: Ranked, ranking: Ranking) -> tuple[float, ...]:
+    values, order = against(arm, ranking.best, ranking.level)
+    return PLACES.get(str(values["status"]), len(PLACES)), *order
+
+
+def _quality(one: Contestant, ranking: Ranking) -> float:
+    if not isinstance(one, Ranked):
+        return one.get(ranking.column) or 0.0
+    return one.quality if one.points and one.status != "diverged" else 0.0
+
+
+def _seconds(one: Contestant, ranking: Ranking, level: float) -> float:
+    if _quality(one, ranking) < level:
+        return math.inf
+    if isinstance(one, Ranked):
+        return one.features + one.reach(level) * one.full
+    return one["content_seconds"] + one["choice_seconds"] + one["fit_seconds"]
+
+
+def _is_tied(first: Contestant, one: Contestant, level: float) -> bool:
+    if one is first:
+        return True
+    if not (isinstance(first, Ranked) and isinstance(one, Ranked)):
+        return False
+    return times_slower(first, one, level)[1] <= 1

@@ -1,0 +1,95 @@
+"""Verification of the board: a second computation finds each changed number, and no other."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from folders import answers_of, write_run
+from invoked import check, invoke
+from test_board import write_data_set, write_two
+
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.verify import verification
+from ncfbench.reporting.views import board as view
+
+
+def boarded(folder: Path) -> dict[str, Any]:
+    assert invoke("report", folder, "--data-dir", folder).exit_code == 0
+    row = view.as_row(collect(folder, folder).board)
+    assert row is not None
+    return row
+
+
+def wrong(folder: Path, board: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return the cells and columns of the board that do not match."""
+    floors = [floor.row for own in collect(folder, folder).floors.values() for floor in own]
+    found = verification.verify(folder, answers_of(folder), floors, board=board)
+    return {(one.cell, one.column) for one in found.mismatches if one.table == "board"}
+
+
+def test_every_value_of_a_board_is_checked(tmp_path: Path) -> None:
+    write_two(tmp_path)
+    board = boarded(tmp_path)
+    assert wrong(tmp_path, board) == set()
+    assert len(board["standings"]) == 2 * 4
+    counts = ("tied", "within_1.3", "within_2", "within_4", "ever")
+    for at, row in enumerate(board["standings"]):
+        cell = f"{row['target']:g}/{row['contestant']}"
+        for column in counts:
+            other = copy.deepcopy(board)
+            other["standings"][at][column] += 1
+            assert wrong(tmp_path, other) == {(cell, column)}
+        for place, on in enumerate(row["on"]):
+            other = copy.deepcopy(board)
+            changed = other["standings"][at]["on"][place]
+            changed["seconds"] = 1.001 * (on["seconds"] or 1.0)
+            changed["is_tied"] = not on["is_tied"]
+            own = f"{cell}/{on['dataset']}"
+            assert wrong(tmp_path, other) == {(own, "seconds"), (own, "is_tied")}
+
+
+def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
+    """A contestant that is not there, a floor that is not, one without its runs on a data set."""
+    write_two(tmp_path)
+    board = boarded(tmp_path)
+    for row in board["standings"]:
+        others = [other for other in board["standings"] if other is not row]
+        assert wrong(tmp_path, {**board, "standings": others}), row["contestant"]
+    other = copy.deepcopy(board)
+    ns, _ = (row for row in other["standings"] if row["contestant"] == "softmax ns")
+    assert ns["target"] == 0.9
+    ns["on"].pop()
+    assert ("0.9/softmax ns", "") in wrong(tmp_path, other)
+    ns["on"][0]["runs"].pop()
+    assert wrong(tmp_path, other)
+
+
+def write_unlike(folder: Path) -> None:
+    """One contestant has two batch sizes on a, one diverged on b, and times are level or not."""
+    for digit, ms in (("a", 11), ("b", 30)):
+        for seed in range(3):
+            recalls = [0, 0.2, 0.4 + seed / 1000, 0.4]
+            more: dict[str, Any] = {"loss": "softmax", "dataset": digit, "seed": seed}
+            more["fingerprint"] = digit * 64
+            write_run(folder, "ns", [9, 5, 4, 3], 10, recalls, **more)
+            write_run(folder, "neg", [9, 5, 4, 3], ms, recalls, **more)
+            write_run(folder, "ns", [9, 5, 4, 3], 20, recalls, **more | {"loss": "log"})
+            status = "diverged" if digit == "b" and seed == 2 else "finished"
+            write_run(folder, "mixed-ns", [9, 5, 4], 10, recalls[:3], status=status, **more)
+    write_run(folder, "ns", [9, 5, 4], 5, [0, 0.3, 0.4], batch_size=64, **more)
+
+
+def test_ties_and_divergence_are_computed_again(tmp_path: Path) -> None:
+    write_unlike(tmp_path)
+    board = boarded(tmp_path)
+    assert {each["is_tied"] for row in board["standings"] for each in row["on"]} == {True, False}
+    assert wrong(tmp_path, board) == set()
+
+
+def test_the_command_verifies_the_board(tmp_path: Path) -> None:
+    write_two(tmp_path)
+    write_data_set(tmp_path, "c", "c", {"iid": [0.2, 0.2, 0.2], "ns": [0.1, 0.3, 0.2]})
+    assert invoke("report", tmp_path).exit_code == 0
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
