@@ -25,12 +25,12 @@ from ncfbench.timing.speedups import AtTarget
 
 NAMED = {"batch_size", "learning_rate", "item_block"}
 """Settings with words of their own in the name of an arm."""
-TEST_RECALL = f"test_{RECALL}"
+TEST_RECALL, VALIDATION_RECALL = f"test_{RECALL}", f"validation_{RECALL}"
 
 
 @dataclass(frozen=True)
 class Peak:
-    """A recall@50 of an arm at an evaluation of all its seeds, such as the largest.
+    """A recall@50 of test links of an arm, at an evaluation of all its seeds.
 
     Attributes:
         recalls: of each seed.
@@ -138,13 +138,23 @@ class ArmResult:
 
     @cached_property
     def peak(self) -> Peak | None:
-        """Its largest recall@50 of test links at common evaluations of its seeds; None without
-        any.
+        """The largest one; None without any."""
+        return self._at_largest(TEST_RECALL)
+
+    @cached_property
+    def chosen(self) -> Peak | None:
+        """The one whose recall@50 of validation links is largest, or the last one where these were
+        not evaluated: test links choose nothing. None without any.
         """
+        rows = [row for _, rows in self.rows(TEST_RECALL) for row in rows]
+        known = all(row[VALIDATION_RECALL] is not None for row in rows)
+        return self._at_largest(VALIDATION_RECALL if known else "iteration")
+
+    def _at_largest(self, column: str) -> Peak | None:
         rows = self.rows(TEST_RECALL)
         if not rows:
             return None
-        seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
+        seconds, top = max(rows, key=lambda at: mean(row[column] for row in at[1]))
         folders = (run.folder for run in self.shown.values())
         kept_in = list(zip(folders, (row["iteration"] for row in top), strict=False))
         recalls = [row[TEST_RECALL] for row in top]

@@ -105,8 +105,8 @@ class Standing(NamedTuple):
     """How an arm stands to a floor.
 
     Attributes:
-        word: ``passes`` if its largest recall is above the floor's, ``level`` if they differ by no
-            more than the error of their difference, else ``below``; ``unknown`` without recall.
+        word: ``passes`` if its recall is above the floor's, ``level`` if they differ by no more
+            than the error of their difference, else ``below``; ``unknown`` without recall.
         above_by, error: the difference and its standard error; None where it is not known.
         is_paired: whether the error is that of paired users and items.
         seconds: at the first evaluation above the floor, of an arm that passes it: those of
@@ -126,9 +126,10 @@ class Standing(NamedTuple):
         """The difference in JSON."""
         return {"above_by": self.above_by, "above_by_error": self.error}
 
-    def note(self, before: str = "at best ") -> str:
-        """Return a paired difference in brackets, such as `` (+0.018 ± 0.004)``; else nothing."""
-        return f" ({before}{self.above_by:+.3f} ± {self.error:.3f})" if self.is_paired else ""
+    @property
+    def note(self) -> str:
+        """A paired difference in brackets, such as `` (+0.018 ± 0.004)``; else nothing."""
+        return f" ({self.above_by:+.3f} ± {self.error:.3f})" if self.is_paired else ""
 
 
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
@@ -179,8 +180,8 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
 
 
 def standing(arm: ArmResult, floor: FloorResult) -> Standing:
-    """Return how an arm stands to a floor, by the means over its seeds at common evaluations."""
-    stands, means = compare(arm.peak, floor), arm.means(TEST_RECALL)
+    """Return how an arm stands to a floor, by its recall where its validation recall is largest."""
+    stands, means = compare(arm.chosen, floor), arm.means(TEST_RECALL)
     above = [seconds for seconds, recall in means if recall > floor.recall]
     if stands.word != "passes" or not above:
         return stands
@@ -189,12 +190,12 @@ def standing(arm: ArmResult, floor: FloorResult) -> Standing:
 
 def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
     """Return the arm that is set beside floors: the best one, or the one with the largest recall
-    where that has none; None where no arm that did not diverge has any.
+    where there is none, or none of its own; None where no arm that did not diverge has any.
     """
     if best is not None and best.rows(TEST_RECALL):
         return best
-    peaks = [(arm.peak.recall, arm) for arm in arms if arm.peak and not arm.has_diverged]
-    return max(peaks, key=itemgetter(0))[1] if peaks else None
+    known = [(arm.chosen.recall, arm) for arm in arms if arm.chosen and not arm.has_diverged]
+    return max(known, key=itemgetter(0))[1] if known else None
 
 
 def floors_sentence(
@@ -229,7 +230,7 @@ def floors_sentence(
         if at.is_first:
             when = f"is above {_it(passed)} at its first evaluation"
             when += f", after {three_digits(at.seconds)} s" if at.seconds else ", before training"
-        sentences.append(f"{_reaches(passed)}; {name} {when}{at.note()}.")
+        sentences.append(f"{_reaches(passed)}; {name} {when}{at.note}.")
     if passed is not highest:
         sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
     return " ".join(sentences)
@@ -246,7 +247,7 @@ def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
     names: dict[str, list[str]] = {word: [] for word in words}
     for floor in floors:
         stands = compare(own, floor)
-        names[stands.word].append(floor.row["floor"] + stands.note(""))
+        names[stands.word].append(floor.row["floor"] + stands.note)
     parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
     recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
     reached = ", ".join(floor.label for floor in floors)
@@ -269,7 +270,7 @@ def _unpassed(
     """Return how the arms stand to a floor that one of them does not pass."""
     stands, it = standing(own, floor), _it(floor)
     is_level = stands.word == "level"
-    beside = f"is level with {it}{stands.note()}" if is_level else f"does not pass {it}"
+    beside = f"is level with {it}{stands.note}" if is_level else f"does not pass {it}"
     passing = [
         (seconds, arm.name) for arm in arms if (seconds := standing(arm, floor).seconds) is not None
     ]

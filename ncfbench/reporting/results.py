@@ -321,11 +321,11 @@ class Results:
             if trial.data_fingerprint in tuned
         ]
         arms = (arm for answer in self.answers for arm in answer.arms)
-        peaks = dict(at for arm in arms if arm.peak for at in arm.peak.kept_in)
+        chosen = dict(at for arm in arms if arm.chosen for at in arm.chosen.kept_in)
         runs_dir = folder / ANSWERED if self.race else folder
         for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
             for record in records:
-                copy_records(record, target / record.name, peaks.get(record.folder))
+                copy_records(record, target / record.name, chosen.get(record.folder))
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             if self.race:

@@ -192,10 +192,10 @@ def copy_records(record: RunRecord, folder: Path, iteration: int | None = None) 
     """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
     Reports read the evaluations of the reported epoch, of the best one by validation, which shows
-    why it is reported or not, and of the largest recall of test links, which is set beside floors.
+    why it is reported or not, and of the one that is set beside floors.
 
     Args:
-        iteration: at which the mean recall of the run's arm is largest.
+        iteration: of that.
 
     Raises:
         DataError: they are damaged, or cannot be written.
@@ -206,8 +206,7 @@ def copy_records(record: RunRecord, folder: Path, iteration: int | None = None) 
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
     candidate = find_candidate(record.curve, record.config.patience) or {"iteration": None}
-    best = max(record.curve, key=lambda row: row["test_recall_at_50"] or 0.0, default=candidate)
-    wanted = {record.reported_iteration, candidate["iteration"], best["iteration"], iteration}
+    wanted = {record.reported_iteration, candidate["iteration"], iteration}
     evaluations.copy(record.folder, folder, wanted)
 
 

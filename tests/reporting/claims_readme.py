@@ -60,7 +60,7 @@ def good_rows() -> list[str]:
         (profiles,) = (each for each in answer.floors if each.row["floor"] == "profile")
         above = standing(arm, floor)
         passed = [each.seconds for each in (standing(arm, profiles), above)]
-        cells = [title, best, arm.at_end.text("recall_at_50")]
+        cells = [title, best, f"{arm.chosen.recall:.3f} ± {arm.chosen.error:.3f}"]
         cells += [f"{above.above_by:.3f} ± {above.error:.3f}"]
         cells += ["-" if at is None else f"{at:.1f}" for at in passed]
         rows.append(f"| {' | '.join(cells)} |")

@@ -142,7 +142,7 @@ def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> No
 
 def test_before_training_and_after_divergence(tmp_path: Path) -> None:
     """An evaluation before training takes no seconds; what diverged is no arm to train with."""
-    answer = answer_of(tmp_path, [0, 0.4])
+    answer = answer_of(tmp_path, [0, 0.6])
     (arm,) = answer.arms
     (run,) = arm.runs.values()
     run.curve[0]["test_recall_at_50"] = 0.6

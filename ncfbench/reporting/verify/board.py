@@ -37,9 +37,12 @@ def board_checks(
     names = {tuple(sorted(each["runs"])): row["contestant"] for row in rows for each in row["on"]}
     contestants: dict[str, dict[str, Contestant]] = {}
     for digest, shared in _shared(rankings).items():
-        own = {floor["floor"]: floor for floor in floors if floor["data_fingerprint"] == digest}
-        named = {tuple(sorted(run.name for run in arm.runs.values())): arm for arm in shared}
-        contestants[digest] = own | {names.get(runs, runs[0]): named[runs] for runs in named}
+        contestants[digest] = {
+            floor["floor"]: floor for floor in floors if floor["data_fingerprint"] == digest
+        }
+        for arm in shared:
+            runs = tuple(sorted(run.name for run in arm.runs.values()))
+            contestants[digest][names.get(runs, runs[0])] = arm
     known = {(row["target"], name) for row in rows for own in contestants.values() for name in own}
     for target, name in sorted(known - {(row["target"], row["contestant"]) for row in rows}):
         yield Check("board", f"{target:g}/{name}", {}, {}, ["it is not on the board"])
@@ -95,8 +98,8 @@ def _shared(rankings: Mapping[str, Ranking]) -> dict[str, list[Ranked]]:
     for digest, ranking in rankings.items():
         found[digest] = {}
         for arm in sorted(ranking.arms, key=lambda arm: _place(arm, ranking)):
-            own = settings[digest][id(arm)]
-            key = str([(name, str(own[name])) for name in sorted(differing & own.keys())])
+            values = settings[digest][id(arm)]
+            key = str([(name, str(values[name])) for name in sorted(differing & values.keys())])
             found[digest].setdefault(key, arm)
     shared = set.intersection(*(set(each) for each in found.values()))
     return {
@@ -136,7 +139,7 @@ def _seconds(one: Contestant, ranking: Ranking, level: float) -> float:
         return math.inf
     if isinstance(one, Ranked):
         return one.features + one.reach(level) * one.full
-    return one["content_seconds"] + one["choice_seconds"] + one["fit_seconds"]
+    return float(one["content_seconds"] + one["choice_seconds"] + one["fit_seconds"])
 
 
 def _is_tied(first: Contestant, one: Contestant, level: float) -> bool:

@@ -220,8 +220,8 @@ def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tup
         values["status"] = arm.status if best is None else "recommended"
         return values, (1.0, -arm.quality)
     if arm.is_able:
-        ends = ("times_slower", "times_slower_lower", "times_slower_upper")
-        values |= zip(ends, times_slower(best, arm, level), strict=True)
+        names = ("times_slower", "times_slower_lower", "times_slower_upper")
+        values |= dict(zip(names, times_slower(best, arm, level), strict=True))
     if arm.status == "tied" and not values["times_slower_lower"] <= 1:
         values["status"] = "slower"
     elif arm.status == "tied" and values["times_slower_upper"] < 1:

@@ -19,7 +19,7 @@ Arm: TypeAlias = Mapping[int, Run]
 
 
 class Level(NamedTuple):
-    """A recall of a floor, or the largest mean recall of an arm.
+    """A recall of a floor, or of an arm at the evaluation that validation links choose.
 
     Attributes:
         lists: recall of each user and share of each item, means over seeds; None where not kept.
@@ -39,9 +39,15 @@ def floor_level(floor: Row) -> Level:
     return Level(floor["test_recall_at_50"], error_of([floor]), known)
 
 
-def highest(arm: Arm) -> Level:
-    """Return the largest mean recall at the evaluations that all seeds have; there is one."""
-    iteration, rows = max(_common(arm), key=lambda each: _recall(each[1]))
+def chosen(arm: Arm) -> Level:
+    """Return the mean recall at the evaluation of all seeds, of which there is one, that has the
+    largest mean recall of validation links; at the last one where these were not all evaluated.
+    """
+    common = _common(arm)
+    validation = [[row["validation_recall_at_50"] for row in rows] for _, rows in common]
+    were_evaluated = not any(value is None for values in validation for value in values)
+    at = int(np.argmax([mean(values) for values in validation])) if were_evaluated else -1
+    iteration, rows = common[at]
     of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
@@ -58,19 +64,19 @@ def shown(arms: Sequence[Arm], best: Arm) -> Arm:
         if _common(arm)
         and not any(run.has_diverged or math.isnan(run.full) for run in arm.values())
     ]
-    return best if _common(best) else max(known, key=lambda arm: highest(arm).recall, default=best)
+    return best if _common(best) else max(known, key=lambda arm: chosen(arm).recall, default=best)
 
 
 def beside(arm: Arm, level: Level) -> Values:
-    """Return how an arm stands to a level: by its largest mean recall at evaluations of all seeds,
-    and the time of the first one above the level.
+    """Return how an arm stands to a level: by its chosen recall, and the time of the first
+    evaluation of all seeds above the level.
     """
     values: Values = {"best_arm": "unknown" if arm else None}
     values |= dict.fromkeys(("passed_after_seconds", "above_by", "above_by_error"), math.nan)
     common = _common(arm)
     if not common:
         return values
-    own = highest(arm)
+    own = chosen(arm)
     above, errors = own.recall - level.recall, _errors(own, level)
     values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
     if abs(above) <= math.hypot(*np.nan_to_num(errors)):
