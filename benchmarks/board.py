@@ -13,8 +13,9 @@ half of the best recall by then. The file is written after each trial. Times nee
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
 any trial of the data set reached, those of the search too, or a floor. The test recall is that of
-its best trial by validation. Floors need no training; their times are those of two cores. One seed:
-times within a factor of 1.3 cannot be told apart.
+its best trial by validation. Floors have the seconds of one fit, as a contestant has those of one
+trial. A plus sign says that the best trial was ended at half of its training, as hopeless. One
+seed: times within a factor of 1.3 cannot be told apart.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from ncfbench.config import Locations, RunConfig, split_assignment
 from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
 from ncfbench.reporting.board import SHARES, Board, TargetTime, ordered
-from ncfbench.reporting.floors import SECONDS
 from ncfbench.reporting.render import markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
@@ -88,12 +88,16 @@ class Standing(NamedTuple):
             there.
         share: its best validation recall as a share of the best known.
         test: test recall of its best trial by validation; None without a trial.
+        top: the best validation recall known.
+        is_cut: whether that trial was ended early, as hopeless.
     """
 
     trials: int
     seconds: tuple[float, ...]
     share: float
     test: float | None
+    top: float
+    is_cut: bool = False
 
 
 def trials_of(
@@ -218,12 +222,13 @@ def standings(
         if best is not None:
             test = best["test"][best["validation"].index(reference.best(best))]
         share = 0.0 if best is None else reference.best(best) / top
-        found[contestant] = Standing(len(tried), seconds, share, test)
+        is_cut = best is not None and best["status"] == "hopeless"
+        found[contestant] = Standing(len(tried), seconds, share, test, top, is_cut)
     for floor in floors:
-        name, taken = floor["floor"], math.fsum(floor[part] for part in SECONDS)
+        name, taken = floor["floor"], floor["content_seconds"] + floor["fit_seconds"]
         seconds = tuple(taken if reached[name] >= share * top else math.inf for share in SHARES)
         test = floor["test_recall_at_50"]
-        found[name] = Standing(0, seconds, reached[name] / top, test)
+        found[name] = Standing(0, seconds, reached[name] / top, test, top)
     return found
 
 
@@ -291,11 +296,11 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
     order = beside_each_other(boards).standings[SHARES[0]]
     rows = [(name, [of.get(name) for of in boards.values()]) for name in order]
 
-    def table(title: str, show: Callable[[Standing], str]) -> Table:
+    def table(title: str, names: Iterable[str], show: Callable[[Standing], str]) -> Table:
         def shown(place: int) -> Callable[[Any], str | None]:
             return lambda row: None if row[1][place] is None else show(row[1][place])
 
-        cols = [Col(name, shown(place), absent="-") for place, name in enumerate(boards)]
+        cols = [Col(name, shown(place), absent="-") for place, name in enumerate(names)]
         return Table.of(title, [Col("", 0), *cols], rows)
 
     def seconds(own: Standing) -> str:
@@ -303,13 +308,15 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
             return "never"
         return ", ".join(f"{at:.3g}" if at < math.inf else "never" for at in own.seconds)
 
+    shares, tops = " and ".join(map(str, SHARES)), {}
+    for name, of in boards.items():
+        (tops[name],) = {own.top for own in of.values()}
     return [
-        table(
-            f"Seconds to {' and '.join(map(str, SHARES))} of the best validation recall", seconds
-        ),
+        table(f"Seconds to {shares} of the best validation recall", boards, seconds),
         table(
             "Share of the best validation recall, and test recall",
-            lambda own: f"{own.share:.3f}, {own.test:.3f}",
+            [f"{name}, of {top:.3f}" for name, top in tops.items()],
+            lambda own: f"{own.share:.3f}{'+' if own.is_cut else ''}, {own.test:.3f}",
         ),
     ]
 

@@ -5,7 +5,8 @@
 Of the 100 trials of a search (search_reference.py): the best validation recall with a value of a
 choice, as a share of the best of all, and the seconds of training, with those of features, of the
 soonest trial that has the value to 0.9 of the best of all. The search tried more often what did
-well, so that a value with few trials may be worth somewhat more.
+well, and ended trials that had less than 0.7 of the best after a fifth of their time: a plus sign
+says that this happened to the best trial of a value, which may be worth more.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ SHARE = 0.9
 
 
 class Worth(NamedTuple):
-    """What a value of a choice is worth: share of the best recall, seconds to 0.9 of it."""
+    """What a value of a choice is worth: share of the best recall, seconds to 0.9 of it, how many
+    trials have it, and whether the best of them was ended early, as hopeless.
+    """
 
     share: float
     seconds: float
     trials: int
+    is_cut: bool = False
 
 
 def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
@@ -55,7 +59,8 @@ def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
     if not own:
         return None
     seconds = min(curve_of(each, search).time_to(SHARE * top) for each in own)
-    return Worth(max(map(reference.best, own)) / top, seconds, len(own))
+    best = max(own, key=reference.best)
+    return Worth(reference.best(best) / top, seconds, len(own), best["status"] == "hopeless")
 
 
 @cache
@@ -96,7 +101,7 @@ def choices_table() -> Table:
 
 def _shown(worth: Worth) -> str:
     seconds = f"{worth.seconds:.3g} s" if math.isfinite(worth.seconds) else "never"
-    return f"{worth.share:.2f} ({seconds})"
+    return f"{worth.share:.2f}{'+' if worth.is_cut else ''} ({seconds})"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def trial(contestant: str, *points: tuple[float, float]) -> dict[str, Any]:
         "config": MODEL | {"sampler": "ns"},
         "iterations": [10 * at for at, _ in points],
         "iteration_seconds": 0.1,
+        "status": "longest",
         "start_seconds": 1.0,
         "wall_seconds": 60.0,
         "contestant": contestant,
@@ -48,18 +49,20 @@ def test_a_contestant_is_as_soon_as_its_soonest_trial() -> None:
     kept = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
     found = board.standings(kept, [trial("", (40, 1.0))])
     never = math.inf
-    assert found["ns"] == board.Standing(2, (pytest.approx(3 + 2 * 0.9 / 0.92), never), 0.92, 0.46)
-    assert found["neg"] == board.Standing(
-        1, (pytest.approx(3 + 5 * 0.9 / 0.95), never), 0.95, 0.475
+    assert found["ns"] == board.Standing(
+        2, (pytest.approx(3 + 2 * 0.9 / 0.92), never), 0.92, 0.46, 1.0
     )
-    assert found["iid"] == board.Standing(0, (never, never), 0.0, None)
+    assert found["neg"] == board.Standing(
+        1, (pytest.approx(3 + 5 * 0.9 / 0.95), never), 0.95, 0.475, 1.0
+    )
+    assert found["iid"] == board.Standing(0, (never, never), 0.0, None, 1.0)
 
 
 def test_contestants_stand_beside_each_other_by_one_seed() -> None:
     """On the second data set nobody but neg comes to the target."""
 
     def standing(seconds: float) -> board.Standing:
-        return board.Standing(8, (seconds, math.inf), 1.0, 0.5)
+        return board.Standing(8, (seconds, math.inf), 1.0, 0.5, 0.5)
 
     nobody = dict.fromkeys(NAMES, standing(math.inf))
     first = nobody | {"ns": standing(2.0), "xbm": standing(2.5), "neg": standing(5.0)}
@@ -114,18 +117,18 @@ def test_a_board_is_resumed(
 
 def test_a_choice_is_worth_its_best_trial() -> None:
     trials = [trial("", (2, 0.5)), trial("", (4, 0.4), (6, 0.45)), trial("", (1, 0.2))]
-    trials[1]["config"] = MODEL | {"sampler": "neg"}
+    trials[1] |= {"config": MODEL | {"sampler": "neg"}, "status": "hopeless"}
     found = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
-    assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2)
-    assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1)
+    assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2, False)
+    assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1, True)
     assert search_choices.worth(found, "loss", "sg") is None
 
 
 def test_floors_stand_on_a_board() -> None:
     """One is above all trials, so that the targets are shares of it."""
     kept = {"trials": [trial("ns", (2, 0.37))], "n_links": 1, "feature_seconds": 3}
-    row = dict.fromkeys(board.SECONDS, 1.5)
+    row = dict.fromkeys(("content_seconds", "fit_seconds", "choice_seconds"), 1.5)
     floor = {"floor": "ease", "validation_recall_at_50": 0.4, "test_recall_at_50": 0.3} | row
     found = board.standings(kept, [], [floor])
-    assert found["ease"] == board.Standing(0, (4.5, 4.5), 1.0, 0.3)
+    assert found["ease"] == board.Standing(0, (3.0, 3.0), 1.0, 0.3, 0.4)
     assert found["ns"].seconds == (pytest.approx(3 + 2 * 0.36 / 0.37), math.inf)

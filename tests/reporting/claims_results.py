@@ -11,16 +11,32 @@ import board
 import search_choices as choices
 import search_reference as reference
 from bench_search import curve_of
-from traced import Section, traces, traces_rows, word
+from claims_readme import good_start
+from traced import Section, read, traces, traces_rows, word
 
+from ncfbench.reporting.arms import VALIDATION_RECALL
 from ncfbench.reporting.render import markdown
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 PAGE = "docs/results.md"
+DATA = Section(PAGE, "Results", "ncfbench report results/good-start")
 DECIDES = Section(PAGE, "What decides, on six data sets", "python benchmarks/search_choices.py")
-TUNED = Section(PAGE, "Ways to build batches, tuned alike", "python benchmarks/board.py")
-
+TUNED = Section(PAGE, "Ways to build batches, eight trials each", "python benchmarks/board.py")
 DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
+
+
+@traces_rows(DATA, choices.NAMES.values())
+def data_rows() -> list[str]:
+    rows, answers = [], {each.config.dataset: each for each in good_start().values()}
+    described = json.loads(read("results/good-start/datasets.json"))
+    for name, title in choices.NAMES.items():
+        answer = answers[name]
+        facts = described[answer.data_fingerprint]["statistics"]
+        counts = (facts[key] for key in ("users", "items", "training_links"))
+        chance = answer.floors[0].row["test_recall_at_50_chance"]
+        cells = [title, *(f"{count:,}" for count in counts), f"{facts['words_mean']:.0f}"]
+        rows.append(f"| {' | '.join([*cells, f'{chance:.3f}'])} |")
+    return rows
 
 
 @traces_rows(DECIDES, choices.NAMES.values())
@@ -46,7 +62,15 @@ def searched() -> list[str]:
     assert {len(each) for each in trials} == {100}
     longest = max(trial["seconds"][-1] for each in trials for trial in each)
     sets = f"each of {word(len(trials))} data sets, for {longest:.0f} s at most"
-    return ["A hundred settings", sets]
+    minutes = [sum(trial["wall_seconds"] for trial in each) / 60 for each in trials]
+    return ["A hundred settings", sets, f"took {min(minutes):.0f} to {max(minutes):.0f} minutes"]
+
+
+@traces(DECIDES, "A setting with less than")
+def ended_early() -> list[str]:
+    after, least = reference.HOPELESS
+    assert after == 1 / 5
+    return [f"less than {least} of the best after a fifth"]
 
 
 @traces(DECIDES, "Of each choice")
@@ -60,10 +84,15 @@ def measured_on() -> list[str]:
 
 @traces(DECIDES, "Skip-gram, the paper's")
 def skip_gram() -> list[str]:
+    assert all(math.isinf(each["sg"].seconds) for each in worths("loss"))
+    return [f"never comes to {choices.SHARE} of"]
+
+
+@traces(DECIDES, "Where it was not ended it loses")
+def skip_gram_loses() -> list[str]:
     own = [each["sg"] for each in worths("loss")]
-    assert all(math.isinf(each.seconds) for each in own)
-    lost = [100 * (1 - each.share) for each in own]
-    return [f"never comes to {choices.SHARE} of", f"loses {min(lost):.0f} to {max(lost):.0f} %"]
+    lost = [100 * (1 - each.share) for each in own if not each.is_cut]
+    return [f"loses {min(lost):.0f} to {max(lost):.0f} %"]
 
 
 @traces(DECIDES, "A softmax over")
@@ -73,18 +102,34 @@ def softmax() -> list[str]:
     return [f"on {word(best.count('softmax'))} sets, the log loss on Debian"]
 
 
-@traces(DECIDES, "The wrong one loses")
+@traces(DECIDES, "It is a bag of words on CiteULike")
 def encoders() -> list[str]:
-    lowest = min(each.share for own in worths("encoder") for each in own.values())
-    return [f"up to {100 * (1 - lowest):.0f} %"]
+    ahead = [max(own, key=lambda value: own[value].share) for own in worths("encoder")]
+    assert ahead == ["bow", "cnn", "bow", "bow", "mlp", "cnn"]
+    debian = good_start()["Debian's packages"]
+    (arm,) = debian.arms
+    searched = choices.searches()["debian"]
+    assert debian.data_fingerprint == searched["fingerprint"]
+    best = max(recall for _, recall in arm.means(VALIDATION_RECALL))
+    return [f"comes to {best / max(map(reference.best, searched['trials'])):.2f} of the best"]
 
 
-@traces(DECIDES, "By the recall")
+@traces(DECIDES, "Try `bow`, `cnn` and `mlp`")
+def six_sets() -> list[str]:
+    return [f"no rule from {word(len(choices.NAMES))} sets"]
+
+
+@traces(DECIDES, "In recall `ns` and `strat-ns`")
 def samplers_recall() -> list[str]:
     less = [100 * (own["ns"].share - own["strat-ns"].share) for own in worths("sampler")]
     yelp = less.pop([*choices.NAMES].index("yelp"))
     most = max(map(abs, less))
-    return [f"by {most:.0f} % or less, but for Yelp", f"`strat-ns` has {yelp:.0f} % less"]
+    tried = choices.worths()["yelp"]["sampler"]
+    return [
+        f"by {most:.0f} % or less, but for Yelp",
+        f"`strat-ns` has {yelp:.0f} % less",
+        f"`strat-ns` {tried['strat-ns'].trials} times there, and `ns` {tried['ns'].trials} times",
+    ]
 
 
 @traces(DECIDES, "To 0.9 of the best")
@@ -94,9 +139,11 @@ def samplers_seconds() -> list[str]:
     )
     assert set(ns) == {"yelp", "ml-time"}
     assert set(choices.NAMES) - set(strat) - set(ns) == {"debian"}
+    assert [*strat] == ["cite", "plots", "anime"]
+    first, second, third = strat.values()
     return [
-        f"To {choices.SHARE} of the best `strat-ns` is sooner on {word(len(strat))} sets",
-        f"{strat['plots']:.1f} and {strat['anime']:.1f} times on plots and anime",
+        f"To {choices.SHARE} of the best `strat-ns` is sooner on CiteULike",
+        f"{first:.1f}, {second:.1f} and {third:.1f} times",
     ]
 
 
@@ -108,12 +155,12 @@ def drawn_negatives() -> list[str]:
 
 @traces(DECIDES, "*The user tower*")
 def user_towers() -> list[str]:
-    more = sum(own["history"].share >= own["table"].share for own in worths("user_tower"))
-    sooner = times_sooner("user_tower", "history", "table")
-    return [f"on {word(more)} sets", f"sooner on {word(len(sooner))}"]
+    pairs = zip(choices.NAMES, worths("user_tower"), strict=True)
+    assert [name for name, own in pairs if own["history"].share < own["table"].share] == ["debian"]
+    return [f"sooner on {word(len(times_sooner('user_tower', 'history', 'table')))} sets"]
 
 
-@traces(DECIDES, "One seed,")
+@traces(DECIDES, "One seed: times")
 def one_seed() -> list[str]:
     return [f"a factor of {ONE_SEED_FACTOR:.1f}"]
 
@@ -169,13 +216,12 @@ def ways() -> list[str]:
     return [
         f"{word(len(board.CONTESTANTS)).capitalize()} ways to build batches on"
         f" {word(len(boards()))} of the data sets, each with {word(board.TUNED)} trials",
-        "two losses",
     ]
 
 
 @traces(TUNED, "Seconds of features")
 def targets() -> list[str]:
-    return [" and ".join(map(str, board.SHARES))]
+    return [" and ".join(map(str, board.SHARES)), "on one core of an Intel Xeon"]
 
 
 @traces(TUNED, "Trials train for")
@@ -184,65 +230,84 @@ def longest_trials() -> list[str]:
     machines = {(own["environment"]["cores"], own["environment"]["cpu"]) for own in kept}
     assert machines == {(1, "Intel(R) Xeon(R) Processor")}
     longest = max(trial["seconds"][-1] for own in kept for trial in own["trials"])
-    return [f"for {longest:.0f} s at most, on one core of an Intel Xeon", f"in {longest:.0f} s"]
+    assert board.HOPELESS == (0.5, 0.5)
+    return [f"for {longest:.0f} s at most", "end at half of that with less than half of"]
 
 
-@traces(TUNED, "Below stand [floors]")
+@traces(TUNED, "[Floors]")
 def cores_of_floors() -> list[str]:
     paths = board.FLOORS.parent.glob("*/environment.json")
     machines = [json.loads(path.read_text()) for path in paths]
     assert {(each["cores"], each["cpu"]) for each in machines} == {
         (1, "Intel(R) Xeon(R) Processor")
     }
-    return []
+    return ["seconds of one fit"]
 
 
-@traces(TUNED, "The models are those of the best trials")
+@traces(TUNED, "Models are those of the best trials")
 def models() -> list[str]:
-    kept = {name: reference.read(board.BOARD / f"{name}.json.gz")["trials"] for name in boards()}
-    encoders = {name: {trial["config"]["encoder"] for trial in own} for name, own in kept.items()}
-    assert encoders == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}}
+    pointwise = {
+        name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE
+    }
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name in boards():
+        trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
+        for trial in trials:
+            tower = trial["config"]["user_tower"]
+            assert tower == (
+                "table" if trial["contestant"] in pointwise and name != "plots" else "history"
+            )
+            found.setdefault(name, set()).add(trial["config"]["encoder"])
+    assert found == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}}
     return []
 
 
 @traces(TUNED, "One seed: times")
 def one_seed_of_boards() -> list[str]:
-    return one_seed()
+    titles = ("anime", "CiteULike, `good`", "MovieLens with plots")
+    arms = [good_start()[title].arms[0].chosen for title in titles]
+    anime, cite, plots = (f"{arm.error:.3f}" for arm in arms)
+    return [*one_seed(), f"{anime} on anime", f"{cite} on CiteULike", f"{plots} on plots"]
 
 
-@traces(TUNED, "To 0.9 of the best `strat-ns` is the soonest")
+@traces(TUNED, "*`strat-ns` with a ranking loss is never clearly behind")
 def soonest_to_first() -> list[str]:
     assert set.intersection(*soonest(0.9).values()) == {"strat-ns"}
+    return ["to 0.9."]
+
+
+@traces(TUNED, "It is clearly first on plots")
+def first_on_plots() -> list[str]:
+    assert soonest(0.9)["plots"] == {"strat-ns"}
     plots = boards()["plots"]
-    first, second, *_ = sorted(plots, key=lambda each: plots[each].seconds[0])
-    assert (first, second) == ("strat-ns", "ns, usual logQ")
-    ratio = plots[second].seconds[0] / plots[first].seconds[0]
-    sets = f"on all {word(len(boards()))} sets"
-    return [
-        "To 0.9 of the best `strat-ns` is the soonest",
-        sets,
-        f"takes {ratio:.1f} times as long",
-    ]
+    second = sorted(plots, key=lambda each: plots[each].seconds[0])[1]
+    assert second == "ns, usual logQ"
+    ratio = plots[second].seconds[0] / plots["strat-ns"].seconds[0]
+    return [f"takes {ratio:.1f} times as long"]
 
 
-@traces(TUNED, "`strat-ns` is on CiteULike")
-def soonest_to_second() -> list[str]:
-    cite, anime = boards()["cite"], boards()["anime"]
-    assert min(cite, key=lambda each: cite[each].seconds[1]) == "strat-ns"
-    assert is_level(cite["strat-ns"], cite["ns"], 0.97)
-    assert 0.96 < anime["strat-ns"].share < 0.97
-    assert soonest(0.97)["anime"] == {"ns-distinct", "mixed-ns"}
-    return []
+@traces(TUNED, "It is level with two others")
+def level_on_others() -> list[str]:
+    anime, cite = (word(len(soonest(0.9)[name]) - 1) for name in ("anime", "cite"))
+    return [f"with {anime} others on anime and with {cite} on CiteULike"]
 
 
-@traces(TUNED, "*To 0.97 others")
+@traces(TUNED, "*To 0.97 no way is first everywhere")
 def at_second() -> list[str]:
-    return ["To 0.97 others"]
+    assert not set.intersection(*soonest(0.97).values())
+    return ["To 0.97 no way"]
 
 
+@traces(TUNED, "On CiteULike `strat-ns` and `ns`, with either logQ correction, are")
+@traces(TUNED, "On anime `strat-ns` ends just below")
 @traces(TUNED, "On plots nobody does in this time")
-def nobody_on_plots() -> list[str]:
-    assert all(math.isinf(each.seconds[1]) for each in boards()["plots"].values())
+def soonest_to_second() -> list[str]:
+    assert soonest(0.97) == {
+        "cite": {"strat-ns", "ns", "ns, usual logQ"},
+        "anime": {"ns-distinct", "mixed-ns"},
+        "plots": set(),
+    }
+    assert 0.96 < boards()["anime"]["strat-ns"].share < 0.97
     return []
 
 
@@ -250,15 +315,14 @@ def nobody_on_plots() -> list[str]:
 def drawn_on_anime() -> list[str]:
     anime = boards()["anime"]
     assert is_level(anime["neg"], anime["strat-ns"])
-    assert max(anime, key=lambda each: anime[each].test or 0) == "neg"
-    return ["to 0.9 as soon as `strat-ns`"]
+    return ["level to 0.9"]
 
 
 @traces(TUNED, "On CiteULike it takes")
 def drawn_elsewhere() -> list[str]:
     own = (boards()["cite"], boards()["plots"])
     cite, plots = (each["neg"].seconds[0] / each["strat-ns"].seconds[0] for each in own)
-    return [f"takes {cite:.1f} times as long", f"on plots {plots:.1f} times"]
+    return [f"takes {cite:.1f} times as long as `strat-ns`", f"on plots {plots:.1f} times"]
 
 
 @traces(TUNED, "`iid`, the paper's baseline")
@@ -299,19 +363,11 @@ def hard_negatives() -> list[str]:
 
 @traces(TUNED, "*Ridge regression*")
 def ridge() -> list[str]:
-    cite = boards()["cite"]
-    sooner = [each for each in board.CONTESTANTS if cite[each].seconds < cite["ridge"].seconds]
-    assert [each for each in board.CONTESTANTS if cite[each].seconds[0] < math.inf] == sooner
-    return [f"to {board.SHARES[0]} on CiteULike later than {word(len(sooner))} of"]
-
-
-@traces(TUNED, "On anime and plots it does not by validation links")
-def ridge_on_others() -> list[str]:
-    anime, plots = boards()["anime"], boards()["plots"]
-    assert math.isinf(anime["ridge"].seconds[0])
-    assert math.isinf(plots["ridge"].seconds[0])
-    assert [each for each in anime if anime[each].test > anime["ridge"].test] == ["neg"]
-    return []
+    assert [name for name, own in boards().items() if own["ridge"].seconds[0] < math.inf] == [
+        "cite"
+    ]
+    at = f"to {board.SHARES[0]} on CiteULike after {boards()['cite']['ridge'].seconds[0]:.1f} s"
+    return [at, f"on the {word(len(boards()) - 1)} other sets"]
 
 
 @traces(DEAR, "Nine of these ways")
@@ -334,14 +390,20 @@ traces_rows(DEAR, DEARS)(partial(board_rows, 0, "plain"))
 traces_rows(DEAR, DEARS)(partial(board_rows, 1, "plain"))
 
 
-@traces(DEAR, "Of what trains, `strat-ns` is soonest")
+@traces(DEAR, "To 0.9 `strat-ns`, `ns-distinct`")
 def soonest_of_dear() -> list[str]:
-    own, trained = dear(), [name for name in dear() if name in board.CONTESTANTS]
+    own = {name: each for name, each in dear().items() if name in board.CONTESTANTS}
+    level = [
+        {name for name, each in own.items() if is_level(own["strat-ns"], each, share)}
+        for share in board.SHARES
+    ]
+    assert level == [
+        {"strat-ns", "ns-distinct", "ns, usual logQ"},
+        {"strat-ns", "ns", "ns, usual logQ"},
+    ]
     for at in range(len(board.SHARES)):
-        assert min(trained, key=lambda each: own[each].seconds[at]) == "strat-ns"
-    assert is_level(own["strat-ns"], own["ns"], 0.97)
-    assert is_level(own["strat-ns"], own["ns, usual logQ"], 0.97)
-    return ["at 0.97 `ns` is level with it"]
+        assert min(own, key=lambda name: own[name].seconds[at]) == "strat-ns"
+    return [f"To {board.SHARES[0]} `strat-ns`", f"to {board.SHARES[1]} `strat-ns`"]
 
 
 @traces(DEAR, "Samplers that share no negatives")
