@@ -37,17 +37,18 @@ def test_every_value_of_a_board_is_checked(tmp_path: Path) -> None:
     counts = ("tied", "within_1.3", "within_2", "within_4", "ever")
     for at, row in enumerate(board["standings"]):
         cell = f"{row['target']:g}/{row['contestant']}"
+        other = copy.deepcopy(board)
+        changed = other["standings"][at]
         for column in counts:
-            other = copy.deepcopy(board)
-            other["standings"][at][column] += 1
-            assert wrong(tmp_path, other) == {(cell, column)}
-        for place, on in enumerate(row["on"]):
-            other = copy.deepcopy(board)
-            changed = other["standings"][at]["on"][place]
-            changed["seconds"] = 1.001 * (on["seconds"] or 1.0)
-            changed["is_tied"] = not on["is_tied"]
-            own = f"{cell}/{on['dataset']}"
-            assert wrong(tmp_path, other) == {(own, "seconds"), (own, "is_tied")}
+            changed[column] += 1
+        for on in changed["on"]:
+            on["seconds"] = 1.001 * (on["seconds"] or 1.0)
+            on["is_tied"] = not on["is_tied"]
+        cells = [f"{cell}/{on['dataset']}" for on in row["on"]]
+        assert wrong(tmp_path, other) == {
+            *((cell, column) for column in counts),
+            *((own, column) for own in cells for column in ("seconds", "is_tied")),
+        }
 
 
 def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
