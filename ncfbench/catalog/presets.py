@@ -21,7 +21,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """``paper`` is the defaults of all settings; ``good`` was chosen by validation on five data sets,
-see docs/encoders.md.
+its user tower after one epoch, see docs/encoders.md.
 """
 
 

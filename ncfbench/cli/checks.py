@@ -12,7 +12,7 @@ from ncfbench.errors import CheckFailedError, NothingToReportError, shown
 
 
 def verify_tables(where: Locations, kind: str) -> None:
-    """Check the written tables by a second computation."""
+    """Check the written tables, the answers and the board by a second computation."""
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.verify.verification import verify
     from ncfbench.reporting.views import board, overall

@@ -20,9 +20,7 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     Raises:
         UsageError: both arguments name a folder, or there is nothing of a name.
     """
-    if runs is None or runs.is_dir():
-        if runs is not None and runs_dir is not None:
-            raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
+    if runs is None or (runs.is_dir() and runs_dir is None):
         return runs or runs_dir, []
     folder = Locations.of(None, runs_dir).runs_dir
     if (race := folder / "advice" / runs).is_dir():
@@ -31,6 +29,8 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     found = [folder / "sweeps" / f"{runs}.toml", *folder.glob(f"sweeps/{runs.name}-????????.toml")]
     if found[0].is_file():
         return folder, found
+    if runs.is_dir():
+        raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     names = [path.stem for path in folder.glob("sweeps/*.toml")]
     names += [path.name for path in folder.glob("advice/*/")]
     raise UsageError(

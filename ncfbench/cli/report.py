@@ -117,8 +117,8 @@ def report(
         bool,
         typer.Option(
             "--verify",
-            help="Recompute rows and numbers of the written tables from the runs; exit code 6 if"
-            " one is wrong.",
+            help="Recompute the tables, the answers and the board from the runs; exit code 6 if a"
+            " number is wrong.",
         ),
     ] = False,
     against: Annotated[

@@ -138,13 +138,13 @@ class ArmResult:
 
     @cached_property
     def peak(self) -> Peak | None:
-        """The largest one; None without any."""
+        """The largest recall@50 of test links; None without any."""
         return self._at_largest(TEST_RECALL)
 
     @cached_property
     def chosen(self) -> Peak | None:
-        """The one whose recall@50 of validation links is largest, or the last one where these were
-        not evaluated: test links choose nothing. None without any.
+        """The recall@50 of test links at the evaluation with the largest recall@50 of validation
+        links, or at the last one where these were not evaluated. None without any.
         """
         rows = [row for _, rows in self.rows(TEST_RECALL) for row in rows]
         known = all(row[VALIDATION_RECALL] is not None for row in rows)

@@ -75,7 +75,8 @@ class Board:
 
 def find_board(answers: Sequence[Overall]) -> Board | None:
     """Return the board of the answers about several data sets; None of fewer than two, where they
-    are not judged alike, or where fewer than two contestants have arms on all of them. Data sets on
+    are not judged alike, where fewer than two contestants have arms on all of them, or all
+    diverged. Data sets on
     which no arm is known to be better than chance are left out, and those whose ranked items are
     all among the first 50.
     """
@@ -88,10 +89,13 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
     arms: list[dict[str, RankedArm]] = []
     for answer in answers:
         arms.append({})
-        for arm in answer.arms:
+        for arm in sorted(answer.arms, key=_place):
             arms[-1].setdefault(_name(arm, names), arm)
     shared = [name for name in arms[0] if all(name in own for own in arms)]
     if len(shared) < 2:
+        return None
+    seeds = [len(own[name].deciding) for own in arms for name in shared if _is_able(own[name])]
+    if not seeds:
         return None
     floors = [{floor.row["floor"]: floor for floor in answer.floors} for answer in answers]
     found = [
@@ -112,7 +116,7 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
             for name in _differing(firsts)
             if name not in names
         },
-        min(len(own[name].deciding) for own in arms for name in shared if _is_able(own[name])),
+        min(seeds),
         *alike.pop(),
         [answer.data_fingerprint for answer in answers],
         {name: [[run.name for run in own[name].runs.values()] for own in arms] for name in shared},
@@ -196,6 +200,11 @@ def _name(arm: RankedArm, names: Iterable[str]) -> str:
     return " ".join([*words, *(f"{SHORT.get(name, name)}={own[name]}" for name in own)])
 
 
+def _place(arm: RankedArm) -> tuple[int, float, float, list[str]]:
+    """Return the key of an arm in the order of an answer; names of runs decide between equals."""
+    return *arm.place, [run.name for run in arm.runs.values()][:1]
+
+
 def _standings(
     contestants: Mapping[str, RankedArm | FloorResult], answer: Overall
 ) -> dict[float, dict[str, TargetTime]]:
@@ -232,7 +241,7 @@ def _quality(one: RankedArm | FloorResult, answer: Overall) -> float:
 
 def _is_able(arm: RankedArm) -> bool:
     """Return whether an arm has times, and none of its seeds diverged."""
-    return arm.has_run and not arm.has_diverged
+    return arm.has_run and arm.status != "diverged"
 
 
 def _is_tied(first: RankedArm | FloorResult, other: RankedArm | FloorResult, level: float) -> bool:

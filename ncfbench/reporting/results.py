@@ -320,12 +320,15 @@ class Results:
             for trial in read_all(self.runs_dir / FOLDER)[0]
             if trial.data_fingerprint in tuned
         ]
-        arms = (arm for answer in self.answers for arm in answer.arms)
-        chosen = dict(at for arm in arms if arm.chosen for at in arm.chosen.kept_in)
+        beside_floors: dict[Path, set[int | None]] = {}
+        for answer in (*self.answers, *self.overall):
+            for arm in answer.arms:
+                for path, iteration in arm.chosen.kept_in if arm.chosen else ():
+                    beside_floors.setdefault(path, set()).add(iteration)
         runs_dir = folder / ANSWERED if self.race else folder
         for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
             for record in records:
-                copy_records(record, target / record.name, chosen.get(record.folder))
+                copy_records(record, target / record.name, beside_floors.get(record.folder, ()))
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             if self.race:

@@ -20,7 +20,7 @@ import dataclasses
 import itertools
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,14 +188,14 @@ def read(folder: Path) -> RunRecord:
     )
 
 
-def copy_records(record: RunRecord, folder: Path, iteration: int | None = None) -> None:
+def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | None] = ()) -> None:
     """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
     Reports read the evaluations of the reported epoch, of the best one by validation, which shows
-    why it is reported or not, and of the one that is set beside floors.
+    why it is reported or not, and of those that are set beside floors.
 
     Args:
-        iteration: of that.
+        beside_floors: iterations of these.
 
     Raises:
         DataError: they are damaged, or cannot be written.
@@ -206,7 +206,7 @@ def copy_records(record: RunRecord, folder: Path, iteration: int | None = None) 
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
     candidate = find_candidate(record.curve, record.config.patience) or {"iteration": None}
-    wanted = {record.reported_iteration, candidate["iteration"], iteration}
+    wanted = {record.reported_iteration, candidate["iteration"], *beside_floors}
     evaluations.copy(record.folder, folder, wanted)
 
 

@@ -33,9 +33,9 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
         UsageError: another process holds the folder, and ``wait`` is None.
     """
     path = folder / ".lock"
-    lock, made = FileLock(path), [each for each in (folder, *folder.parents) if not each.exists()]
+    lock = FileLock(path)
     with storage_errors(folder):
-        _acquire(lock, folder, what, wait)
+        made = _acquire(lock, folder, what, wait)
     try:
         yield
     finally:
@@ -48,13 +48,20 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
         lock.release()
 
 
-def _acquire(lock: FileLock, folder: Path, what: str, wait: Callable[[str], object] | None) -> None:
+def _acquire(
+    lock: FileLock, folder: Path, what: str, wait: Callable[[str], object] | None
+) -> list[Path]:
+    """Return the folders that were made, the deepest first."""
+    made: list[Path] = []
     announced, vanished = False, 0
     while not lock.is_locked:
         try:
+            if not folder.exists():
+                made = [each for each in (folder, *folder.parents) if not each.exists()]
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0 if wait is None else PATIENCE_SECONDS)
         except Timeout as error:
+            vanished = 0
             if wait is None:
                 raise UsageError(
                     f"Another process is {what} {shown(folder)}. Wait until it ends, or choose"
@@ -69,3 +76,4 @@ def _acquire(lock: FileLock, folder: Path, what: str, wait: Callable[[str], obje
             vanished += 1
             if vanished == MOST_VANISHINGS:
                 raise
+    return made

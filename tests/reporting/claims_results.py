@@ -66,11 +66,11 @@ def searched() -> list[str]:
     return ["A hundred settings", sets, f"took {min(minutes):.0f} to {max(minutes):.0f} minutes"]
 
 
-@traces(DECIDES, "A setting with less than")
+@traces(DECIDES, "From a fifth of its time on")
 def ended_early() -> list[str]:
     after, least = reference.HOPELESS
     assert after == 1 / 5
-    return [f"less than {least} of the best after a fifth"]
+    return ["a fifth", f"less than {least} of the best"]
 
 
 @traces(DECIDES, "Of each choice")
@@ -172,7 +172,7 @@ def single_value() -> list[str]:
     curves = {curve_of(trial, search).time_to(level): trial for trial in search["trials"]}
     soonest = min(curves)
     assert sum(recall >= level for recall in curves[soonest]["validation"]) == 1
-    return [f"after {soonest:.3g} s"]
+    return [f"value above {choices.SHARE}", f"after {soonest:.3g} s"]
 
 
 @cache
@@ -219,7 +219,7 @@ def ways() -> list[str]:
     ]
 
 
-@traces(TUNED, "Seconds of features")
+@traces(TUNED, "Seconds, features included,")
 def targets() -> list[str]:
     return [" and ".join(map(str, board.SHARES)), "on one core of an Intel Xeon"]
 
@@ -231,7 +231,10 @@ def longest_trials() -> list[str]:
     assert machines == {(1, "Intel(R) Xeon(R) Processor")}
     longest = max(trial["seconds"][-1] for own in kept for trial in own["trials"])
     assert board.HOPELESS == (0.5, 0.5)
-    return [f"for {longest:.0f} s at most", "end at half of that with less than half of"]
+    return [
+        f"for {longest:.0f} s at most",
+        "from half of that on they end if they have less than half",
+    ]
 
 
 @traces(TUNED, "[Floors]")
@@ -315,7 +318,7 @@ def soonest_to_second() -> list[str]:
 def drawn_on_anime() -> list[str]:
     anime = boards()["anime"]
     assert is_level(anime["neg"], anime["strat-ns"])
-    return ["level to 0.9"]
+    return ["level with `strat-ns` to 0.9"]
 
 
 @traces(TUNED, "On CiteULike it takes")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from folders import answers_of, write_run
 from invoked import check, invoke
 from test_board import write_data_set, write_two
@@ -22,7 +24,7 @@ def boarded(folder: Path) -> dict[str, Any]:
     return row
 
 
-def wrong(folder: Path, board: dict[str, Any]) -> set[tuple[str, str]]:
+def wrong(folder: Path, board: dict[str, Any] | None) -> set[tuple[str, str]]:
     """Return the cells and columns of the board that do not match."""
     floors = [floor.row for own in collect(folder, folder).floors.values() for floor in own]
     found = verification.verify(folder, answers_of(folder), floors, board=board)
@@ -58,35 +60,63 @@ def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
     for row in board["standings"]:
         others = [other for other in board["standings"] if other is not row]
         assert wrong(tmp_path, {**board, "standings": others}), row["contestant"]
-    other = copy.deepcopy(board)
-    ns, _ = (row for row in other["standings"] if row["contestant"] == "softmax ns")
-    assert ns["target"] == 0.9
-    ns["on"].pop()
-    assert ("0.9/softmax ns", "") in wrong(tmp_path, other)
-    ns["on"][0]["runs"].pop()
-    assert wrong(tmp_path, other)
+    for edit, cell in (
+        (lambda on: on.pop(), "0.9/softmax ns"),
+        (lambda on: on[0]["runs"].pop(), "0.9/softmax ns/a"),
+    ):
+        other = copy.deepcopy(board)
+        ns, _ = (row for row in other["standings"] if row["contestant"] == "softmax ns")
+        assert ns["target"] == 0.9
+        edit(ns["on"])
+        assert (cell, "") in wrong(tmp_path, other)
+    assert wrong(tmp_path, None) == {("", "")}
+    assert wrong(tmp_path, board | {"split": "validation"}) == {("", "split")}
+    assert wrong(tmp_path, board | {"left_out": []}) == {("", "left_out")}
 
 
-def write_unlike(folder: Path) -> None:
-    """One contestant has two batch sizes on a, one diverged on b, and times are level or not."""
+def test_a_board_that_must_not_be_there_is_noticed(tmp_path: Path) -> None:
+    write_two(tmp_path)
+    board = boarded(tmp_path)
+    for path in tmp_path.glob("b-*"):
+        shutil.rmtree(path)
+    assert invoke("report", tmp_path).exit_code == 0
+    assert wrong(tmp_path, None) == set()
+    assert wrong(tmp_path, board) == {("", "")}
+
+
+@pytest.mark.parametrize("diverges", ["some", "all"])
+def test_ties_divergence_and_the_best_of_several_are_computed_again(
+    tmp_path: Path, diverges: str
+) -> None:
+    """Of ns the sooner of two that differ in patience alone; seeds of mixed-ns diverge on b."""
     for digit, ms in (("a", 11), ("b", 30)):
         for seed in range(3):
             recalls = [0, 0.2, 0.4 + seed / 1000, 0.4]
             more: dict[str, Any] = {"loss": "softmax", "dataset": digit, "seed": seed}
             more["fingerprint"] = digit * 64
-            write_run(folder, "ns", [9, 5, 4, 3], 10, recalls, **more)
-            write_run(folder, "neg", [9, 5, 4, 3], ms, recalls, **more)
-            write_run(folder, "ns", [9, 5, 4, 3], 20, recalls, **more | {"loss": "log"})
-            status = "diverged" if digit == "b" and seed == 2 else "finished"
-            write_run(folder, "mixed-ns", [9, 5, 4], 10, recalls[:3], status=status, **more)
-    write_run(folder, "ns", [9, 5, 4], 5, [0, 0.3, 0.4], batch_size=64, **more)
-
-
-def test_ties_and_divergence_are_computed_again(tmp_path: Path) -> None:
-    write_unlike(tmp_path)
+            fails = "diverged" if digit == "b" and seed == 2 else "finished"
+            status = fails if diverges == "all" else "finished"
+            write_run(tmp_path, "ns", [9, 5, 4, 3], 10, recalls, status=status, **more)
+            later = more | {"patience": 2}
+            write_run(tmp_path, "ns", [9, 5, 4, 3], 8, recalls, status=status, **later)
+            write_run(tmp_path, "neg", [9, 5, 4, 3], ms, recalls, status=status, **more)
+            write_run(tmp_path, "mixed-ns", [9, 5, 4], 10, recalls[:3], status=fails, **more)
     board = boarded(tmp_path)
-    assert {each["is_tied"] for row in board["standings"] for each in row["on"]} == {True, False}
+    on = {row["contestant"]: row["on"] for row in board["standings"] if row["target"] == 0.9}
+    assert [each["is_tied"] for each in on["neg"]] == [False, False]
+    assert (on["mixed-ns"][1]["seconds"], board["seeds"]) == (None, 3)
+    assert (on["ns"][1]["seconds"] is None) == (diverges == "all")
     assert wrong(tmp_path, board) == set()
+
+
+def test_contestants_that_all_diverged_have_no_board(tmp_path: Path) -> None:
+    for digit in "ab":
+        for sampler in ("ns", "neg"):
+            more = {"loss": "softmax", "dataset": digit, "fingerprint": digit * 64}
+            write_run(tmp_path, sampler, [9, 5], 10, [0, 0.4], status="diverged", **more)
+    assert invoke("report", tmp_path).exit_code == 0
+    assert collect(tmp_path, tmp_path).board is None
+    assert wrong(tmp_path, None) == set()
 
 
 def test_the_command_verifies_the_board(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,6 +152,7 @@ def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path: Path) -> None
         for _ in range(10):
             with locks.held(tmp_path / "a", "testing", wait=lambda text: None):
                 inside += 1
+                time.sleep(0.001)
                 counts.add(inside)
                 inside -= 1
 

@@ -20,29 +20,51 @@ LIMITS = (1.3, 2.0, 4.0)
 
 
 def board_checks(
-    board: Row, arms: Sequence[Arm], floors: Sequence[Row], race: Row
+    board: Row | None, arms: Sequence[Arm], floors: Sequence[Row], race: Row
 ) -> Iterator[Check]:
     """Yield the checks of each contestant: its times, and its profile over the data sets.
 
     Args:
-        board: as ``report --json`` prints it.
+        board: as ``report --json`` prints it; None where there is none.
         arms: those of the answers on each loss and encoder.
         floors: kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
         race: the answer of the race whose runs these are; empty without one.
     """
+    of_digest: dict[str, list[Arm]] = {}
+    for arm in arms:
+        of_digest.setdefault(arm[min(arm)].record.data_fingerprint, []).append(arm)
+    ranked = {digest: rank(own, race) for digest, own in of_digest.items()}
+    rankings = {
+        digest: ranking
+        for digest, ranking in ranked.items()
+        if ranking is not None and any(arm.learned for arm in ranking.arms)
+    }
+    judged = {(ranking.metric, ranking.split) for ranking in rankings.values()}
+    found = _contestants(rankings) if len(rankings) > 1 and len(judged) == 1 else {}
+    keys = [set(own) for own in found.values()]
+    common = set.intersection(*keys) if keys else set()
+    shared = {digest: [own[key] for key in sorted(common)] for digest, own in found.items()}
+    able = [_is_able(arm) for own in shared.values() for arm in own]
+    is_expected = len(common) > 1 and any(able)
+    if board is None or not is_expected:
+        if is_expected or board is not None:
+            note = "there is no board" if is_expected else "there must be none"
+            yield Check("board", "", {}, {}, [note])
+        return
     rows = board["standings"]
-    digests = dict.fromkeys(each["data_fingerprint"] for row in rows for each in row["on"])
-    of_digest = {digest: [arm for arm in arms if _digest(arm) == digest] for digest in digests}
-    rankings = {digest: rank(own, race) for digest, own in of_digest.items()}
+    metric, split = judged.pop()
+    missing = len(set().union(*keys) - common)
+    whole = {**board, "left_out": len(board["left_out"])}
+    yield Check("board", "", whole, {"metric": metric, "split": split, "left_out": missing})
     names = {tuple(sorted(each["runs"])): row["contestant"] for row in rows for each in row["on"]}
     contestants: dict[str, dict[str, Contestant]] = {}
-    for digest, shared in _shared(rankings).items():
+    for digest, own_arms in shared.items():
         contestants[digest] = {
             floor["floor"]: floor for floor in floors if floor["data_fingerprint"] == digest
         }
-        for arm in shared:
-            runs = tuple(sorted(run.name for run in arm.runs.values()))
-            contestants[digest][names.get(runs, runs[0])] = arm
+        for one in own_arms:
+            runs = tuple(sorted(run.name for run in one.runs.values()))
+            contestants[digest][names.get(runs, runs[0])] = one
     known = {(row["target"], name) for row in rows for own in contestants.values() for name in own}
     for target, name in sorted(known - {(row["target"], row["contestant"]) for row in rows}):
         yield Check("board", f"{target:g}/{name}", {}, {}, ["it is not on the board"])
@@ -50,7 +72,7 @@ def board_checks(
         cell, on = f"{row['target']:g}/{row['contestant']}", dict(contestants)
         values = dict.fromkeys(("tied", *(f"within_{limit:g}" for limit in LIMITS), "ever"), 0)
         for each in row["on"]:
-            own = on.pop(each["data_fingerprint"])
+            own = on.pop(each["data_fingerprint"], {})
             if row["contestant"] not in own:
                 note = "no such floor is kept, or no arm on all data sets has just its runs"
                 yield Check("board", f"{cell}/{each['dataset']}", each, {}, [note])
@@ -83,8 +105,8 @@ def _times(
     }
 
 
-def _shared(rankings: Mapping[str, Ranking]) -> dict[str, list[Ranked]]:
-    """Return the best arm of each contestant that is on all data sets, by data set."""
+def _contestants(rankings: Mapping[str, Ranking]) -> dict[str, dict[str, Ranked]]:
+    """Return the best arm of each contestant, by data set and what makes a contestant."""
     settings = {
         digest: {id(arm): _settings(arm) for arm in ranking.arms}
         for digest, ranking in rankings.items()
@@ -97,15 +119,11 @@ def _shared(rankings: Mapping[str, Ranking]) -> dict[str, list[Ranked]]:
     found: dict[str, dict[str, Ranked]] = {}
     for digest, ranking in rankings.items():
         found[digest] = {}
-        for arm in sorted(ranking.arms, key=lambda arm: _place(arm, ranking)):
+        for arm in sorted(ranking.arms, key=lambda arm: (_place(arm, ranking), arm.first.name)):
             values = settings[digest][id(arm)]
             key = str([(name, str(values[name])) for name in sorted(differing & values.keys())])
             found[digest].setdefault(key, arm)
-    shared = set.intersection(*(set(each) for each in found.values()))
-    return {
-        digest: [arm for key, arm in each.items() if key in shared]
-        for digest, each in found.items()
-    }
+    return found
 
 
 def _settings(arm: Ranked) -> dict[str, Any]:
@@ -119,23 +137,24 @@ def _settings(arm: Ranked) -> dict[str, Any]:
     }
 
 
-def _digest(arm: Arm) -> str:
-    return arm[min(arm)].record.data_fingerprint
-
-
 def _place(arm: Ranked, ranking: Ranking) -> tuple[float, ...]:
     values, order = against(arm, ranking.best, ranking.level)
-    return PLACES.get(str(values["status"]), len(PLACES)), *order
+    last = (math.inf if math.isnan(value) else value for value in order)
+    return PLACES.get(str(values["status"]), len(PLACES)), *last
+
+
+def _is_able(arm: Ranked) -> bool:
+    return bool(arm.points) and arm.status != "diverged"
 
 
 def _quality(one: Contestant, ranking: Ranking) -> float:
     if not isinstance(one, Ranked):
         return one.get(ranking.column) or 0.0
-    return one.quality if one.points and one.status != "diverged" else 0.0
+    return one.quality if _is_able(one) else 0.0
 
 
 def _seconds(one: Contestant, ranking: Ranking, level: float) -> float:
-    if _quality(one, ranking) < level:
+    if _quality(one, ranking) < level or (isinstance(one, Ranked) and not _is_able(one)):
         return math.inf
     if isinstance(one, Ranked):
         return one.features + one.reach(level) * one.full

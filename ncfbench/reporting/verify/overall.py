@@ -127,13 +127,15 @@ def overall_checks(
         yield from _checks(answer, cell, own, fitted, race)
 
 
-def rank(arms: Sequence[Arm], race: Row) -> Ranking:
+def rank(arms: Sequence[Arm], race: Row) -> Ranking | None:
     """Return the ranking of a data set's arms: those of the newest run's environment that were
-    evaluated.
+    evaluated; None without any.
     """
     arms = [arm for arm in arms if not _first(arm).record.is_simulated]
     arms = [arm for arm in arms if _evaluated(_first(arm), "test_recall_at_50")]
     runs = [run for arm in arms for run in arm.values()]
+    if not runs:
+        return None
     last = max(runs, key=lambda run: str(run.environment.get("time"))).environment["key"]
     arms = [arm for arm in arms if all(run.environment["key"] == last for run in arm.values())]
     known = all(_evaluated(_first(arm), "validation_recall_at_50") for arm in arms)
@@ -149,6 +151,9 @@ def _checks(
     answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
 ) -> Iterator[Check]:
     ranking = rank(arms, race)
+    if ranking is None:
+        yield Check("overall", cell, answer, {}, ["its data set has no run that can be ranked"])
+        return
     ranked, level, best = ranking.arms, ranking.level, ranking.best
     written = {frozenset(row["runs"]): row for row in answer["arms"]}
     expected: dict[int, tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""Verification of the written tables and of the answers by a second computation.
+"""Verification of the written tables, the answers and the board by a second computation.
 
 It calls nothing that made them, and takes nothing from the row that is checked. The source is each
 run's settings, status, environment, raw samples and curve; its summary is checked against them too.
@@ -32,7 +32,7 @@ class Verification:
     """Number of values compared, and what differs."""
 
     numbers: int
-    """Recomputed values of the answers, the tables' rows and the runs' summaries."""
+    """Recomputed values of the answers, the board, the tables' rows and the runs' summaries."""
     mismatches: Sequence[Mismatch]
     problems: Sequence[str]
     """Messages about unreadable runs. A table that names such a run has a mismatch too."""
@@ -46,7 +46,7 @@ def verify(
     race: Row | None = None,
     board: Row | None = None,
 ) -> Verification:
-    """Recompute the tables that ``report`` left in a folder, and its answers.
+    """Recompute the tables that ``report`` left in a folder, its answers and its board.
 
     Args:
         answers: as ``report --json`` prints them; None leaves them out.
@@ -79,7 +79,7 @@ def verify(
     arms: list[Arm] = []
     checks += [] if answers is None else answer_checks(answers, own, profiled, floors, arms)
     checks += overall_checks(overall, arms, floors, race or {})
-    checks += [] if board is None else board_checks(board, arms, floors, race or {})
+    checks += [] if answers is None else board_checks(board, arms, floors, race or {})
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),

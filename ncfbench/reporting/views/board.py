@@ -45,8 +45,8 @@ def as_row(board: Board | None) -> dict[str, Any] | None:
             ]
             profiled = dict(zip(counted, counts[name], strict=True))
             rows.append({"target": share, "contestant": name, **profiled, "on": on})
-    shared = {"metric": board.metric, "split": board.split}
-    return {**shared, "standings": rows, "left_out": board.left_out}
+    names = ("metric", "split", "seeds", "differences", "left_out")
+    return {name: getattr(board, name) for name in names} | {"standings": rows}
 
 
 def _table(board: Board, share: float) -> Table:
