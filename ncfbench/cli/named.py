@@ -23,12 +23,14 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     if runs is None or (runs.is_dir() and runs_dir is None):
         return runs or runs_dir, []
     folder = Locations.of(None, runs_dir).runs_dir
-    if (race := folder / "advice" / runs).is_dir():
-        return race, []
-    # Another sweep of the name has a digest after it.
-    found = [folder / "sweeps" / f"{runs}.toml", *folder.glob(f"sweeps/{runs.name}-????????.toml")]
-    if found[0].is_file():
-        return folder, found
+    if runs.name == str(runs):
+        if (race := folder / "advice" / runs).is_dir():
+            return race, []
+        # Another sweep of the name has a digest after it.
+        found = [folder / "sweeps" / f"{runs}.toml"]
+        found += folder.glob(f"sweeps/{runs.name}-????????.toml")
+        if found[0].is_file():
+            return folder, found
     if runs.is_dir():
         raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     names = [path.stem for path in folder.glob("sweeps/*.toml")]

@@ -192,12 +192,18 @@ def keep_sweep(folder: Path, name: str, **settings: str) -> None:
     write_sweep(read_sweep(str(file)), folder)
 
 
-def test_the_name_of_a_sweep_reports_its_runs_alone(tmp_path: Path) -> None:
-    """All sweeps of the name count; the report begins with the board."""
+def test_the_name_of_a_sweep_reports_its_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sweeps of the name count, also beside a folder of the name; the report begins with the
+    board.
+    """
     write_two(tmp_path)
     own = {"sampler": '["ns", "iid"]', "loss": '["sg", "softmax"]', "seed": "[0, 1]"}
     keep_sweep(tmp_path, "own", dataset='"a"', **own)
     words = ("--runs-dir", tmp_path, "--data-dir", tmp_path)
+    (tmp_path / "elsewhere" / "own").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
     (answer,) = json.loads(invoke("report", "own", *words, "--json").stdout)["overall"]
     assert {arm["arm"] for arm in answer["arms"]} == {"cnn softmax ns", "cnn sg iid"}
     assert answer["dataset"] == "a"
