@@ -257,20 +257,19 @@ def models() -> list[str]:
         trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
         for trial in trials:
             tower = trial["config"]["user_tower"]
-            assert tower == (
-                "table" if trial["contestant"] in pointwise and name != "plots" else "history"
-            )
+            has_table = trial["contestant"] in pointwise and name in ("anime", "cite")
+            assert tower == ("table" if has_table else "history")
             found.setdefault(name, set()).add(trial["config"]["encoder"])
-    assert found == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}}
+    assert found == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}, "yelp": {"bow"}}
     return []
 
 
 @traces(TUNED, "One seed: times")
 def one_seed_of_boards() -> list[str]:
-    titles = ("anime", "CiteULike, `good`", "MovieLens with plots")
-    arms = [good_start()[title].arms[0].chosen for title in titles]
-    anime, cite, plots = (f"{arm.error:.3f}" for arm in arms)
-    return [*one_seed(), f"{anime} on anime", f"{cite} on CiteULike", f"{plots} on plots"]
+    titles = ("anime", "CiteULike, `good`", "MovieLens with plots", "Yelp")
+    errors = [f"{good_start()[title].arms[0].chosen.error:.3f}" for title in titles]
+    names = ("anime", "CiteULike", "plots", "Yelp")
+    return [*one_seed(), *(f"{of} on {name}" for of, name in zip(errors, names, strict=True))]
 
 
 @traces(TUNED, "*`strat-ns` with a ranking loss is never clearly behind")
@@ -291,8 +290,9 @@ def first_on_plots() -> list[str]:
 
 @traces(TUNED, "It is level with two others")
 def level_on_others() -> list[str]:
-    anime, cite = (word(len(soonest(0.9)[name]) - 1) for name in ("anime", "cite"))
-    return [f"with {anime} others on anime and with {cite} on CiteULike"]
+    names = ("anime", "cite", "yelp")
+    anime, cite, yelp = (word(len(soonest(0.9)[name]) - 1) for name in names)
+    return [f"with {anime} others on anime, with {cite} on CiteULike and with {yelp} on Yelp"]
 
 
 @traces(TUNED, "*To 0.97 no way is first everywhere")
@@ -302,6 +302,7 @@ def at_second() -> list[str]:
 
 
 @traces(TUNED, "On CiteULike `strat-ns` and `ns`, with either logQ correction, are")
+@traces(TUNED, "On Yelp `ns`, `strat-ns`, `ns-distinct` and `mixed-ns` are")
 @traces(TUNED, "On anime `strat-ns` ends just below")
 @traces(TUNED, "On plots nobody does in this time")
 def soonest_to_second() -> list[str]:
@@ -309,6 +310,7 @@ def soonest_to_second() -> list[str]:
         "cite": {"strat-ns", "ns", "ns, usual logQ"},
         "anime": {"ns-distinct", "mixed-ns"},
         "plots": set(),
+        "yelp": {"ns", "strat-ns", "ns-distinct", "mixed-ns"},
     }
     assert 0.96 < boards()["anime"]["strat-ns"].share < 0.97
     return []
@@ -323,30 +325,40 @@ def drawn_on_anime() -> list[str]:
 
 @traces(TUNED, "On CiteULike it takes")
 def drawn_elsewhere() -> list[str]:
-    own = (boards()["cite"], boards()["plots"])
-    cite, plots = (each["neg"].seconds[0] / each["strat-ns"].seconds[0] for each in own)
-    return [f"takes {cite:.1f} times as long as `strat-ns`", f"on plots {plots:.1f} times"]
+    own = (boards()[name] for name in ("cite", "plots", "yelp"))
+    cite, *others = (each["neg"].seconds[0] / each["strat-ns"].seconds[0] for each in own)
+    return [
+        f"takes {cite:.1f} times as long as `strat-ns`",
+        "on plots {:.1f} and on Yelp {:.1f} times".format(*others),
+    ]
 
 
 @traces(TUNED, "`iid`, the paper's baseline")
 def pointwise() -> list[str]:
-    cite, anime, plots = (boards()[name]["iid"].share for name in ("cite", "anime", "plots"))
-    return [
-        f"to {cite:.3f} of the best on CiteULike, {anime:.3f} on anime and {plots:.3f} on plots"
-    ]
+    own = {name: boards()[name]["iid"] for name in boards()}
+    assert [name for name in own if own[name].is_cut] == ["yelp"]
+    cite, anime, plots, yelp = (own[name].share for name in ("cite", "anime", "plots", "yelp"))
+    ends = f"{anime:.3f} on anime and {plots:.3f} on plots; on Yelp it was ended at {yelp:.3f}"
+    return [f"to {cite:.3f} of the best on CiteULike, {ends}"]
 
 
 @traces(TUNED, "The best of these")
 def best_pointwise() -> list[str]:
     names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
-    cite, anime, plots = (boards()[name] for name in ("cite", "anime", "plots"))
-    for own in (cite, plots):
-        assert max(names, key=lambda each: own[each].share) == "strat-ns, pointwise"
-    assert max(names, key=lambda each: anime[each].share) == "strat-all"
+    found = {at: max((own[name].share, name) for name in names) for at, own in boards().items()}
+    assert {at: name for at, (_, name) in found.items()} == {
+        "anime": "strat-all",
+        "cite": "strat-ns, pointwise",
+        "plots": "strat-ns, pointwise",
+        "yelp": "ns, pointwise",
+    }
+    cite, plots, anime, yelp = (
+        f"{found[name][0]:.3f}" for name in ("cite", "plots", "anime", "yelp")
+    )
     return [
-        f"`strat-ns`, with {cite['strat-ns, pointwise'].share:.3f} on CiteULike",
-        f"{plots['strat-ns, pointwise'].share:.3f} on plots",
-        f"`strat-all`, with {anime['strat-all'].share:.3f} on anime",
+        f"`strat-ns`, with {cite} on CiteULike and {plots} on plots",
+        f"`strat-all`, with {anime} on anime",
+        f"`ns`, with {yelp} on Yelp",
     ]
 
 
