@@ -13,7 +13,7 @@ from kept import FOLDERS, REPOSITORY, kept
 from ncfbench.paper.measures import DISTURBED
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.views import overall
+from ncfbench.reporting.views import board, overall
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.storage import schemas, tables
 
@@ -32,7 +32,8 @@ def test_every_number_comes_out_again(folder: Path) -> None:
     results = kept(folder.name)
     floors = [floor.row for rows in results.floors.values() for floor in rows]
     over = overall.as_rows(results.overall)
-    found = verification.verify(folder, as_rows(results.answers, {}), floors, over)
+    answers, on_board = as_rows(results.answers, {}), board.as_row(results.board)
+    found = verification.verify(folder, answers, floors, over, board=on_board)
     assert found.numbers > 150  # the smallest has 152
     assert (found.mismatches, found.problems) == ([], [])
     for name, rows, schema in (
