@@ -358,9 +358,10 @@ def _tables(
         written += results.write()
     written += drawn
     if export is not None:
+        from ncfbench.reporting.export import export as export_to
         from ncfbench.reporting.formats import counted
 
-        runs, trials = results.export(export)
+        runs, trials = export_to(results, export)
         what = [counted(runs, "run"), *([f"{trials} trials"] if trials else [])]
         say(
             f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,8 +19,6 @@ from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
-    ANSWER,
-    SWEEPS,
     Manifest,
     Rows,
     find_floors,
@@ -57,9 +54,8 @@ from ncfbench.reporting.views.results import (
     recall_tables,
     speedup_tables,
 )
-from ncfbench.runs.folder import ANSWERED, copy_records, read_all, read_compared
-from ncfbench.runs.trials import FOLDER
-from ncfbench.storage import schemas, tables
+from ncfbench.runs.folder import read_compared
+from ncfbench.storage import schemas
 
 
 @dataclass(frozen=True)
@@ -301,47 +297,6 @@ class Results:
         paths = [keep_rows(folder / f"{name}.parquet", *table) for name, table in written.items()]
         kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
-
-    def export(self, folder: Path) -> tuple[int, int]:
-        """Copy the tables, the compared runs without checkpoints, and the sweeps' files.
-
-        Where settings were tuned, the readable trials that chose them are copied too.
-
-        Returns:
-            Number of runs copied, and of trials.
-
-        Raises:
-            DataError: the folder cannot be written.
-        """
-        compared = [run for runs in self.comparisons for run in runs]
-        tuned = {run.data_fingerprint for run in compared if run.config.tuned}
-        trials = [
-            trial
-            for trial in read_all(self.runs_dir / FOLDER)[0]
-            if trial.data_fingerprint in tuned
-        ]
-        beside_floors: dict[Path, set[int | None]] = {}
-        for answer in (*self.answers, *self.overall):
-            for arm in answer.arms:
-                for path, iteration in arm.chosen.kept_in if arm.chosen else ():
-                    beside_floors.setdefault(path, set()).add(iteration)
-        runs_dir = folder / ANSWERED if self.race else folder
-        for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
-            for record in records:
-                copy_records(record, target / record.name, beside_floors.get(record.folder, ()))
-        with tables.storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.race:
-                shutil.copyfile(self.runs_dir / ANSWER, folder / ANSWER)
-            for name in self.sweeps:
-                path = Path(SWEEPS) / f"{name}.toml"
-                (folder / SWEEPS).mkdir(exist_ok=True)
-                shutil.copyfile(self.runs_dir / path, folder / path)
-        for name, rows in self.beside.items():
-            schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
-            tables.write_rows(folder / f"{name}.parquet", rows, schema)
-        self.write(folder)
-        return len(compared), len(trials)
 
 
 def collect(

@@ -1,0 +1,52 @@
+"""Copies of a report: its tables, and the records that they are made of."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ncfbench.reporting.beside import ANSWER, SWEEPS
+from ncfbench.reporting.results import Results
+from ncfbench.runs.folder import ANSWERED, copy_records, read_all
+from ncfbench.runs.trials import FOLDER
+from ncfbench.storage import schemas, tables
+
+
+def export(results: Results, folder: Path) -> tuple[int, int]:
+    """Copy the tables, the compared runs without checkpoints, and the sweeps' files.
+
+    Where settings were tuned, the readable trials that chose them are copied too.
+
+    Returns:
+        Number of runs copied, and of trials.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    compared = [run for runs in results.comparisons for run in runs]
+    tuned = {run.data_fingerprint for run in compared if run.config.tuned}
+    trials = [
+        trial for trial in read_all(results.runs_dir / FOLDER)[0] if trial.data_fingerprint in tuned
+    ]
+    beside_floors: dict[Path, set[int | None]] = {}
+    for answer in (*results.answers, *results.overall):
+        for arm in answer.arms:
+            for path, iteration in arm.chosen.kept_in if arm.chosen else ():
+                beside_floors.setdefault(path, set()).add(iteration)
+    runs_dir = folder / ANSWERED if results.race else folder
+    for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
+        for record in records:
+            copy_records(record, target / record.name, beside_floors.get(record.folder, ()))
+    with tables.storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if results.race:
+            shutil.copyfile(results.runs_dir / ANSWER, folder / ANSWER)
+        for name in results.sweeps:
+            path = Path(SWEEPS) / f"{name}.toml"
+            (folder / SWEEPS).mkdir(exist_ok=True)
+            shutil.copyfile(results.runs_dir / path, folder / path)
+    for name, rows in results.beside.items():
+        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+        tables.write_rows(folder / f"{name}.parquet", rows, schema)
+    results.write(folder)
+    return len(compared), len(trials)

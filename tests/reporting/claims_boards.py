@@ -1,0 +1,327 @@
+"""Claims of docs/results.md on ways to build batches, computed from the kept boards."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache, partial
+
+import board
+import search_reference as reference
+from claims_readme import good_start
+from claims_results import PAGE, one_seed
+from traced import Section, traces, traces_rows, word
+
+from ncfbench.reporting.render import markdown
+from ncfbench.timing.ranking import ONE_SEED_FACTOR
+
+TUNED = Section(PAGE, "Ways to build batches, eight trials each", "python benchmarks/board.py")
+DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
+
+
+@cache
+def boards(family: str = "") -> Mapping[str, Mapping[str, board.Standing]]:
+    return board.kept_boards(family=family)
+
+
+def dear() -> list[Mapping[str, board.Standing]]:
+    """Return the boards of CiteULike and anime with a dear encoder."""
+    own = boards("plain")
+    assert own.keys() == {"anime", "cite"}
+    return [own["cite"], own["anime"]]
+
+
+def is_level(first: board.Standing, second: board.Standing, share: float = board.SHARES[0]) -> bool:
+    """Return whether one seed cannot tell the times of two contestants apart."""
+    times = [each.seconds[board.SHARES.index(share)] for each in (first, second)]
+    return max(times) / min(times) < ONE_SEED_FACTOR
+
+
+def soonest(share: float) -> dict[str, set[str]]:
+    """Return the contestants that are soonest, or level with that one, by data set."""
+    standings = board.beside_each_other(boards()).standings[share]
+    return {
+        name: {each for each, own in standings.items() if own[at].is_tied}
+        for at, name in enumerate(boards())
+    }
+
+
+def board_rows(table: int, family: str = "") -> list[str]:
+    return markdown.render([board.boards_tables(boards(family))[table]]).splitlines()
+
+
+CONTESTANTS = ["", *board.CONTESTANTS, "ridge", "profile"]
+traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 0))
+traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 1))
+
+
+@traces(TUNED, "Sixteen ways")
+def ways() -> list[str]:
+    trials = {own[each].trials for own in boards().values() for each in board.CONTESTANTS}
+    assert trials == {board.TUNED}
+    assert len(board.POINTWISE) == len(board.RANKING) == 2
+    return [
+        f"{word(len(board.CONTESTANTS)).capitalize()} ways to build batches on"
+        f" {word(len(boards()))} of the data sets, each with {word(board.TUNED)} trials",
+    ]
+
+
+@traces(TUNED, "Seconds, features included,")
+def targets() -> list[str]:
+    return [" and ".join(map(str, board.SHARES)), "on one core of an Intel Xeon"]
+
+
+@traces(TUNED, "Trials train for")
+def longest_trials() -> list[str]:
+    kept = [reference.read(board.BOARD / f"{name}.json.gz") for name in boards()]
+    machines = {(own["environment"]["cores"], own["environment"]["cpu"]) for own in kept}
+    assert machines == {(1, "Intel(R) Xeon(R) Processor")}
+    longest = max(trial["seconds"][-1] for own in kept for trial in own["trials"])
+    assert board.HOPELESS == (0.5, 0.5)
+    return [
+        f"for {longest:.0f} s at most",
+        "from half of that on they end if they have less than half",
+    ]
+
+
+@traces(TUNED, "[Floors]")
+def cores_of_floors() -> list[str]:
+    paths = board.FLOORS.parent.glob("*/environment.json")
+    machines = [json.loads(path.read_text()) for path in paths]
+    assert {(each["cores"], each["cpu"]) for each in machines} == {
+        (1, "Intel(R) Xeon(R) Processor")
+    }
+    return ["seconds of one fit"]
+
+
+@traces(TUNED, "Models are those of the best trials")
+def models() -> list[str]:
+    pointwise = {
+        name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE
+    }
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name in boards():
+        trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
+        for trial in trials:
+            tower = trial["config"]["user_tower"]
+            has_table = trial["contestant"] in pointwise and name in ("anime", "cite")
+            assert tower == ("table" if has_table else "history")
+            found.setdefault(name, set()).add(trial["config"]["encoder"])
+    assert found == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}, "yelp": {"bow"}}
+    return []
+
+
+@traces(TUNED, "One seed: times")
+def one_seed_of_boards() -> list[str]:
+    titles = ("anime", "CiteULike, `good`", "MovieLens with plots", "Yelp")
+    errors = [f"{good_start()[title].arms[0].chosen.error:.3f}" for title in titles]
+    names = ("anime", "CiteULike", "plots", "Yelp")
+    return [*one_seed(), *(f"{of} on {name}" for of, name in zip(errors, names, strict=True))]
+
+
+@traces(TUNED, "*`strat-ns` with a ranking loss is never clearly behind")
+def soonest_to_first() -> list[str]:
+    assert set.intersection(*soonest(0.9).values()) == {"strat-ns"}
+    return ["to 0.9."]
+
+
+@traces(TUNED, "It is clearly first on plots")
+def first_on_plots() -> list[str]:
+    assert soonest(0.9)["plots"] == {"strat-ns"}
+    plots = boards()["plots"]
+    second = sorted(plots, key=lambda each: plots[each].seconds[0])[1]
+    assert second == "ns, usual logQ"
+    ratio = plots[second].seconds[0] / plots["strat-ns"].seconds[0]
+    return [f"takes {ratio:.1f} times as long"]
+
+
+@traces(TUNED, "It is level with two others")
+def level_on_others() -> list[str]:
+    names = ("anime", "cite", "yelp")
+    anime, cite, yelp = (word(len(soonest(0.9)[name]) - 1) for name in names)
+    return [f"with {anime} others on anime, with {cite} on CiteULike and with {yelp} on Yelp"]
+
+
+@traces(TUNED, "*To 0.97 no way is first everywhere")
+def at_second() -> list[str]:
+    assert not set.intersection(*soonest(0.97).values())
+    return ["To 0.97 no way"]
+
+
+@traces(TUNED, "On CiteULike `strat-ns` and `ns`, with either logQ correction, are")
+@traces(TUNED, "On Yelp `ns`, `strat-ns`, `ns-distinct` and `mixed-ns` are")
+@traces(TUNED, "On anime `strat-ns` ends just below")
+@traces(TUNED, "On plots nobody does in this time")
+def soonest_to_second() -> list[str]:
+    assert soonest(0.97) == {
+        "cite": {"strat-ns", "ns", "ns, usual logQ"},
+        "anime": {"ns-distinct", "mixed-ns"},
+        "plots": set(),
+        "yelp": {"ns", "strat-ns", "ns-distinct", "mixed-ns"},
+    }
+    assert 0.96 < boards()["anime"]["strat-ns"].share < 0.97
+    return []
+
+
+@traces(TUNED, "On anime `neg`")
+def drawn_on_anime() -> list[str]:
+    anime = boards()["anime"]
+    assert is_level(anime["neg"], anime["strat-ns"])
+    return ["level with `strat-ns` to 0.9"]
+
+
+@traces(TUNED, "On CiteULike it takes")
+def drawn_elsewhere() -> list[str]:
+    own = (boards()[name] for name in ("cite", "plots", "yelp"))
+    cite, *others = (each["neg"].seconds[0] / each["strat-ns"].seconds[0] for each in own)
+    return [
+        f"takes {cite:.1f} times as long as `strat-ns`",
+        "on plots {:.1f} and on Yelp {:.1f} times".format(*others),
+    ]
+
+
+@traces(TUNED, "`iid`, the paper's baseline")
+def pointwise() -> list[str]:
+    own = {name: boards()[name]["iid"] for name in boards()}
+    assert [name for name in own if own[name].is_cut] == ["yelp"]
+    cite, anime, plots, yelp = (own[name].share for name in ("cite", "anime", "plots", "yelp"))
+    ends = f"{anime:.3f} on anime and {plots:.3f} on plots; on Yelp it was ended at {yelp:.3f}"
+    return [f"to {cite:.3f} of the best on CiteULike, {ends}"]
+
+
+@traces(TUNED, "The best of these")
+def best_pointwise() -> list[str]:
+    names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
+    found = {at: max((own[name].share, name) for name in names) for at, own in boards().items()}
+    assert {at: name for at, (_, name) in found.items()} == {
+        "anime": "strat-all",
+        "cite": "strat-ns, pointwise",
+        "plots": "strat-ns, pointwise",
+        "yelp": "ns, pointwise",
+    }
+    cite, plots, anime, yelp = (
+        f"{found[name][0]:.3f}" for name in ("cite", "plots", "anime", "yelp")
+    )
+    return [
+        f"`strat-ns`, with {cite} on CiteULike and {plots} on plots",
+        f"`strat-all`, with {anime} on anime",
+        f"`ns`, with {yelp} on Yelp",
+    ]
+
+
+@traces(TUNED, "The 32 hardest")
+def hard_negatives() -> list[str]:
+    for name, plain in (("ns, 32 hardest", "ns"), ("neg, 200 mined", "neg"), ("xbm", "ns")):
+        for own in boards().values():
+            for own_time, plain_time in zip(own[name].seconds, own[plain].seconds, strict=True):
+                assert own_time >= plain_time
+            assert own[name].share < own[plain].share
+    hardest, mined = (
+        board.CONTESTANTS[name][0][setting]
+        for name, setting in (("ns, 32 hardest", "hardest"), ("neg, 200 mined", "mined"))
+    )
+    return [f"The {hardest} hardest of a batch, {mined} mined ones"]
+
+
+@traces(TUNED, "*Ridge regression*")
+def ridge() -> list[str]:
+    assert [name for name, own in boards().items() if own["ridge"].seconds[0] < math.inf] == [
+        "cite"
+    ]
+    at = f"to {board.SHARES[0]} on CiteULike after {boards()['cite']['ridge'].seconds[0]:.1f} s"
+    return [at, f"on the {word(len(boards()) - 1)} other sets"]
+
+
+@traces(DEAR, "Nine of these ways")
+def dear_ways() -> list[str]:
+    kept = [
+        reference.read(board.BOARD / f"{name}-with-plain.json.gz") for name in ("anime", "cite")
+    ]
+    trials = [trial for own in kept for trial in own["trials"]]
+    assert {own["environment"]["cores"] for own in kept} == {1}
+    named = {trial["contestant"] for trial in trials}
+    assert {own[each].trials for own in dear() for each in named} == {board.TUNED}
+    assert {trial["config"]["convolution"] for trial in trials} == {"plain"}
+    longest = max(trial["seconds"][-1] for trial in trials)
+    return [
+        f"{word(len(named)).capitalize()} of these ways",
+        f"{word(board.TUNED)} trials",
+        f"{longest:.0f} s",
+    ]
+
+
+DEARS = ["", *dict.fromkeys(board.beside_each_other(boards("plain")).standings[0.9])]
+traces_rows(DEAR, DEARS)(partial(board_rows, 0, "plain"))
+traces_rows(DEAR, DEARS)(partial(board_rows, 1, "plain"))
+
+
+def level_of_dear(share: float) -> list[set[str]]:
+    """Return what is level with `strat-ns`, which is soonest of what trains, or level with it."""
+    found, at = [], board.SHARES.index(share)
+    for of in dear():
+        own = {name: each for name, each in of.items() if name in board.CONTESTANTS}
+        first = min(own, key=lambda name: own[name].seconds[at])
+        assert is_level(own["strat-ns"], own[first], share)
+        reached = {name: each for name, each in own.items() if each.seconds[at] < math.inf}
+        found.append(
+            {name for name, each in reached.items() if is_level(own["strat-ns"], each, share)}
+        )
+    return found
+
+
+@traces(DEAR, "To 0.9 `strat-ns` is the soonest")
+def soonest_of_dear() -> list[str]:
+    cite, anime = level_of_dear(0.9)
+    assert cite == {"strat-ns", "ns-distinct", "ns, usual logQ"}
+    assert anime == {"strat-ns", "ns-distinct", "mixed-ns"}
+    return ["To 0.9"]
+
+
+@traces(DEAR, "To 0.97 `ns`, with either")
+def second_of_dear() -> list[str]:
+    cite, anime = level_of_dear(0.97)
+    assert cite == {"strat-ns", "ns", "ns, usual logQ"}
+    reached = {name for name, own in dear()[1].items() if own.seconds[1] < math.inf}
+    assert reached & {*board.CONTESTANTS} == anime == {"strat-ns"}
+    return ["To 0.97"]
+
+
+@traces(DEAR, "Samplers that share no negatives")
+def iterations_of_dear() -> list[str]:
+    kept = reference.read(board.BOARD / "cite-with-plain.json.gz")["trials"]
+
+    def seconds(name: str) -> float:
+        own = (trial for trial in kept if trial["contestant"] == name)
+        return float(max(own, key=reference.best)["iteration_seconds"])
+
+    return [
+        f"`neg` takes {seconds('neg'):.2f} s and one of `iid` {seconds('iid'):.2f}",
+        f"one of `strat-ns` takes {seconds('strat-ns'):.3f}",
+    ]
+
+
+@traces(DEAR, "They come to 0.9 on neither set")
+def never_of_dear() -> list[str]:
+    assert all(math.isinf(own[name].seconds[0]) for own in dear() for name in ("neg", "iid"))
+    return ["come to 0.9"]
+
+
+@traces(DEAR, "With a pointwise loss")
+def loss_of_dear() -> list[str]:
+    cite, anime = dear()
+    assert math.isinf(anime["strat-ns, pointwise"].seconds[0])
+    ratio = cite["strat-ns, pointwise"].seconds[0] / cite["strat-ns"].seconds[0]
+    return [f"comes to 0.9 on CiteULike after {ratio:.1f} times as long"]
+
+
+@traces(DEAR, "Ridge regression has 0.97")
+def floors_of_dear() -> list[str]:
+    for own in dear():
+        assert max(own, key=lambda each: own[each].test or 0) == "ridge"
+    cite, anime = dear()
+    return [
+        f"has 0.97 after {cite['ridge'].seconds[1]:.1f} s on CiteULike",
+        f"{anime['ridge'].seconds[1]:.2f} s on anime",
+        f"have 0.9 after {cite['profile'].seconds[0]:.2f} s",
+    ]
