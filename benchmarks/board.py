@@ -4,6 +4,8 @@
     python benchmarks/board.py                        # tables of what is kept
     python benchmarks/board.py cite --as cite-with-plain --set encoder=cnn,convolution=plain \
         --seconds 40 --only 'ns;strat-ns'             # another family of models
+    python benchmarks/board.py cite --as cite-with-seed-1 --set seed=1 --seconds 20
+    python benchmarks/board.py --family seed-1 --beside   # both seeds
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -289,6 +291,18 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
     )
 
 
+def repeated_boards(
+    family: str, folder: Path = BOARD, searches: Path = reference.SEARCHES
+) -> dict[str, dict[str, Standing]]:
+    """Return the boards of the data sets that a family has, each before the family's own."""
+    first, again = kept_boards(folder, searches), kept_boards(folder, searches, family)
+    return {
+        title: board
+        for name in again
+        for title, board in ((name, first[name]), (f"{name}, {family}", again[name]))
+    }
+
+
 def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
     """Return the tables of docs/results.md: the seconds of each contestant on each data set, in the
     order in which they come to the first target, and what they reach.
@@ -335,6 +349,7 @@ def main() -> None:
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
     parser.add_argument("--family", default="", help="show the boards of files NAME-with-FAMILY")
+    parser.add_argument("--beside", action="store_true", help="those of NAME beside them")
     given = parser.parse_args()
     if given.dataset:
         path = given.folder / f"{given.name or given.dataset}.json.gz"
@@ -344,7 +359,8 @@ def main() -> None:
             given.only.split(";"),
         )
         return
-    boards = kept_boards(given.folder, given.searches, given.family)
+    kept = repeated_boards if given.beside else kept_boards
+    boards = kept(folder=given.folder, searches=given.searches, family=given.family)
     if given.markdown:
         print(markdown.render(boards_tables(boards)))
         return

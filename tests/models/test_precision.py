@@ -5,7 +5,6 @@ needed.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +112,13 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)
     probe = Probe(tiny.graph, config, embedder)
-    rank = partial(recall._ranks_in_block, start=0, n_items=64, left_out=None, size=64)
     score = embedder.interaction(state.parameters)
     users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))
-    four, own = np.zeros(4, np.int32), np.zeros(4, np.float32)
     with jax.default_matmul_precision("bfloat16"):
         for function, *arguments in (
             (embedder._items, state.parameters, ids, content),
-            (rank, score, users.scored, items, four, four, own),
+            (recall._scores_of, score, users.scored, items, np.zeros(4, np.int32), None),
             (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")

@@ -39,7 +39,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks smaller than the data, so that the last one is partly padding."""
-    monkeypatch.setattr("ncfbench.training.recall.BLOCK_LINKS", 7)
+    monkeypatch.setattr("ncfbench.training.recall.LINK_SCORES", 70)
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
     embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     embedder.block = 32
@@ -59,7 +59,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
             )
 
 
-# --- many items: block by block
+# --- block by block
 
 
 def rank_by_hand(scores: list[float], own: int) -> int:
@@ -71,14 +71,14 @@ def rank_by_hand(scores: list[float], own: int) -> int:
 
 
 BLOCKS = [
-    # items, links, items of a block, links of a block
+    # items, links, scores of a block, links and users of a block
     (1, 1, 1, 1),
-    (7, 13, 3, 5),
-    (24, 13, 8, 32),
-    (24, 13, 1, 2),
+    (7, 13, 20, 5),
+    (24, 13, 1, 32),
+    (24, 13, 50, 2),
     (40, 1, 8, 2),
-    (40, 13, 64, 5),
-    (7, 60, 7, 4),
+    (40, 13, 10_000, 5),
+    (7, 60, 10_000, 4),
 ]
 
 
@@ -88,7 +88,7 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     """Few different scores, so that most are equal to others in the same block and beyond; some are
     no numbers.
     """
-    rng, (n_items, n_links, block_items, block_links) = np.random.default_rng(seed), sizes
+    rng, (n_items, n_links, block_scores, block_links) = np.random.default_rng(seed), sizes
     f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
     g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
     odd = rng.random(g.shape) < 0.1
@@ -98,8 +98,8 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
         rng.integers(0, n_items, n_links).astype(np.int32),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
-        patch.setattr(recall_module, "BLOCK_LINKS", block_links)
+        patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
+        patch.setattr(recall_module, "LINK_SCORES", block_scores)
         patch.setattr(recall_module, "BLOCK_USERS", block_links)
         found = link_ranks(DOT, f, g, users, places)
     assert found.shape == (n_links,)
@@ -111,28 +111,28 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     ]
 
 
-@pytest.mark.parametrize("block_items", [64, 500])
-def test_ties_across_blocks_are_ranked_by_id(
-    monkeypatch: pytest.MonkeyPatch, block_items: int
+@pytest.mark.parametrize("block_scores", [1, 1600, 10**6])
+def test_ties_of_inexact_scores_are_ranked_by_id(
+    monkeypatch: pytest.MonkeyPatch, block_scores: int
 ) -> None:
     """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
-    bit would show.
+    bit would show. Items do not fill the last vector of a processor.
     """
-    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", block_items)
-    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 32)
+    monkeypatch.setattr(recall_module, "BLOCK_SCORES", block_scores)
+    monkeypatch.setattr(recall_module, "LINK_SCORES", block_scores)
     monkeypatch.setattr(recall_module, "BLOCK_USERS", 8)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
-    g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
+    g = np.tile(rng.normal(size=(127, 50)).astype(np.float32), (4, 1))
     users, places = (
         np.repeat(np.arange(20, dtype=np.int32), 25),
-        rng.integers(0, 500, 500).astype(np.int32),
+        rng.integers(0, 508, 500).astype(np.int32),
     )
     found = link_ranks(DOT, f, g, users, places)
     best = np.argsort(
-        np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
+        np.argsort(-(f.astype(np.float64) @ g[:127].T.astype(np.float64)), axis=1), axis=1
     )
-    assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
+    assert found.tolist() == (4 * best[users, places % 127] + places // 127).tolist()
 
 
 @pytest.mark.parametrize("interaction", ["dot", "mlp"])
@@ -142,8 +142,7 @@ def test_the_evaluator_ranks_alike_in_blocks(
     trainer, state = Trainer.create(complete({"dimension": 6, "interaction": interaction}), tiny)
     evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, DeviceContent.of(tiny)))
     whole = evaluator.ranks(state.parameters)
-    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
-    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
+    monkeypatch.setattr(recall_module, "BLOCK_SCORES", 50)
     assert evaluator.ranks(state.parameters).tolist() == whole.tolist()
 
 
