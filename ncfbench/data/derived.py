@@ -11,6 +11,7 @@ import pkgutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,50 +28,42 @@ UNFINISHED = ".embedding-"
 """Beginning of the name of the folder of unfinished embeddings, beside those of the content."""
 Derived: TypeAlias = tuple[Float32, float]
 """Features of all items, float32[n_items, F], and the seconds that they took."""
-Derive: TypeAlias = Callable[[Content], Derived]
-"""Derives features from a data set's content."""
 Embed: TypeAlias = Callable[[Path, Texts, Path, Callable[[str], None]], Derived]
 """Returns a checkpoint's vectors of texts; see :func:`ncfbench.models.embedding.embed_texts`."""
 EMBED = "ncfbench.models.embedding:embed_texts"
 """Imported by this name where it is needed: JAX stands above data."""
 
 
-def derivations(
+def with_derived(
+    content: Content,
     options: SourceOptions,
     pieces: Callable[[], Content],
     home: Path,
     embed: Embed | None,
     say: Callable[[str], None],
-) -> dict[str, Derive]:
-    """Return the features that options ask for, by the option's name.
+) -> tuple[Content, dict[str, Any]]:
+    """Return content whose items have the features that options ask for behind their own,
+    standardised as these are, and facts of each kind for the manifest: its number of columns,
+    seconds, and SHA-256.
 
     Args:
         pieces: reads the source again, with the word pieces of the checkpoint as its texts.
         home: folder in which unfinished embeddings are kept.
         embed: by default the one that :data:`EMBED` names, without a progress bar.
         say: receives forecasts.
-    """
-    wanted: dict[str, Derive] = {}
-    if (size := options.lsa) is not None:
-        wanted["lsa"] = lambda content: _lsa(content, size)
-    if (checkpoint := getattr(options, "embed", None)) is not None:
-        encode: Embed = embed or pkgutil.resolve_name(EMBED)
-        wanted["embed"] = lambda content: _embedded(content, pieces, checkpoint, home, encode, say)
-    return wanted
-
-
-def with_derived(
-    content: Content, wanted: Mapping[str, Derive], say: Callable[[str], None]
-) -> tuple[Content, dict[str, Any]]:
-    """Return content whose items have derived features behind their own, standardised as these are,
-    and facts of each kind for the manifest: its number of columns, seconds, and SHA-256.
 
     Raises:
         UsageError: they cannot be derived.
     """
+    wanted: dict[str, Callable[[], Derived]] = {}
+    if options.lsa is not None:
+        wanted["lsa"] = partial(_lsa, content, options.lsa)
+    if (checkpoint := getattr(options, "embed", None)) is not None:
+        encode = embed or pkgutil.resolve_name(EMBED)
+        wanted["embed"] = partial(_embedded, content, pieces, checkpoint, home, encode, say)
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
-        (values, seconds), begin = derive(content), time.perf_counter()
+        (values, seconds), begin = derive(), time.perf_counter()
         is_training = content.split == SPLITS.index("train")
         columns, constant = standardise(values, is_training)
         own = [] if content.item_features is None else [content.item_features]
@@ -97,11 +90,6 @@ def without_derived(content: Content, facts: Mapping[str, Any]) -> tuple[Content
             return content, False
     has_own = features is not None and features.shape[1] > 0
     return replace(content, item_features=features if has_own else None), True
-
-
-def derived_seconds(manifest: Mapping[str, Any]) -> float:
-    """Return the seconds that all derived features of a data set took; 0 where there are none."""
-    return float(sum(fact["seconds"] for fact in manifest.get("derived_features", {}).values()))
 
 
 def _lsa(content: Content, size: int) -> Derived:

@@ -29,14 +29,7 @@ from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
-from ncfbench.data.derived import (
-    UNFINISHED,
-    Embed,
-    derivations,
-    derived_seconds,
-    with_derived,
-    without_derived,
-)
+from ncfbench.data.derived import UNFINISHED, Embed, with_derived, without_derived
 from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions, TextOptions, flags_of
@@ -84,7 +77,8 @@ class Dataset(Content):
     @property
     def feature_seconds(self) -> float:
         """Seconds that derived features of the items took to prepare; 0 where there are none."""
-        return derived_seconds(self.manifest)
+        facts = self.manifest.get("derived_features", {}).values()
+        return float(sum(fact["seconds"] for fact in facts))
 
     @cached_property
     def tokens_IxL(self) -> Int32:  # noqa: N802 - a name with its shape
@@ -203,8 +197,7 @@ def prepare(
             of_checkpoint = options.pieces_of_checkpoint()
             return module.plan(of_checkpoint, say=lambda text: None, progress=progress).read()
 
-        wanted = derivations(options, pieces, home, embed, say)
-        content, derived = with_derived(content, wanted, say)
+        content, derived = with_derived(content, options, pieces, home, embed, say)
         manifest = {
             "format_version": FORMAT_VERSION,
             "name": name,
