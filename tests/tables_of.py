@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ncfbench import data
-from ncfbench.data import content_files, store
+from ncfbench.data import store
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 
@@ -77,29 +77,50 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
 }
 
 
-def prepare(folder: Path, links: Path, items: Path, **options: Any) -> tuple[Dataset, list[str]]:
+def prepare(
+    folder: Path,
+    links: Path | Sequence[Row] = LINKS,
+    items: Path | Sequence[Row] = ITEMS,
+    **options: Any,
+) -> tuple[Dataset, list[str]]:
+    """Prepare files, or rows as CSV files r.csv and m.csv; return the data set and the messages."""
+    given = {"r.csv": links, "m.csv": items}
+    one, two = (
+        rows if isinstance(rows, Path) else as_csv(folder / name, rows)
+        for name, rows in given.items()
+    )
     said: list[str] = []
     usual = {"validation_fraction": 0.0, "test_fraction": 0.34}
-    chosen = Options(links=links, items=items, **(usual | options))
+    chosen = Options(links=one, items=two, **(usual | options))
     data.prepare("custom", chosen, folder / "data", "x", replace=True, say=said.append)
     return store.load(folder / "data", "x"), said
 
 
+def ids_of(ids: pa.StringArray | None) -> list[str]:
+    """The source's ids of users or items, which there must be."""
+    assert ids is not None
+    found: list[str] = ids.to_pylist()
+    return found
+
+
+def named(dataset: Dataset, users: Any, items: Any) -> list[tuple[str, str]]:
+    """Pairs by the source's ids, in order."""
+    names = ids_of(dataset.user_ids), ids_of(dataset.item_ids)
+    pairs = zip(users, items, strict=True)
+    return sorted((names[0][user], names[1][item]) for user, item in pairs)
+
+
 def named_links(dataset: Dataset) -> list[tuple[str, str]]:
-    assert dataset.user_ids is not None
-    assert dataset.item_ids is not None
-    users, items = dataset.user_ids.to_pylist(), dataset.item_ids.to_pylist()
-    return sorted(
-        (users[user], items[item]) for user, item in zip(dataset.users, dataset.items, strict=True)
-    )
+    return named(dataset, dataset.users, dataset.items)
 
 
-def words_of(dataset: Dataset, folder: Path) -> dict[str, list[str]]:
-    """The words of each item by its id, through the stored vocabulary."""
-    path = folder / "data" / "x" / dataset.fingerprint[:12] / "vocabulary.parquet"
-    words = ["", *store.tables.read_table(path, content_files.VOCABULARY)["word"].to_pylist()]
-    assert dataset.item_ids is not None
-    return {
-        id_: [words[token] for token in dataset.texts[item]]
-        for item, id_ in enumerate(dataset.item_ids.to_pylist())
-    }
+def texts_of(dataset: Dataset) -> list[list[str]]:
+    """The words of each item, through the stored vocabulary."""
+    words = ["", *dataset.vocabulary.words]
+    texts = map(dataset.texts.__getitem__, range(dataset.n_items))
+    return [[words[token] for token in text] for text in texts]
+
+
+def words_of(dataset: Dataset) -> dict[str, list[str]]:
+    """The words of each item by its id."""
+    return dict(zip(ids_of(dataset.item_ids), texts_of(dataset), strict=True))

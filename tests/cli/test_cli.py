@@ -162,23 +162,6 @@ def test_settings_that_a_run_does_not_use_are_named(
     assert "changes nothing" not in used.output
 
 
-def test_citeulike_exit_codes(tmp_path: Path) -> None:
-    words = ["prepare", "citeulike", "--data-dir", tmp_path / "d"]
-    check(invoke(*words, "--from", tmp_path / "none"), 3, "users.dat is missing", "--from takes")
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("users.dat", "raw-data.csv"):
-        (source / name).write_text("1 0\n")
-    unpublished = ("users.dat is not the published file", "expected git blob")
-    check(invoke(*words, "--from", source), 4, *unpublished, "--allow-unverified")
-    (source / "raw-data.csv").write_text('"doc.id","raw.title"\n1,"a"\n')
-    check(
-        invoke(*words, "--from", source, "--allow-unverified"), 3, "lacks the column 'raw.abstract'"
-    )
-    check(invoke(*words, "--from", source, "--text", "titel"), 2, "did you mean 'title'")
-    check(invoke(*words, "--from", source, "--test-fraction", "2"), 2, "test_fraction = 2.0")
-
-
 def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
     (tmp_path / "file").write_text("")
     advice = ("Cannot write", "Choose another folder")

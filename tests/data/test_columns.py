@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables_of import ITEMS, LINKS, as_csv, as_jsonl, prepare
+from tables_of import LINKS, as_csv, as_jsonl, prepare
 
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.table import read_table
@@ -20,7 +20,7 @@ from ncfbench.errors import DataError, UsageError
 def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
     """Nanoseconds beyond 2^53, zones, decimals; a list is refused by name."""
     ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
-    items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2, 3)])
+    items = [{"id": n, "title": "w"} for n in (1, 2, 3)]
     newest = []
     for moments in (
         pa.array([2**61, 2**60, 2**59]),
@@ -52,8 +52,8 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
 
 
 def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
-    links = as_csv(tmp_path / "r.csv", [{"user": n, "item": n, "time": n} for n in range(6)])
-    items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in range(10)])
+    links = [{"user": n, "item": n, "time": n} for n in range(6)]
+    items = [{"id": n, "title": "w"} for n in range(10)]
     dataset, _ = prepare(
         tmp_path, links, items, hold_out="newest-items", min_item_links=0, test_fraction=0.2
     )
@@ -61,9 +61,8 @@ def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
 
 
 def test_each_file_has_its_own_delimiter(tmp_path: Path) -> None:
-    links, items = as_csv(tmp_path / "r.csv", LINKS, " "), as_csv(tmp_path / "m.csv", ITEMS)
-    one, _ = prepare(tmp_path, links, items, delimiter=" ")
-    other, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
+    one, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS, " "), delimiter=" ")
+    other, _ = prepare(tmp_path)
     assert one.fingerprint == other.fingerprint
     assert prepare_command("x", one.manifest).endswith(
         "--links r.csv --items m.csv --delimiter ' '"
@@ -88,7 +87,7 @@ def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
 def test_json_of_which_no_id_can_be_made(tmp_path: Path, id_: str, message: str) -> None:
     items = tmp_path / "m.jsonl"
     items.write_text(f'{{"id": {id_}, "title": "w"}}\n{{"id": 2, "title": "x"}}\n')
-    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": 2}])
+    links = [{"user": 1, "item": 2}]
     if message:
         with pytest.raises(DataError, match=message):
             prepare(tmp_path, links, items)
@@ -98,7 +97,7 @@ def test_json_of_which_no_id_can_be_made(tmp_path: Path, id_: str, message: str)
 
 
 def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
-    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": 1}])
+    links = [{"user": 1, "item": 1}]
     path = tmp_path / "m.parquet"
     invalid = pa.StringArray.from_buffers(
         1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")
@@ -135,7 +134,7 @@ def test_a_threshold_has_the_type_of_the_ratings(
         scores = scores.cast(types.get(kind, pa.float64()))
     table = {"user": [1, 2, 3, 4, 5], "item": [1] * 5, "score": scores}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
-    items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2)])
+    items = [{"id": n, "title": "w"} for n in (1, 2)]
     dataset, _ = prepare(
         tmp_path, tmp_path / "r.parquet", items, rating_threshold=threshold, test_fraction=0.0
     )
@@ -186,18 +185,15 @@ def test_times_of_two_forms_name_both_rows(
 
 
 def test_equal_times_are_told(tmp_path: Path) -> None:
-    links = as_csv(tmp_path / "r.csv", [row | {"timestamp": 5} for row in LINKS])
-    _, said = prepare(tmp_path, links, as_csv(tmp_path / "m.csv", ITEMS), hold_out="newest-items")
+    links = [row | {"timestamp": 5} for row in LINKS]
+    _, said = prepare(tmp_path, links, hold_out="newest-items")
     assert any("all times timestamp of r.csv are equal" in line for line in said)
 
 
 def test_values_decide_between_columns(tmp_path: Path) -> None:
     """Names alone would give three users, and other items' texts."""
-    rows = [{"user": "AB"[n % 2], "user_id": n % 5, "item_id": n} for n in range(1, 21)]
-    links = as_csv(tmp_path / "r.csv", rows)
-    items = as_csv(
-        tmp_path / "m.csv", [{"id": n, "docid": n + 5, "title": f"t{n}"} for n in range(1, 21)]
-    )
+    links = [{"user": "AB"[n % 2], "user_id": n % 5, "item_id": n} for n in range(1, 21)]
+    items = [{"id": n, "docid": n + 5, "title": f"t{n}"} for n in range(1, 21)]
     dataset, said = prepare(tmp_path, links, items, test_fraction=0.0)
     assert dataset.manifest["statistics"]["users"] == 5
     assert dataset.manifest["options"]["id_column"] == "id"
@@ -231,15 +227,15 @@ def test_columns_that_fit_as_well_are_asked_for(
     tmp_path: Path, links: str, items: str, options: dict[str, str], message: str
 ) -> None:
     """Every column holds the same numbers, in another order."""
-    for path, header in (("r.csv", links), ("m.csv", items)):
-        names = header.split(",")
-        rows = [{name: (n * (3 + k)) % 7 for k, name in enumerate(names)} for n in range(7)]
-        as_csv(tmp_path / path, rows)
+    one, two = (
+        [{name: (n * (3 + k)) % 7 for k, name in enumerate(header.split(","))} for n in range(7)]
+        for header in (links, items)
+    )
     if message:
         with pytest.raises(DataError, match=message):
-            prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+            prepare(tmp_path, one, two, **options)
     else:
-        dataset, said = prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+        dataset, said = prepare(tmp_path, one, two, **options)
         assert ", text" in said[1]
         chosen = dataset.manifest["options"]["item_column"]
         assert chosen == options.get("item_column", links.split(",")[-1])
@@ -260,15 +256,14 @@ def test_columns_that_fit_as_well_are_asked_for(
 def test_columns_that_mark_links_are_pointed_at(
     tmp_path: Path, values: list[object], count: int
 ) -> None:
-    rows = [row | {"clicked": values[n % 2]} for n, row in enumerate(LINKS)]
-    links, items = as_csv(tmp_path / "r.csv", rows), as_csv(tmp_path / "m.csv", ITEMS)
-    _, said = prepare(tmp_path, links, items)
+    links = [row | {"clicked": values[n % 2]} for n, row in enumerate(LINKS)]
+    _, said = prepare(tmp_path, links)
     assert "Not used of r.csv: rating, timestamp, clicked." in said
     warnings = [line for line in said if "--rating-column clicked --rating-threshold 1" in line]
     assert len(warnings) == (count > 0)
     if count:
         assert f"{count} rows" in warnings[0]
         options = {"rating_column": "clicked", "rating_threshold": 1, "test_fraction": 0.0}
-        dataset, said = prepare(tmp_path, links, items, **options)
+        dataset, said = prepare(tmp_path, links, **options)
         assert dataset.manifest["removed"]["links_below_threshold"] == count
         assert not any("clicked of" in line for line in said)

@@ -16,9 +16,9 @@ from tables_of import (
     FORMATS,
     ITEMS,
     LINKS,
-    as_csv,
     as_jsonl,
     as_parquet,
+    ids_of,
     named_links,
     prepare,
     squeezed,
@@ -42,9 +42,8 @@ def test_every_format_gives_the_data_set_that_is_there(
     two = FORMATS[items](tmp_path / f"movies.{items}", ITEMS)
     dataset, said = prepare(tmp_path, one, two)
     assert named_links(dataset) == [("10", "5"), ("7", "30"), ("7", "5"), ("9", "100"), ("9", "30")]
-    assert dataset.user_ids is not None
-    assert dataset.user_ids.to_pylist() == ["7", "9", "10"], "numbers are in the order of numbers"
-    assert words_of(dataset, tmp_path) == {
+    assert ids_of(dataset.user_ids) == ["7", "9", "10"], "numbers are in the order of numbers"
+    assert words_of(dataset) == {
         "100": ["the", "red", "fish", "drama", "war"],
         "5": ["blue", "fish", "war"],
         "30": ["dogs", "cats"],
@@ -81,28 +80,20 @@ def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
     manifest = json.loads(result.stdout)
     assert [manifest["statistics"][what] for what in ("users", "items", "links")] == [3, 5, 15]
     dataset = store.load(tmp_path / "data", "custom")
-    assert dataset.user_ids is not None
-    assert dataset.user_ids.to_pylist() == ["u 0,x", "u 1,x", "u 2,x"]
+    assert ids_of(dataset.user_ids) == ["u 0,x", "u 1,x", "u 2,x"]
 
 
 def test_the_order_of_links_does_not_matter(tmp_path: Path) -> None:
-    items = as_csv(tmp_path / "movies.csv", ITEMS)
-    first, _ = prepare(tmp_path, as_csv(tmp_path / "ratings.csv", LINKS), items)
-    again, said = prepare(tmp_path, tmp_path / "ratings.csv", items)
+    first, _ = prepare(tmp_path)
+    again, said = prepare(tmp_path)
     assert "Already prepared with these options and files" in said[-1]
-    other, _ = prepare(tmp_path, as_csv(tmp_path / "ratings.csv", LINKS[::-1] + LINKS[:2]), items)
+    other, _ = prepare(tmp_path, LINKS[::-1] + LINKS[:2])
     assert first.fingerprint == again.fingerprint == other.fingerprint
     assert other.manifest["removed"]["duplicate_links"] == 2
 
 
 def test_ratings_with_a_threshold(tmp_path: Path) -> None:
-    dataset, said = prepare(
-        tmp_path,
-        as_csv(tmp_path / "r.csv", LINKS),
-        as_csv(tmp_path / "m.csv", ITEMS),
-        rating_threshold=4,
-        test_fraction=0.0,
-    )
+    dataset, said = prepare(tmp_path, rating_threshold=4, test_fraction=0.0)
     assert named_links(dataset) == [("7", "30"), ("7", "5"), ("9", "30")]
     assert dataset.manifest["options"]["rating_threshold"] == 4
     assert dataset.manifest["options"]["rating_column"] == "rating"
@@ -121,36 +112,25 @@ def test_ratings_with_a_threshold(tmp_path: Path) -> None:
 def test_the_newest_items_are_held_out(tmp_path: Path, times: list[Any], form: str) -> None:
     """First links: item 5 at 10, item 100 at 30, item 30 at 45 (not 50)."""
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
-    dataset, _ = prepare(
-        tmp_path,
-        FORMATS[form](tmp_path / f"r.{form}", rows),
-        as_csv(tmp_path / "m.csv", ITEMS),
-        hold_out="newest-items",
-        validation_fraction=0.5,
-    )
-    assert dataset.item_ids is not None
-    found = dict(zip(dataset.item_ids.to_pylist(), dataset.split.tolist(), strict=True))
+    links = FORMATS[form](tmp_path / f"r.{form}", rows)
+    dataset, _ = prepare(tmp_path, links, hold_out="newest-items", validation_fraction=0.5)
+    found = dict(zip(ids_of(dataset.item_ids), dataset.split.tolist(), strict=True))
     assert found == {"5": 0, "100": 1, "30": 2}
 
 
 def test_a_given_split_is_used(tmp_path: Path) -> None:
     marks = ["Train", " dev", "test", "train"]
-    items = as_csv(
-        tmp_path / "m.csv", [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
-    )
-    links = as_csv(tmp_path / "r.csv", LINKS)
-    dataset, said = prepare(tmp_path, links, items)
-    assert dataset.item_ids is not None
-    found = dict(zip(dataset.item_ids.to_pylist(), dataset.split.tolist(), strict=True))
+    items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
+    dataset, said = prepare(tmp_path, LINKS, items)
+    found = dict(zip(ids_of(dataset.item_ids), dataset.split.tolist(), strict=True))
     assert found == {"100": 0, "5": 1, "30": 2}
     assert "Held out: as column split says" in said[1]
-    random, _ = prepare(tmp_path, links, items, hold_out="items")
+    random, _ = prepare(tmp_path, LINKS, items, hold_out="items")
     assert random.manifest["options"]["split_column"] is None
-    as_csv(items, [row | {"split": "tset"} for row in ITEMS])
     with pytest.raises(
         DataError, match=r"m.csv, line 2: split 'tset' is none of train, validation, test"
     ):
-        prepare(tmp_path, links, items)
+        prepare(tmp_path, LINKS, [row | {"split": "tset"} for row in ITEMS])
 
 
 def test_tokens_that_are_already_made(tmp_path: Path) -> None:
@@ -162,8 +142,8 @@ def test_tokens_that_are_already_made(tmp_path: Path) -> None:
             {"id": 100, "tokens": ["a"]},
         ],
     )
-    dataset, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
-    assert words_of(dataset, tmp_path) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
+    dataset, _ = prepare(tmp_path, LINKS, items)
+    assert words_of(dataset) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
 
 
 @given(
@@ -199,7 +179,7 @@ def test_any_ids_and_texts_come_back(
     expected = {
         id_: tokenize(text + " w")[:300] for id_, text in zip(stripped, texts, strict=False)
     }
-    assert words_of(dataset, tmp_path) == expected
+    assert words_of(dataset) == expected
 
 
 @pytest.mark.parametrize(
@@ -226,7 +206,6 @@ def test_any_ids_and_texts_come_back(
 def test_impossible_choices(
     tmp_path: Path, options: dict[str, Any], error: type[NcfbenchError], message: str
 ) -> None:
-    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
     with pytest.raises(error, match=message):
-        prepare(tmp_path, links, items, **options)
+        prepare(tmp_path, **options)
     assert not list(tmp_path.glob("data/x/manifest.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tables_of import ITEMS, LINKS, as_csv, as_jsonl, as_parquet, prepare
+from tables_of import ITEMS, LINKS, Row, as_csv, as_jsonl, as_parquet, ids_of, prepare
 
 from ncfbench.data import store
 from ncfbench.data.features import standardise
@@ -35,15 +36,9 @@ def columns(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
     ]
 
 
-def made(folder: Path, **options: Any) -> tuple[Dataset, list[str]]:
-    links, items = as_csv(folder / "links.csv", LINKS), as_csv(folder / "items.csv", ITEMS)
-    return prepare(folder, links, items, **options)
-
-
 def expected(dataset: Dataset) -> np.ndarray:
     """Standardised over training items, in plain NumPy."""
-    assert dataset.item_ids is not None
-    rows = np.array([VALUES[int(id_)] for id_ in dataset.item_ids.to_pylist()])
+    rows = np.array([VALUES[int(id_)] for id_ in ids_of(dataset.item_ids)])
     fitted = rows[dataset.split == 0]
     deviation = fitted.std(axis=0)
     return np.where(deviation > 0, (rows - fitted.mean(axis=0)) / np.maximum(deviation, 1e-9), 0)
@@ -65,15 +60,11 @@ def test_every_form_gives_the_same_features(tmp_path: Path, form: str) -> None:
         rows = lists(VALUES, "movieId")
         vectors = pa.array([row["vector"] for row in rows], pa.list_(pa.float32(), 3))
         pq.write_table(pa.table({"movieId": [row["movieId"] for row in rows], "v": vectors}), path)
-    else:
-        rows = [item | dict(zip("abc", VALUES[item["movieId"]], strict=True)) for item in ITEMS]
-        as_csv(tmp_path / "wide.csv", rows)
-        links = as_csv(tmp_path / "links.csv", LINKS)
-        dataset, said = prepare(
-            tmp_path, links, tmp_path / "wide.csv", feature_columns=("a", "b", "c")
-        )
-    if form != "columns":
-        dataset, said = made(tmp_path, **options)
+    items: Sequence[Row] = ITEMS
+    if form == "columns":
+        items = [item | dict(zip("abc", VALUES[item["movieId"]], strict=True)) for item in ITEMS]
+        options = {"feature_columns": ("a", "b", "c")}
+    dataset, said = prepare(tmp_path, LINKS, items, **options)
     assert dataset.item_features is not None
     np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
     assert any("1 of 3 features of the items are the same" in line for line in said)
@@ -82,31 +73,30 @@ def test_every_form_gives_the_same_features(tmp_path: Path, form: str) -> None:
 
 
 def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
-    plain, _ = made(tmp_path)
+    plain, _ = prepare(tmp_path)
     assert not {"item_features", "feature_columns"} & plain.manifest["options"].keys()
     prints = {plain.fingerprint}
     for scale in (1.0, -1.0):
         np.save(tmp_path / "f.npy", scale * np.array(list(VALUES.values())))
-        prints.add(made(tmp_path, item_features=tmp_path / "f.npy")[0].fingerprint)
+        prints.add(prepare(tmp_path, item_features=tmp_path / "f.npy")[0].fingerprint)
     assert len(prints) == 3
 
 
 def test_items_may_have_no_text(tmp_path: Path) -> None:
-    items = as_csv(tmp_path / "bare.csv", [{"movieId": item["movieId"]} for item in ITEMS])
-    links = as_csv(tmp_path / "links.csv", LINKS)
+    items = [{"movieId": item["movieId"]} for item in ITEMS]
     np.save(tmp_path / "f.npy", np.array(list(VALUES.values())))
-    dataset, said = prepare(tmp_path, links, items, item_features=tmp_path / "f.npy")
+    dataset, said = prepare(tmp_path, LINKS, items, item_features=tmp_path / "f.npy")
     assert dataset.n_words == 0
     assert not dataset.lengths.any()
     assert any("text none" in line for line in said)
     with pytest.raises(DataError, match="--item-features"):
-        prepare(tmp_path, links, items)
+        prepare(tmp_path, LINKS, items)
 
 
 def test_cold_users_have_no_training_link(tmp_path: Path) -> None:
     path = as_parquet(tmp_path / "users.parquet", lists(OF_USERS, "userId"))
-    whole, _ = made(tmp_path, user_features=path)
-    dataset, said = made(tmp_path, user_features=path, cold_user_fraction=0.3)
+    whole, _ = prepare(tmp_path, user_features=path)
+    dataset, said = prepare(tmp_path, user_features=path, cold_user_fraction=0.3)
     assert dataset.user_features is not None
     (cold,) = np.flatnonzero(~dataset.has_links & whole.has_links)
     users, items = whole.links("train")
@@ -117,7 +107,7 @@ def test_cold_users_have_no_training_link(tmp_path: Path) -> None:
     again = store.load(tmp_path / "data", "x")
     np.testing.assert_array_equal(again.user_features, dataset.user_features)
     with pytest.raises(UsageError, match=r"--cold-user-fraction 0\.99 leaves no training link"):
-        made(tmp_path, user_features=path, cold_user_fraction=0.99)
+        prepare(tmp_path, user_features=path, cold_user_fraction=0.99)
 
 
 WRONG: list[tuple[list[dict[str, Any]], str]] = [
@@ -149,15 +139,15 @@ def test_a_wrong_table_is_refused_by_row(
     path = as_parquet(tmp_path / "f.parquet", rows)
     kind = "user_features" if "userId" in rows[0] else "item_features"
     with pytest.raises(DataError, match=words):
-        made(tmp_path, **{kind: path})
+        prepare(tmp_path, **{kind: path})
 
 
 def test_of_repeated_rows_the_first_counts(tmp_path: Path) -> None:
     path = as_parquet(tmp_path / "f.parquet", lists(VALUES, "movieId"))
-    once, _ = made(tmp_path, item_features=path)
+    once, _ = prepare(tmp_path, item_features=path)
     again = [{"movieId": 8, "vector": [0.0, 0.0, 0.0]}]
     as_parquet(path, lists(VALUES, "movieId") + again)
-    twice, said = made(tmp_path, item_features=path)
+    twice, said = prepare(tmp_path, item_features=path)
     np.testing.assert_array_equal(once.item_features, twice.item_features)
     assert any("rows of f.parquet that repeat the movieId of an earlier one: 1." in x for x in said)
 
@@ -175,10 +165,10 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     ):
         np.save(path, array)
         with pytest.raises(DataError, match=words):
-            made(tmp_path, item_features=path)
+            prepare(tmp_path, item_features=path)
     path.write_bytes(b"no array")
     with pytest.raises(DataError, match="Cannot read"):
-        made(tmp_path, item_features=path)
+        prepare(tmp_path, item_features=path)
 
 
 def test_impossible_options_are_refused(tmp_path: Path) -> None:
@@ -190,7 +180,7 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         ({"feature_columns": ("titel",)}, "did you mean 'title'"),
     ):
         with pytest.raises(UsageError, match=words):
-            made(tmp_path, **options)
+            prepare(tmp_path, **options)
 
 
 @settings(max_examples=30, deadline=None)
@@ -225,7 +215,7 @@ def test_large_numbers_keep_their_differences(tmp_path: Path, form: str) -> None
         np.save(path, np.array(seconds)[:, None])
     else:
         {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form](path, rows)
-    dataset, said = made(tmp_path, item_features=path, test_fraction=0.0)
+    dataset, said = prepare(tmp_path, item_features=path, test_fraction=0.0)
     assert dataset.item_features is not None
     expected = np.array(seconds[:3]) - np.mean(seconds[:3])
     np.testing.assert_allclose(dataset.item_features[:, 0], expected / expected.std(), rtol=1e-6)

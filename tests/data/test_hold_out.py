@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables_of import ITEMS, LINKS, as_csv, named_links, prepare
+from tables_of import ITEMS, LINKS, named, prepare
 
 from ncfbench.data.content import SPLITS, cautions, distinct_links
 from ncfbench.data.hold_out import HeldOut, Moments, hold_out
@@ -168,14 +167,7 @@ def test_a_cut() -> None:
 def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
     items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
-    return prepare(
-        folder, as_csv(folder / "r.csv", rows), as_csv(folder / "m.csv", items), **options
-    )
-
-
-def named(dataset: Dataset, split: Any) -> list[tuple[str, str]]:
-    users, items = dataset.links(split)
-    return named_links(dataclasses.replace(dataset, users=users, items=items))
+    return prepare(folder, rows, items, **options)
 
 
 TIMES: dict[str, tuple[list[Any], str]] = {
@@ -190,8 +182,8 @@ TIMES: dict[str, tuple[list[Any], str]] = {
 def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
     times, cut = TIMES[form]
     dataset, said = custom(tmp_path, times, hold_out="time", cut=cut)
-    assert named(dataset, "test") == [("10", "77"), ("7", "30"), ("9", "30")]
-    assert named(dataset, "train") == [("10", "5"), ("7", "5"), ("9", "100")]
+    assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "30"), ("9", "30")]
+    assert named(dataset, *dataset.links("train")) == [("10", "5"), ("7", "5"), ("9", "100")]
     assert dataset.manifest["options"]["cut"] == cut
     assert "split" not in dataset.manifest["options"]
     assert dataset.ranks_known_items
@@ -232,10 +224,9 @@ def test_times_that_part_nothing_are_refused(
 @pytest.mark.parametrize("kind", ["newest-items", "last", "time"])
 def test_hold_outs_by_time_need_times(tmp_path: Path, kind: str) -> None:
     rows = [{name: row[name] for name in ("userId", "movieId")} for row in LINKS]
-    files = as_csv(tmp_path / "r.csv", rows), as_csv(tmp_path / "m.csv", ITEMS)
     message = f"--hold-out {kind} needs a column of times, .* Its columns: userId, movieId"
     with pytest.raises(UsageError, match=message):
-        prepare(tmp_path, *files, hold_out=kind)
+        prepare(tmp_path, rows, hold_out=kind)
     with pytest.raises(UsageError, match=f"--hold-out {kind} needs the times of links"):
         SplitOptions(hold_out=kind)
 
@@ -246,7 +237,7 @@ def test_few_and_tied_links_are_told(tmp_path: Path) -> None:
     assert "3 of 3 users have too few links to hold one out: all theirs are trained on" in said
     assert "There are no test links, so there is no test recall." in said
     dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last")
-    assert named(dataset, "test") == [("10", "77"), ("7", "5"), ("9", "30")]
+    assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "5"), ("9", "30")]
     assert "The newest links of 1 users have equal times" in cautions(dataset.manifest)[-1]
 
 
@@ -300,11 +291,9 @@ FROZEN = {
 def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str | None) -> None:
     marks = ["Train", "dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
-    files = (
-        as_csv(tmp_path / "r.csv", LINKS),
-        as_csv(tmp_path / "m.csv", items if not kind else ITEMS),
+    dataset, _ = prepare(
+        tmp_path, LINKS, ITEMS if kind else items, hold_out=kind, validation_fraction=0.1
     )
-    dataset, _ = prepare(tmp_path, *files, hold_out=kind, validation_fraction=0.1)
     assert dataset.fingerprint == FROZEN[kind]
     stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")
     assert dataset.manifest["options"]["split"] == stored

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables_of import as_csv, as_jsonl, as_parquet, named_links, prepare
+from tables_of import as_csv, as_jsonl, as_parquet, ids_of, named_links, prepare
 
 from ncfbench.errors import DataError
 
@@ -19,9 +19,8 @@ ITEMS = [{"id": n, "title": f"t{n}"} for n in (1, 2, 3)]
 
 def users_of(folder: Path, links: Path) -> tuple[list[str], list[str]]:
     """The ids of users, in their order, and the messages."""
-    dataset, said = prepare(folder, links, as_csv(folder / "m.csv", ITEMS), test_fraction=0.0)
-    assert dataset.user_ids is not None
-    return dataset.user_ids.to_pylist(), said
+    dataset, said = prepare(folder, links, ITEMS, test_fraction=0.0)
+    return ids_of(dataset.user_ids), said
 
 
 def csv_of(folder: Path, users: list[Any]) -> Path:
@@ -125,12 +124,12 @@ def test_ids_that_json_can_hold(
 
 def test_links_and_items_are_read_by_one_rule(tmp_path: Path) -> None:
     """A column of versions keeps its points, though the other file's alone would be numbers."""
-    items = as_csv(tmp_path / "m.csv", [{"id": id_, "title": "t"} for id_ in ("1.0", "1.10", "2")])
-    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": item} for item in ("1.0", "2")])
+    items = [{"id": id_, "title": "t"} for id_ in ("1.0", "1.10", "2")]
+    links = [{"user": 1, "item": item} for item in ("1.0", "2")]
     dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
     assert named_links(dataset) == [("1", "1.0"), ("1", "2")]
     floats = as_parquet(tmp_path / "r.parquet", [{"user": 1, "item": n} for n in (1.0, 2.0)])
-    as_csv(items, [{"id": id_, "title": "t"} for id_ in ("1", "2", "x")])
+    items = [{"id": id_, "title": "t"} for id_ in ("1", "2", "x")]
     dataset, _ = prepare(tmp_path, floats, items, test_fraction=0.0)
     assert named_links(dataset) == [("1", "1"), ("1", "2")]
 
@@ -159,7 +158,7 @@ def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None
 
 
 def test_texts_may_be_called_like_missing_ids(tmp_path: Path) -> None:
-    items = as_csv(tmp_path / "m.csv", [{"id": 1, "title": "None"}, {"id": 2, "title": "NA"}])
-    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": n} for n in (1, 2)])
+    items = [{"id": 1, "title": "None"}, {"id": 2, "title": "NA"}]
+    links = [{"user": 1, "item": n} for n in (1, 2)]
     dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
     assert dataset.lengths.tolist() == [1, 1]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from invoked import check, invoke
 from numpy.typing import NDArray
 
 from ncfbench.data import prepare
@@ -133,12 +132,6 @@ def test_synthetic_sizes_at_the_end_of_int32(name: str, tmp_path: Path) -> None:
         patch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
         prepare("synthetic", options, tmp_path, "x", say=quiet)
     assert not (tmp_path / "x").exists()
-
-
-def test_sizes_beyond_int32_end_with_exit_code_2(tmp_path: Path) -> None:
-    done = invoke("prepare", "synthetic", "--users", "3000000000", "--data-dir", tmp_path)
-    check(done, 2, "users = 3000000000: it must be at least 1 and at most 2147483647")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.long

@@ -8,15 +8,14 @@ import hashlib
 import random
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from mind_files import BEHAVIORS, NEWS, behavior, news, prepare, write
+from tables_of import ids_of, named_links, words_of
 
-from ncfbench.data import content_files, store
+from ncfbench.data import store
 from ncfbench.data.ids import natural_order
-from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
 
 
@@ -28,42 +27,20 @@ def pack(folder: Path, archive: Path, around: str = "") -> None:
 
 
 def links_of(data_dir: Path) -> list[tuple[str, str]]:
-    """Return the links by the ids of the source."""
-    data = store.load(data_dir, "mind")
-    assert data.user_ids is not None
-    assert data.item_ids is not None
-    users, items = data.user_ids.to_pylist(), data.item_ids.to_pylist()
-    return sorted(
-        (users[user], items[item])
-        for user, item in zip(data.users.tolist(), data.items.tolist(), strict=True)
-    )
+    return named_links(store.load(data_dir, "mind"))
 
 
-def texts_of(data_dir: Path) -> dict[str, str]:
-    data = store.load(data_dir, "mind")
-    folder = data_dir / "mind" / data.fingerprint[:12]
-    words = [
-        row["word"]
-        for row in store.tables.read_table(
-            folder / "vocabulary.parquet", content_files.VOCABULARY
-        ).to_pylist()
-    ]
-    assert data.item_ids is not None
-    return {
-        id_: " ".join(words[token - 1] for token in data.texts[item].tolist())
-        for item, id_ in enumerate(data.item_ids.to_pylist())
-    }
+def words_in(data_dir: Path) -> dict[str, str]:
+    return {id_: " ".join(words) for id_, words in words_of(store.load(data_dir, "mind")).items()}
 
 
 def test_clicks_by_hand(tmp_path: Path) -> None:
     manifest, said = prepare(write(tmp_path / "source"), tmp_path / "d")
     data = store.load(tmp_path / "d", "mind")
-    assert data.user_ids is not None
-    assert data.item_ids is not None
-    assert data.user_ids.to_pylist() == ["U3", "U20"], "by number"
-    assert data.item_ids.to_pylist() == ["N2", "N10"]
+    assert ids_of(data.user_ids) == ["U3", "U20"], "by number"
+    assert ids_of(data.item_ids) == ["N2", "N10"]
     assert links_of(tmp_path / "d") == [("U20", "N10"), ("U3", "N10"), ("U3", "N2")]
-    assert texts_of(tmp_path / "d") == {"N2": "red fish", "N10": "the old dog an old dog at 10 30"}
+    assert words_in(tmp_path / "d") == {"N2": "red fish", "N10": "the old dog an old dog at 10 30"}
     assert manifest["removed"] == {
         "duplicate_links": 1,
         "links_to_unknown_news": 1,
@@ -89,7 +66,7 @@ def test_history_by_hand(tmp_path: Path) -> None:
         ("U4", "N10"),
         ("U4", "N9"),
     ]
-    assert texts_of(tmp_path / "d") == {
+    assert words_in(tmp_path / "d") == {
         "N2": "sports red fish",
         "N9": "news a quote",
         "N10": "sports the old dog",
@@ -116,34 +93,18 @@ def test_the_order_of_lines_changes_nothing(tmp_path: Path) -> None:
         assert after["fingerprint"] == before["fingerprint"]
 
 
-def test_line_ends_and_byte_order_marks_are_ignored(tmp_path: Path) -> None:
-    before, _ = prepare(write(tmp_path / "a"), tmp_path / "d" / "a")
-    source = write(tmp_path / "b")
-    for path in source.iterdir():
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    after, _ = prepare(source, tmp_path / "d" / "b")
-    assert after["fingerprint"] == before["fingerprint"]
-
-
-def test_a_smaller_draw_of_users_is_part_of_a_larger_one(tmp_path: Path) -> None:
+def test_some_users_are_drawn(tmp_path: Path) -> None:
     behaviors = [behavior(user, f"U{user}", "", f"N{1 + user % 9}-1") for user in range(60)]
-    source = write(
-        tmp_path / "source", [news(f"N{item}", f"word{item}") for item in range(1, 12)], behaviors
-    )
-    drawn = {}
-    for size in (6, 20, 60):
-        manifest, _ = prepare(source, tmp_path / str(size), users=size)
-        drawn[size] = {user for user, _ in links_of(tmp_path / str(size))}
-        assert len(drawn[size]) == size
-        assert manifest["removed"].get("users_not_drawn", 0) == 60 - size
-        assert manifest["statistics"]["items"] == len(
-            {item for _, item in links_of(tmp_path / str(size))}
-        )
-        assert manifest["removed"]["items_without_links"] == 11 - manifest["statistics"]["items"]
-    assert drawn[6] < drawn[20] < drawn[60]
-    again, _ = prepare(source, tmp_path / "again", users=6, split_seed=1)
-    assert {user for user, _ in links_of(tmp_path / "again")} != drawn[6]
-    assert again["options"]["users"] == 6
+    lines = [news(f"N{item}", f"word{item}") for item in range(1, 12)]
+    source = write(tmp_path / "source", lines, behaviors)
+    manifest, _ = prepare(source, tmp_path / "d", users=6)
+    links = links_of(tmp_path / "d")
+    assert len({user for user, _ in links}) == manifest["options"]["users"] == 6
+    assert manifest["removed"]["users_not_drawn"] == 54
+    assert manifest["statistics"]["items"] == len({item for _, item in links})
+    assert manifest["removed"]["items_without_links"] == 11 - manifest["statistics"]["items"]
+    prepare(source, tmp_path / "again", users=6, split_seed=1)
+    assert links_of(tmp_path / "again") != links
     with pytest.raises(UsageError, match="users = 61: only 60 users have a link"):
         prepare(source, tmp_path / "more", users=61)
 
@@ -168,7 +129,7 @@ def test_parts_are_merged(tmp_path: Path) -> None:
         ("U3", "N30"),
         ("U7", "N9"),
     ]
-    assert texts_of(tmp_path / "d")["N9"] == "a quote fish", "the first text is kept"
+    assert words_in(tmp_path / "d")["N9"] == "a quote fish", "the first text is kept"
     assert (
         "Warning: 1 lines of news.tsv give another text to a news that was there already; the first"
         " is kept." in said
@@ -228,7 +189,7 @@ def test_news_that_come_again_in_a_file_are_counted(tmp_path: Path) -> None:
         manifest["removed"]["repeated_news"],
         manifest["removed"]["news_with_another_text"],
     ) == (2, 1)
-    assert texts_of(tmp_path / "d")["N2"] == "red fish"
+    assert words_in(tmp_path / "d")["N2"] == "red fish"
     assert any("1 lines of news.tsv give another text" in text for text in said)
 
 
@@ -293,23 +254,6 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     (source / "news.tsv").write_text(NEWS[0])
     with pytest.raises(DataError, match=r"holds several data sets: MINDsmall_train, news\.tsv"):
         prepare(source, tmp_path / "d")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"text": ("titel",)}, "did you mean 'title'"),
-        ({"text": ("title", "title")}, "at most once"),
-        ({"parts": ("test",)}, "parts = 'test'"),
-        ({"parts": ("valid",)}, "parts = 'valid'"),
-        ({"parts": ()}, "name each of train, dev"),
-        ({"users": 0}, "users = 0"),
-        ({"max_length": 0}, "max_length = 0"),
-    ],
-)
-def test_impossible_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        Options(**options)
 
 
 def test_ids_are_in_natural_order() -> None:

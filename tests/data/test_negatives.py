@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables_of import FORMATS, ITEMS, LINKS, as_csv, prepare
+from tables_of import FORMATS, ids_of, named, prepare
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
@@ -38,17 +38,13 @@ def shown(seed: int) -> list[dict[str, Any]]:
     return [*rows, {"user": 99, "item": 1, "chosen": False, "rating": 1}]
 
 
-def items_file(folder: Path) -> Path:
-    return as_csv(folder / "m.csv", [{"item": n, "title": f"w{n}"} for n in range(N_ITEMS)])
+ITEMS = [{"item": n, "title": f"w{n}"} for n in range(N_ITEMS)]
 
 
 def named_negatives(dataset: store.Dataset) -> list[tuple[int, int]]:
-    assert dataset.user_ids is not None
-    assert dataset.item_ids is not None
     assert dataset.negatives is not None
     assert dataset.negatives.dtype == np.int32
-    users, items = dataset.user_ids.to_pylist(), dataset.item_ids.to_pylist()
-    return [(int(users[user]), int(items[item])) for user, item in dataset.negatives.T]
+    return sorted((int(user), int(item)) for user, item in named(dataset, *dataset.negatives))
 
 
 @pytest.mark.parametrize("form", list(SPELLINGS))
@@ -56,7 +52,7 @@ def test_negatives_are_those_of_plain_python(tmp_path: Path, form: str) -> None:
     rows = shown(1)
     spelled = [row | {"chosen": SPELLINGS[form][row["chosen"]]} for row in rows]
     links = FORMATS[form](tmp_path / f"r.{form}", spelled)
-    dataset, said = prepare(tmp_path, links, items_file(tmp_path), negative_column="chosen")
+    dataset, said = prepare(tmp_path, links, ITEMS, negative_column="chosen")
     is_known = [row["item"] < N_ITEMS and row["user"] < N_USERS for row in rows]
     chosen, not_chosen = (
         {
@@ -82,13 +78,7 @@ def test_negatives_are_those_of_plain_python(tmp_path: Path, form: str) -> None:
 
 def test_a_threshold_leaves_rows_that_are_neither(tmp_path: Path) -> None:
     rows = shown(2)
-    dataset, said = prepare(
-        tmp_path,
-        as_csv(tmp_path / "r.csv", rows),
-        items_file(tmp_path),
-        rating_threshold=4,
-        negative_threshold=2,
-    )
+    dataset, said = prepare(tmp_path, rows, ITEMS, rating_threshold=4, negative_threshold=2)
     known = [row for row in rows if row["item"] < N_ITEMS and row["user"] < N_USERS]
     chosen = {(row["user"], row["item"]) for row in known if row["rating"] >= 4}
     disliked = {(row["user"], row["item"]) for row in known if row["rating"] <= 2}
@@ -104,16 +94,13 @@ def test_a_threshold_is_rounded_as_the_ratings_are(tmp_path: Path) -> None:
     table = {"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": ratings}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     options = {"rating_threshold": 0.9, "negative_threshold": 0.3, "test_fraction": 0.0}
-    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items_file(tmp_path), **options)
+    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", ITEMS, **options)
     assert named_negatives(dataset) == [(1, 2)]
 
 
 @pytest.mark.parametrize("hold_out", ["items", "links"])
 def test_those_of_held_out_items_are_not_for_training(tmp_path: Path, hold_out: str) -> None:
-    links = as_csv(tmp_path / "r.csv", shown(3))
-    dataset, _ = prepare(
-        tmp_path, links, items_file(tmp_path), negative_column="chosen", hold_out=hold_out
-    )
+    dataset, _ = prepare(tmp_path, shown(3), ITEMS, negative_column="chosen", hold_out=hold_out)
     usable, is_trained = dataset.training_negatives, dataset.graph.item_degrees > 0
     assert usable is not None
     assert dataset.negatives is not None
@@ -130,15 +117,14 @@ def test_those_of_held_out_items_are_not_for_training(tmp_path: Path, hold_out: 
 
 def test_data_without_negatives_keep_their_fingerprint(tmp_path: Path) -> None:
     """Frozen before there were explicit negatives."""
-    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
-    dataset, _ = prepare(tmp_path, links, items)
+    dataset, _ = prepare(tmp_path)
     assert dataset.fingerprint[:12] == "693c56f19b6e"
     assert dataset.negatives is None
     assert dataset.training_negatives is None
     assert "explicit_negatives" not in dataset.manifest["statistics"]
     assert not {"negative_column", "negative_threshold"} & dataset.manifest["options"].keys()
-    both, _ = prepare(tmp_path, links, items, rating_threshold=2, negative_threshold=1)
-    without, _ = prepare(tmp_path, links, items, rating_threshold=2)
+    both, _ = prepare(tmp_path, rating_threshold=2, negative_threshold=1)
+    without, _ = prepare(tmp_path, rating_threshold=2)
     assert both.fingerprint != without.fingerprint
     assert store.load(tmp_path / "data", "x").fingerprint == without.fingerprint
 
@@ -182,7 +168,7 @@ def test_what_cannot_mark_negatives_is_refused(
         for n, rating in enumerate([1, 0, 5, 1])
     ]
     with pytest.raises(error, match=message):
-        prepare(tmp_path, as_csv(tmp_path / "r.csv", rows), items_file(tmp_path), **options)
+        prepare(tmp_path, rows, ITEMS, **options)
     assert not (tmp_path / "data").exists(), "what is refused leaves nothing"
 
 
@@ -214,14 +200,11 @@ def test_news_that_were_not_clicked(
     assert manifest["fingerprint"] != plain["fingerprint"]
     data = store.load(tmp_path / "d", "mind")
     assert data.negatives is not None
-    assert data.user_ids is not None
-    assert data.item_ids is not None
-    users, items = data.user_ids.to_pylist(), data.item_ids.to_pylist()
-    found = [(users[user], items[item]) for user, item in data.negatives.T]
+    found = named(data, *data.negatives)
     if negatives is None:
-        assert {user for user, _ in found} <= set(users)
+        assert {user for user, _ in found} <= set(ids_of(data.user_ids))
         return
-    assert sorted(found) == negatives
+    assert found == negatives
     reasons = ("negatives_of_left_out", "duplicate_negatives", "negatives_that_are_links")
     assert tuple(manifest["removed"].get(reason, 0) for reason in reasons) == removed
     with pytest.raises(UsageError, match="^--hold-out last and explicit negatives exclude"):
@@ -229,8 +212,7 @@ def test_news_that_were_not_clicked(
 
 
 def test_describe_says_how_many_there_are(tmp_path: Path) -> None:
-    links = as_csv(tmp_path / "r.csv", shown(4))
-    dataset, _ = prepare(tmp_path, links, items_file(tmp_path), negative_column="chosen")
+    dataset, _ = prepare(tmp_path, shown(4), ITEMS, negative_column="chosen")
     counts = dataset.manifest["statistics"]
     result = CliRunner().invoke(
         app, ["describe", "x", "--json", "--data-dir", str(tmp_path / "data"), "--batch-size", "4"]
@@ -248,8 +230,8 @@ def test_describe_says_how_many_there_are(tmp_path: Path) -> None:
 
 def test_negatives_that_are_all_left_out_are_said(tmp_path: Path) -> None:
     rows = [{"user": 1, "item": n, "chosen": 1} for n in range(4)]
-    links = as_csv(tmp_path / "r.csv", [*rows, {"user": 2, "item": 1, "chosen": 0}])
-    dataset, _ = prepare(tmp_path, links, items_file(tmp_path), negative_column="chosen")
+    rows.append({"user": 2, "item": 1, "chosen": 0})
+    dataset, _ = prepare(tmp_path, rows, ITEMS, negative_column="chosen")
     assert dataset.negatives is not None
     assert dataset.negatives.shape == (2, 0)
     assert any("there is none to train on" in line for line in cautions(dataset.manifest))

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables_of import ITEMS, LINKS, as_csv, named_links, prepare
+from tables_of import ids_of, named_links, prepare
 
 from ncfbench.data.content import draw_users
 from ncfbench.data.sources import prepare_command
@@ -49,10 +49,8 @@ def test_a_sample_by_brute_force(
     """Users are drawn after the filters, keep all links, and decide the items that stay. Without a
     sample, all that the filters leave stay, and items whose links are frequent enough.
     """
-    links = as_csv(tmp_path / "r.csv", [{"user": user, "item": item} for user, item in pairs])
-    titles = as_csv(
-        tmp_path / "m.csv", [{"id": item, "title": f"t{item}"} for item in range(N_ITEMS)]
-    )
+    links = [{"user": user, "item": item} for user, item in pairs]
+    titles = [{"id": item, "title": f"t{item}"} for item in range(N_ITEMS)]
     before = frequent(set(pairs), least_user, least_item)
     options: dict[str, Any] = {"min_user_links": least_user, "min_item_links": least_item}
     options |= {"sample_users": size, "split_seed": seed, "test_fraction": 0.0}
@@ -61,16 +59,14 @@ def test_a_sample_by_brute_force(
     except DataError as error:
         assert not before, error
         return
-    assert dataset.user_ids is not None
-    assert dataset.item_ids is not None
     present = {user for user, _ in before}
-    users = {int(user) for user in dataset.user_ids.to_pylist()}
+    users = set(map(int, ids_of(dataset.user_ids)))
     assert users <= present
     assert len(users) == min(size or 9, len(present))
     left = {pair for pair in before if pair[0] in users}
     assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
     linked = {item for _, item in left}
-    kept_items = {int(item) for item in dataset.item_ids.to_pylist()}
+    kept_items = set(map(int, ids_of(dataset.item_ids)))
     assert kept_items == (linked if least_item else set(range(N_ITEMS)))
     removed = dataset.manifest["removed"]
     rows = ("links_of_rare", "links_of_users_not_drawn", "duplicate_links")
@@ -95,10 +91,9 @@ def test_a_smaller_draw_is_part_of_a_larger_one() -> None:
 
 def test_the_manifest_names_a_sample_and_nothing_else(tmp_path: Path) -> None:
     """Without the option a data set has the options, and so the fingerprint, of before."""
-    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
-    whole, _ = prepare(tmp_path, links, items)
+    whole, _ = prepare(tmp_path)
     assert "sample_users" not in whole.manifest["options"]
-    sample, said = prepare(tmp_path, links, items, sample_users=2, test_fraction=0.0)
+    sample, said = prepare(tmp_path, sample_users=2, test_fraction=0.0)
     assert sample.manifest["options"]["sample_users"] == 2
     assert sample.fingerprint != whole.fingerprint
     assert any(

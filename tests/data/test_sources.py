@@ -115,6 +115,35 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("citeulike", {"text": ("titel",)}, "did you mean 'title'"),
+        ("citeulike", {"text": ()}, "name each of"),
+        ("citeulike", {"text": ("title", "title")}, "at most once"),
+        ("citeulike", {"max_length": 0}, "max_length = 0"),
+        ("citeulike", {"min_count": 0}, "min_count = 0"),
+        ("citeulike", {"vocabulary_size": 0}, "vocabulary_size = 0"),
+        ("citeulike", {"test_fraction": 1.0}, "test_fraction = 1.0"),
+        ("citeulike", {"validation_fraction": -0.1}, "validation_fraction = -0.1"),
+        ("citeulike", {"test_fraction": float("nan")}, "test_fraction = nan"),
+        ("citeulike-t", {"text": ("bags",)}, "did you mean 'bag'"),
+        ("mind", {"text": ("titel",)}, "did you mean 'title'"),
+        ("mind", {"parts": ("test",)}, "parts = 'test'"),
+        ("mind", {"parts": ()}, "name each of train, dev"),
+        ("mind", {"users": 0}, "users = 0"),
+        ("mind", {"max_length": 0}, "max_length = 0"),
+        ("synthetic", {"users": 0}, "users = 0"),
+        ("synthetic", {"links": 10**9}, "a quarter of all"),
+        ("synthetic", {"topics": 10**4}, "topics"),
+        ("synthetic", {"min_words": 50}, "min_words"),
+    ],
+)
+def test_impossible_options(source: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SOURCES[source].load().Options(**options)
+
+
+@pytest.mark.parametrize(
     ("given", "wanted"),
     [
         ({"seed": np.int64(30)}, 30),

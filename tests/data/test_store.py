@@ -199,12 +199,6 @@ def test_a_source_keeps_its_name(tmp_path: Path, tiny_options: synthetic.Options
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match=r"Cannot write .*Not a directory. Choose another folder"):
-        prepare("synthetic", tiny_options, tmp_path / "file", "x", say=quiet)
-
-
 def test_a_full_disk_leaves_the_previous_data_set(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,17 +292,3 @@ def test_synthetic_words_tell_the_links() -> None:
     common = links @ links.T
     nearest = common[np.arange(500), similarity.argmax(axis=1)].mean()
     assert nearest > 1.5 * (common.sum() - np.trace(common)) / (500 * 499)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"users": 0}, "users = 0"),
-        ({"links": 10**9}, "a quarter of all"),
-        ({"topics": 10**4}, "topics"),
-        ({"min_words": 50}, "min_words"),
-    ],
-)
-def test_impossible_synthetic_options(options: dict[str, int], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        synthetic.Options(**options)

@@ -88,22 +88,21 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
     """Whole numbers in one part and floats in another, as pandas writes them where one is missing,
     are the same ids.
     """
-    items = as_csv(tmp_path / "m.csv", ITEMS)
-    whole, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
+    whole, _ = prepare(tmp_path)
     (folder := tmp_path / "parts" / "year=2020").mkdir(parents=True)
     as_parquet(folder / "part-1.parquet", LINKS[:3])
     gaps = [{"userId": None, "movieId": 5.0, "rating": 1.0, "timestamp": 1}]
     floats = [row | {"userId": float(row["userId"])} for row in LINKS[3:]]
     as_parquet(tmp_path / "parts" / "part-2.parquet", [*floats, *gaps])
     (tmp_path / "parts" / "_SUCCESS").touch()
-    dataset, said = prepare(tmp_path, tmp_path / "parts", items)
+    dataset, said = prepare(tmp_path, tmp_path / "parts")
     assert named_links(dataset) == named_links(whole)
     assert "parts (2 Parquet files)" in said[0]
     assert "--links parts" in prepare_command("x", dataset.manifest)
     rounded = [row | {"userId": float(2**53 + 2)} for row in LINKS]
     as_parquet(tmp_path / "parts" / "part-2.parquet", rounded)
     with pytest.raises(DataError, match=r"part-2.parquet: userId has floats from 2\^53"):
-        prepare(tmp_path, tmp_path / "parts", items)
+        prepare(tmp_path, tmp_path / "parts")
     pq.write_table(pa.table({"userId": [1]}), folder / "part-3.parquet")
     with pytest.raises(DataError, match=r"part-3.parquet has other columns than"):
         read_table(tmp_path / "parts")
