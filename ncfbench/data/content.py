@@ -275,6 +275,12 @@ def distinct_negatives(
     return np.stack([users, items])[:, ~is_link], removed
 
 
+def renumbered(kept: NDArray[np.bool_], numbers: NDArray[np.integer]) -> Int32:
+    """Return the index of each number among the kept ones; -1 for others, and for -1."""
+    index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    return index.astype(np.int32)[numbers]
+
+
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
     """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS, draw_users
+from ncfbench.data.content import SPLITS, distinct_links, draw_users
 from ncfbench.data.options import SplitOptions
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError
@@ -33,24 +33,41 @@ class Moments(NamedTuple):
     show: Callable[[int], str]
     cut: float | None = None
 
-    def of_distinct(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> Moments:
-        """Return the first of each distinct link, in the order of ``distinct_links``.
-
-        Args:
-            users, items: int[links], the ends of the links, which may be given several times.
-        """
-        pairs = (users.astype(np.int64) << 32) | items.astype(np.int64)
-        order = np.lexsort((self.rows, self.times, pairs))
-        order = order[np.diff(pairs[order], prepend=-1) > 0]
-        return self._replace(times=self.times[order], rows=self.rows[order])
-
-    def where(self, kept: NDArray[np.bool_]) -> Moments:
+    def of(self, links: NDArray[np.bool_] | NDArray[np.intp]) -> Moments:
         """Return those of some of the links."""
-        return self._replace(times=self.times[kept], rows=self.rows[kept])
+        return self._replace(times=self.times[links], rows=self.rows[links])
 
     def shown(self, link: np.integer) -> str:
         """Return the time of a link as the file has it."""
         return self.show(int(self.rows[link]))
+
+
+class Links(NamedTuple):
+    """The users and items at the ends of links, int32[links], and their moments where needed."""
+
+    users: Int32
+    items: Int32
+    moments: Moments | None = None
+
+    def where(self, kept: NDArray[np.bool_]) -> Links:
+        """Return some of the links."""
+        moments = None if self.moments is None else self.moments.of(kept)
+        return Links(self.users[kept], self.items[kept], moments)
+
+    def of_drawn_users(self, size: int, seed: int) -> Links:
+        """Return all links of some of the users that have any, see :func:`draw_users`."""
+        present = np.unique(self.users)
+        return self.where(np.isin(self.users, present[draw_users(len(present), size, seed)]))
+
+    def distinct(self) -> tuple[Links, int]:
+        """Return each link at its first moment, by (user, item); and how many were given again."""
+        users, items, repeated = distinct_links(self.users, self.items)
+        if self.moments is None:
+            return Links(users, items), repeated
+        pairs = (self.users.astype(np.int64) << 32) | self.items.astype(np.int64)
+        order = np.lexsort((self.moments.rows, self.moments.times, pairs))
+        first = order[np.diff(pairs[order], prepend=-1) > 0]
+        return Links(users, items, self.moments.of(first)), repeated
 
 
 class HeldOut(NamedTuple):
@@ -74,10 +91,8 @@ class HeldOut(NamedTuple):
 
 def hold_out(
     options: SplitOptions,
-    users: Int32,
-    items: Int32,
+    links: Links,
     size: tuple[int, int],
-    moments: Moments | None = None,
     *,
     split: UInt8 | None = None,
     cold_user_fraction: float = 0.0,
@@ -86,9 +101,8 @@ def hold_out(
     """Hold items or links out.
 
     Args:
-        users, items: int32[links], the ends of each link, each once.
+        links: each once, with moments for hold-outs that need times.
         size: numbers of users and items.
-        moments: of each link, for hold-outs that need times.
         split: uint8[n_items], where the source itself says which items are held out.
         cold_user_fraction: share of the users that lose their training links.
         keeps_new_users: keep the held-out links of users without training links. Where items are
@@ -98,7 +112,7 @@ def hold_out(
         DataError: nothing is left to train on.
         UsageError: these options hold out everything, or the cut leaves nothing on one side.
     """
-    kind = options.hold_out or "items"
+    kind, (users, items, moments) = options.hold_out or "items", links
     facts: dict[str, float] = {}
     removed: dict[str, int] = {}
     if split is None and kind == "items":

@@ -48,18 +48,6 @@ def numbers(column: Column, why: str = "is not a number.") -> Float64:
     return _finite(column, _parsed(values) if found is None else found, why)
 
 
-def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
-    """Return bool[n]: which numbers reach a threshold, which is rounded as float32 or float16 were:
-    0.7 written as these is not 0.7 in float64.
-    """
-    return np.asarray(numbers(column) >= _rounded(threshold, column))
-
-
-def at_most(column: Column, threshold: float) -> NDArray[np.bool_]:
-    """Return bool[n]: which numbers do not exceed a threshold, rounded as in :func:`at_least`."""
-    return np.asarray(numbers(column) <= _rounded(threshold, column))
-
-
 def are_false(column: Column, why: str) -> NDArray[np.bool_]:
     """Return bool[n]: which of the values 0 and 1, true and false, yes and no mean 0."""
     found = numbers(column, why)
@@ -70,7 +58,10 @@ def are_false(column: Column, why: str) -> NDArray[np.bool_]:
     return np.asarray(found == 0)
 
 
-def _rounded(threshold: float, column: Column) -> float:
+def rounded(threshold: float, column: Column) -> float:
+    """Return a threshold for a column's numbers, rounded as float32 or float16 were: 0.7 written as
+    these is not 0.7 in float64.
+    """
     kind = column.values.type
     if pa.types.is_floating(kind):
         with np.errstate(over="ignore"):

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, named, prepare
 
-from ncfbench.data.content import SPLITS, cautions, distinct_links
-from ncfbench.data.hold_out import HeldOut, Moments, hold_out
+from ncfbench.data.content import SPLITS, cautions
+from ncfbench.data.hold_out import HeldOut, Links, Moments, hold_out
 from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
 from ncfbench.data.store import Dataset, prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
@@ -32,8 +32,7 @@ def held_out_of(rows: list[Row], cut: float | None = None, **options: Any) -> He
     users, items, times = np.array(rows, np.int32).T
     moments = Moments(times.astype(float), np.arange(len(rows)), lambda row: str(rows[row][2]), cut)
     chosen = TimedOptions(**options)
-    ends = distinct_links(users, items)[:2]
-    return hold_out(chosen, *ends, (6, 7), moments.of_distinct(users, items))
+    return hold_out(chosen, Links(users, items, moments).distinct()[0], (6, 7))
 
 
 def by_split(found: HeldOut) -> dict[str, set[tuple[int, int]]]:
@@ -312,10 +311,5 @@ def test_synthetic_data_keep_their_fingerprint(tmp_path: Path) -> None:
 
 def test_nothing_to_train_on_is_refused() -> None:
     with pytest.raises(DataError, match="nothing to train on"):
-        hold_out(
-            SplitOptions(),
-            np.zeros(1, np.int32),
-            np.zeros(1, np.int32),
-            (1, 2),
-            split=np.array([2, 0], np.uint8),
-        )
+        one = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
+        hold_out(SplitOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))

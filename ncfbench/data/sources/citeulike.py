@@ -23,7 +23,7 @@ import numpy as np
 from ncfbench.config import cache_dir
 from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.files import git_blob_id, read_lines
-from ncfbench.data.hold_out import hold_out
+from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -102,7 +102,7 @@ class Options(TextOptions):
                 " library."
             )
         texts, vocabulary = corpus.finish()
-        held_out = hold_out(self, users, items, (len(libraries), len(corpus)))
+        held_out = hold_out(self, Links(users, items), (len(libraries), len(corpus)))
         held_out.removed["duplicate_links"] = repeated
         return Content(
             n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict()

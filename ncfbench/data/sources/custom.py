@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, SupportsInt
+from typing import SupportsInt
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,11 @@ from ncfbench.data.content import (
     Content,
     distinct_links,
     distinct_negatives,
-    draw_users,
+    renumbered,
 )
 from ncfbench.data.features import Features
 from ncfbench.data.files import sha256
-from ncfbench.data.hold_out import Moments, hold_out
+from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -35,11 +35,10 @@ from ncfbench.data.sources.custom_columns import (
     named,
     with_columns,
 )
-from ncfbench.data.sources.custom_negatives import are_negative
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary
-from ncfbench.data.values import at_least, moment, texts, times
+from ncfbench.data.values import are_false, moment, numbers, rounded, texts, times
 from ncfbench.errors import DataError, UsageError
 
 STATISTICS: Statistics | None = None
@@ -132,18 +131,6 @@ class Removed:
             self.say(f"{LEFT_OUT[reason].format_map(self.words)}: {number:,}.{more}")
 
 
-class Links(NamedTuple):
-    """The numbers of users and items at the ends of links, and the links' times and rows."""
-
-    users: NDArray[np.int32]
-    items: NDArray[np.int32]
-    moments: Moments
-
-    def where(self, kept: NDArray[np.bool_]) -> Links:
-        """Return some of the links."""
-        return Links(self.users[kept], self.items[kept], self.moments.where(kept))
-
-
 def _read_content(
     options: Options,
     columns: Mapping[str, Column],
@@ -183,25 +170,20 @@ def _read_content(
     has_item = np.bincount(links.items, minlength=len(items.names)) >= min(least[1], 1)
     user_ids = users.names.filter(pa.array(has_user))
     item_ids = items.names.filter(pa.array(has_item))
-    of_user, of_item = (np.cumsum(flags, dtype=np.int32) - 1 for flags in (has_user, has_item))
-    ends_of_links = of_user[links.users], of_item[links.items]
-    link_users, link_items, repeated = distinct_links(*ends_of_links)
+    of_links = renumbered(has_user, links.users), renumbered(has_item, links.items)
+    links, repeated = Links(*of_links, links.moments).distinct()
     removed.add("duplicate_links", repeated)
     negatives = None
     if options.has_negatives:
-        user_left = np.where(has_user, of_user, -1)
-        item_left = np.append(np.where(has_item, of_item, -1), -1)  # the last: unknown items
-        ends_of_shown = user_left[shown[0]], item_left[shown[1]]
-        negatives, counts = distinct_negatives(*ends_of_shown, (link_users, link_items))
+        of_shown = renumbered(has_user, shown[0]), renumbered(has_item, shown[1])
+        negatives, counts = distinct_negatives(*of_shown, (links.users, links.items))
         for reason, count in counts.items():
             removed.add(reason, count)
     rows = items.first_rows()[has_item]
     held_out = hold_out(
         options,
-        link_users,
-        link_items,
+        links,
         (len(user_ids), len(item_ids)),
-        links.moments.of_distinct(*ends_of_links) if options.time_column else None,
         split=_split_numbers(columns["split"])[rows] if options.split_column else None,
         cold_user_fraction=options.cold_user_fraction,
         keeps_new_users="user" in features,
@@ -255,24 +237,24 @@ def _read_links(
     path, file = ends.column.table.path, items.column.table.path
     present = (users.codes >= 0) & (ends.codes >= 0)
     removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
-    is_negative = present & are_negative(columns, options)
+    is_negative = present & _are_negative(columns, options)
     kept = present & ~is_negative
-    if options.rating_threshold is not None:
-        kept &= at_least(columns["rating"], options.rating_threshold)
+    if (least := options.rating_threshold) is not None:
+        kept &= numbers(columns["rating"]) >= rounded(least, columns["rating"])
     n_below = int(np.sum(present & ~kept & ~is_negative))
     removed.add("links_below_threshold", n_below)
-    moments = _read_moments(columns.get("time"), options.cut, len(kept))
+    moments = _read_moments(columns.get("time"), options.cut)
     if not kept.any():
         what = " of such a rating" if n_below else ""
         what = what or (", but negatives" if is_negative.any() else "")
         raise DataError(f"{path} holds no link{what}.")
-    if options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
+    if moments and options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
         removed.say(
             f"Warning: all times {columns['time'].name} of {path.name} are equal, so the last items"
             f" of {file.name} count as the newest."
         )
-    numbers = np.append(positions(ends.names, items.names), -1)[ends.codes]
-    known = kept & (numbers >= 0)
+    of_items = np.append(positions(ends.names, items.names), -1)[ends.codes]
+    known = kept & (of_items >= 0)
     if not known.any():
         raise DataError(
             f"No link names an item of {file}: {ends.column.name} in {path.name} is, for example,"
@@ -282,17 +264,26 @@ def _read_links(
     unknown = kept & ~known
     removed.add("links_to_unknown_items", np.sum(unknown))
     removed.add("unknown_items", _count(ends.codes[unknown]))
-    links = Links(users.codes[known], numbers[known], moments.where(known))
-    shown = users.codes[is_negative], numbers[is_negative]
+    links = Links(users.codes, of_items, moments).where(known)
+    shown = users.codes[is_negative], of_items[is_negative]
     return links, _count(users.codes[kept]), shown
 
 
-def _read_moments(column: Column | None, cut: str | None, n_rows: int) -> Moments:
-    """Return the time of each row; zeros where no times are needed."""
+def _are_negative(columns: Mapping[str, Column], options: Options) -> NDArray[np.bool_]:
+    """Return bool[rows of the links]: which rows are explicit negatives, as the options say."""
+    if options.negative_column is not None:
+        return are_false(columns["negative"], "is neither 0 (shown and not chosen) nor 1.")
+    if (most := options.negative_threshold) is not None:
+        return np.asarray(numbers(columns["rating"]) <= rounded(most, columns["rating"]))
+    return np.zeros(len(columns["user"].values), bool)
+
+
+def _read_moments(column: Column | None, cut: str | None) -> Moments | None:
+    """Return the time of each row; None where no times are needed."""
     if column is None:
-        return Moments(np.zeros(n_rows), np.arange(n_rows), str)
+        return None
     values, from_ = column.values, None if cut is None else moment(column, cut)
-    return Moments(times(column), np.arange(n_rows), lambda row: str(values[row]), from_)
+    return Moments(times(column), np.arange(len(values)), lambda row: str(values[row]), from_)
 
 
 def _keep(
@@ -317,26 +308,25 @@ def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Remo
     """Return all links of some users, drawn at random. Nothing is filtered again: in a small sample
     few items would have the minimum, and in the next round few users.
     """
-    present = np.unique(links.users)
-    if size >= len(present):
-        removed.say(f"--sample-users {size:,}: there are {len(present):,} users; all are kept.")
+    n_users = _count(links.users)
+    if size >= n_users:
+        removed.say(f"--sample-users {size:,}: there are {n_users:,} users; all are kept.")
         return links
-    drawn = present[draw_users(len(present), size, seed)]
-    kept = links.where(np.isin(links.users, drawn))
+    kept = links.of_drawn_users(size, seed)
     lost_links = len(links.users) - len(kept.users)
     lost_items = 0 if keeps_items else _count(links.items) - _count(kept.items)
-    removed.add("users_not_drawn", len(present) - size)
+    removed.add("users_not_drawn", n_users - size)
     removed.add("links_of_users_not_drawn", lost_links)
     removed.add("items_not_drawn", lost_items)
     removed.say(
-        f"A sample: {size:,} of {len(present):,} users; left out with the others: {lost_links:,}"
+        f"A sample: {size:,} of {n_users:,} users; left out with the others: {lost_links:,}"
         f" links, {lost_items:,} items without a link."
     )
     return kept
 
 
-def _count(numbers: NDArray[np.int32]) -> int:
-    return int(np.count_nonzero(np.bincount(numbers)))
+def _count(codes: NDArray[np.int32]) -> int:
+    return int(np.count_nonzero(np.bincount(codes)))
 
 
 def _read_texts(

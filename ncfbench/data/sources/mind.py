@@ -18,11 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, distinct_links, distinct_negatives, draw_users
+from ncfbench.data.content import Content, distinct_negatives, renumbered
 from ncfbench.data.files import File, find_members, read_lines, sha256
-from ncfbench.data.hold_out import Moments, hold_out
+from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import NEED_TIMES, TextOptions, TimedOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -122,76 +121,56 @@ def _read_content(
     removed: Counter[str] = Counter()
     news = _read_news([part[NEWS] for part in parts], options.text, removed, say)
     behaviors = [part[BEHAVIORS] for part in parts]
-    (users, shown_users), user_ids, (items, shown_items), item_ids, times = _read_links(
-        behaviors, news, options
-    )
-    moments = None
-    if options.hold_out in NEED_TIMES:
-        cut = None if options.cut is None else _seconds(options.cut, "--cut")
-        moments = Moments(times, np.arange(len(times)), lambda row: _shown(times[row]), cut)
-        moments = moments.of_distinct(users, items)
-    users, items, removed["duplicate_links"] = distinct_links(users, items)
+    links, shown_pairs, user_ids, item_ids = _read_links(behaviors, news, options)
+    links, removed["duplicate_links"] = links.distinct()
     is_known = pc.is_in(item_ids, pa.array(news)).to_numpy(False)
-    removed["links_to_unknown_news"] = unknown = int(np.sum(~is_known[items]))
+    removed["links_to_unknown_news"] = unknown = int(np.sum(~is_known[links.items]))
     if unknown:
         say(
             f"Warning: {unknown:,} links are dropped: they are to {np.sum(~is_known):,} news that"
             f" {NEWS} does not have."
         )
-    users, items, moments = _where(is_known[items], users, items, moments)
-    if not len(users):
+    links = links.where(is_known[links.items])
+    if not len(links.users):
         raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
-    kept_users = np.unique(users)
-    removed["users_without_links"] = len(user_ids) - len(kept_users)
+    n_users = len(np.unique(links.users))
+    removed["users_without_links"] = len(user_ids) - n_users
     if (size := options.users) is not None:
-        if size > len(kept_users):
-            raise UsageError(f"users = {size:,}: only {len(kept_users):,} users have a link.")
-        removed["users_not_drawn"] = len(kept_users) - size
-        kept_users = kept_users[draw_users(len(kept_users), size, options.split_seed)]
-        is_drawn = np.isin(users, kept_users)
-        removed["links_of_users_not_drawn"] = int(np.sum(~is_drawn))
-        users, items, moments = _where(is_drawn, users, items, moments)
-    kept_items = np.unique(items)
-    removed["items_without_links"] = unclicked = len(news) - len(kept_items)
+        if size > n_users:
+            raise UsageError(f"users = {size:,}: only {n_users:,} users have a link.")
+        removed["users_not_drawn"] = n_users - size
+        n_users, n_links = size, len(links.users)
+        links = links.of_drawn_users(size, options.split_seed)
+        removed["links_of_users_not_drawn"] = n_links - len(links.users)
+    has_user = np.bincount(links.users, minlength=len(user_ids)) > 0
+    has_item = np.bincount(links.items, minlength=len(item_ids)) > 0
+    item_ids = item_ids.filter(pa.array(has_item))
+    removed["items_without_links"] = unclicked = len(news) - len(item_ids)
     if unclicked:
         say(
-            f"Left out: {unclicked:,} of {len(news):,} news, to which none of the"
-            f" {len(kept_users):,} users has a link."
+            f"Left out: {unclicked:,} of {len(news):,} news, to which none of the {n_users:,} users"
+            " has a link."
         )
-    links = _among(kept_users, users), _among(kept_items, items)
+    users, items = renumbered(has_user, links.users), renumbered(has_item, links.items)
     negatives = None
     if options.unclicked:
-        shown = _among(kept_users, shown_users), _among(kept_items, shown_items)
-        negatives, counts = distinct_negatives(*shown, links)
+        shown = renumbered(has_user, shown_pairs[0]), renumbered(has_item, shown_pairs[1])
+        negatives, counts = distinct_negatives(*shown, (users, items))
         removed.update(counts)
-    item_ids = item_ids.take(pa.array(kept_items))
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
     texts, vocabulary = corpus.finish()
-    held_out = hold_out(options, *links, (len(kept_users), len(kept_items)), moments)
+    held_out = hold_out(options, Links(users, items, links.moments), (n_users, len(item_ids)))
     return Content(
-        n_users=len(kept_users),
+        n_users=n_users,
         texts=texts,
         vocabulary=vocabulary,
-        user_ids=user_ids.take(pa.array(kept_users)),
+        user_ids=user_ids.filter(pa.array(has_user)),
         item_ids=item_ids,
         negatives=negatives,
         **held_out._replace(removed={**removed, **held_out.removed})._asdict(),
     )
-
-
-def _among(kept: NDArray[np.integer], numbers: Int32) -> Int32:
-    """Return the place of each number among the kept ones, which ascend; -1 of the others."""
-    place = np.searchsorted(kept, numbers)
-    is_kept = kept[np.minimum(place, len(kept) - 1)] == numbers
-    return np.where(is_kept, place, -1).astype(np.int32)
-
-
-def _where(
-    kept: NDArray[np.bool_], users: Int32, items: Int32, moments: Moments | None
-) -> tuple[Int32, Int32, Moments | None]:
-    return users[kept], items[kept], None if moments is None else moments.where(kept)
 
 
 def _read_news(
@@ -218,10 +197,9 @@ def _read_news(
 
 def _read_links(
     files: Sequence[File], news: Iterable[str], options: Options
-) -> tuple[list[Int32], pa.StringArray, list[Int32], pa.StringArray, NDArray[np.float64]]:
-    """Return the user of each click, and of each explicit negative if these are wanted, and all
-    users' ids; then the same of the news; and the time of each click, in seconds since 1970, where
-    what is held out depends on it.
+) -> tuple[Links, tuple[Int32, Int32], pa.StringArray, pa.StringArray]:
+    """Return the clicks, with their moments where what is held out depends on them; the users and
+    news of explicit negatives if these are wanted; and the ids of all users and of all news.
     """
     numbers_of_users: defaultdict[str, int] = defaultdict(count().__next__)
     numbers_of_news: defaultdict[str, int] = defaultdict(count().__next__)
@@ -254,10 +232,20 @@ def _read_links(
             ):
                 owned.extend(map(numbers_of_news.__getitem__, those))
                 owners.extend([user] * len(those))
-            times.extend([_seconds(time, where) if has_times else 0.0] * len(clicked))
-    of_users = _ranked(numbers_of_users, users, shown_users)
-    of_news = _ranked(numbers_of_news, items, shown_items)
-    return *of_users, *of_news, np.asarray(times, np.float64)
+            if has_times:
+                times.extend([_seconds(time, where)] * len(clicked))
+    (of_links, of_shown), user_ids = _ranked(numbers_of_users, users, shown_users)
+    (to_links, to_shown), item_ids = _ranked(numbers_of_news, items, shown_items)
+    moments = None
+    if has_times:
+        cut = None if options.cut is None else _seconds(options.cut, "--cut")
+        moments = Moments(
+            np.asarray(times, np.float64),
+            np.arange(len(times)),
+            lambda row: _shown(times[row]),
+            cut,
+        )
+    return Links(of_links, to_links, moments), (of_shown, to_shown), user_ids, item_ids
 
 
 def _seconds(text: str, where: str) -> float:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ncfbench.data.content import Content
 from ncfbench.data.features import Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
-from ncfbench.data.hold_out import hold_out
+from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.options import MAX_FEATURES, SplitOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Int32, Texts, Vocabulary
@@ -117,8 +117,7 @@ def make(options: Options) -> Content:
     texts, vocabulary = _texts(options, streams, topic_of_item)
     held_out = hold_out(
         options,
-        users,
-        items,
+        Links(users, items),
         (options.users, options.items),
         cold_user_fraction=options.cold_user_fraction,
         keeps_new_users=bool(options.user_features),
