@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 
@@ -23,10 +19,7 @@ from ncfbench.cli.output import print_json, print_views, reporting, say
 @reporting
 def describe(
     flags: options.Flags,
-    dataset: Annotated[
-        str | None,
-        typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
-    ] = None,
+    dataset: options.Dataset = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from itertools import product
 from typing import Annotated
 
-import typer
-
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, reporting
@@ -15,10 +13,7 @@ from ncfbench.cli.output import print_json, print_views, reporting
 
 @reporting
 def floor(
-    dataset: Annotated[
-        str | None,
-        typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
-    ] = None,
+    dataset: options.Dataset = None,
     floors: Annotated[
         str,
         option(

@@ -178,6 +178,10 @@ def option(
     )
 
 
+Dataset = Annotated[
+    str | None,
+    typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
+]
 ConfigFile = Annotated[Path | None, option(help="TOML file of settings, named like the flags.")]
 Preset = Annotated[
     str,

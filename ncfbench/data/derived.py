@@ -123,7 +123,7 @@ def _embedded(
 
     begin = time.perf_counter()
     texts = pieces().texts
-    digest = hashlib.sha256(embedding_digest(checkpoint, "--embed").encode())
+    digest = hashlib.sha256(embedding_digest(checkpoint).encode())
     for array in (texts.lengths, texts.words):
         digest.update(np.ascontiguousarray(array).data)
     read = time.perf_counter() - begin

@@ -14,9 +14,8 @@ from ncfbench.data.ids import encode, positions
 from ncfbench.data.sources.custom_columns import choose_id
 from ncfbench.data.store import Dataset
 from ncfbench.data.table import read_table
+from ncfbench.data.text import Int32
 from ncfbench.errors import DataError
-
-Int32 = NDArray[np.int32]
 
 
 class NewUsers(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
@@ -88,8 +88,6 @@ class SourceOptions:
 class SplitOptions(SourceOptions):
     """Options of the split into training, validation and test."""
 
-    has_times: ClassVar[bool] = False
-
     hold_out: str | None = option(
         None,
         "What is held out: items, at random, with all their links; newest-items, those whose first"
@@ -113,7 +111,7 @@ class SplitOptions(SourceOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hold_out in NEED_TIMES and not self.has_times:
+        if self.hold_out in NEED_TIMES and not isinstance(self, TimedOptions):
             raise UsageError(
                 f"--hold-out {self.hold_out} needs the times of links, and there are none here: use"
                 " --hold-out items or --hold-out links."
@@ -130,8 +128,6 @@ class SplitOptions(SourceOptions):
 @dataclass(frozen=True, kw_only=True)
 class TimedOptions(SplitOptions):
     """Options of sources whose links have times."""
-
-    has_times: ClassVar[bool] = True
 
     cut: str | None = option(
         None,
@@ -204,7 +200,7 @@ class TextOptions(SplitOptions):
 
         stored = super().stored()
         if self.embed is not None:
-            stored["embed"] = embedding_digest(self.embed, "--embed")
+            stored["embed"] = embedding_digest(self.embed)
         return stored
 
     def model_origin(self) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from scipy import linalg, sparse
 
-from ncfbench.data.lsa import rows_of
+from ncfbench.data.lsa import Float32, Ids, rows_of
 from ncfbench.floors.ranking import Scores
-from ncfbench.floors.task import Features, Float32, Ids, Task
+from ncfbench.floors.task import Features, Task
 
 Fitted: TypeAlias = Callable[[Ids], Scores]
 """Returns the scores of some candidates, by their ids."""
@@ -57,8 +57,6 @@ class Floor:
     """A recommender that needs no gradient.
 
     Attributes:
-        formula: the score of user u and candidate c.
-        source: where it comes from.
         fit: fits it to a task with a penalty.
         cost: of fitting it to a task and scoring a number of candidates.
         needs_content: whether it reads the items' content.
@@ -67,8 +65,6 @@ class Floor:
         settings: other numbers that decide its scores.
     """
 
-    formula: str
-    source: str
     fit: Callable[[Task, float], Fitted]
     cost: Callable[[Task, int], Cost]
     needs_content: bool = False
@@ -201,38 +197,28 @@ def ials_cost(task: Task, candidates: int) -> Cost:
 
 FLOORS: Mapping[str, Floor] = {
     "popularity": Floor(
-        "training links of c",
-        "-",
         popularity,
         lambda task, candidates: Cost(4.0 * candidates),
         needs_links=True,
     ),
     "profile": Floor(
-        "x_c . sum of the x_i of u's items i",
-        "Rocchio 1971",
         profile,
         profile_cost,
         needs_content=True,
     ),
     "ridge": Floor(
-        "x_c . (X'X + penalty I)^-1 X'y_u",
-        "Hoerl and Kennard 1970",
         ridge,
         ridge_cost,
         needs_content=True,
         penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     ),
     "ease": Floor(
-        "y_u . b_c, b_c the regression of c on all other items",
-        "Steck 2019",
         ease,
         ease_cost,
         needs_links=True,
         penalties=(3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
     ),
     "ials": Floor(
-        "v_u . v_c, vectors that fit 1 at links and 0 at all pairs",
-        "Hu, Koren and Volinsky 2008; Rendle et al. 2021",
         ials,
         ials_cost,
         needs_links=True,

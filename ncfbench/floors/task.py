@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ncfbench.data.lsa import rows_of, tfidf
+from ncfbench.data.lsa import Float32, Ids, rows_of, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.floors.ranking import Scores, link_ranks
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import Evaluation, Ranking
 
-Float32: TypeAlias = NDArray[np.float32]
-Ids: TypeAlias = NDArray[np.integer]
 Features: TypeAlias = "sparse.csr_array | Float32"
 APART = 0.1
 """Share of the training items, or links, on which a penalty is chosen without validation."""

@@ -171,7 +171,7 @@ def read(folder: Path) -> RunRecord:
     if summary[0]["status"] == "finished" and not curve:
         raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
     if (folder / evaluations.FILE).exists():
-        tables.read_metadata(folder / evaluations.FILE, schemas.EVALUATION)
+        tables.require_columns(folder / evaluations.FILE, schemas.EVALUATION)
     environment = tables.read_json(folder / "environment.json")
     if "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")

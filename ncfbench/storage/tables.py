@@ -203,17 +203,12 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     return rows
 
 
-def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
-    """Return the metadata of a table without reading its rows.
-
-    Raises:
-        DataError: the file is missing or damaged, or has other columns than a schema.
-    """
+def require_columns(path: Path, schema: pa.Schema) -> None:
+    """Refuse a table that is missing, damaged or has other columns, without reading its rows."""
     with _reading(path):
         found = pq.read_schema(path)
     if not found.equals(schema, check_metadata=False):
         raise DataError(f"{path} has other columns than expected.")
-    return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
 
 
 def write_array(path: Path, array: ArrayLike, dtype: type[np.generic] | None = None) -> None:

@@ -106,15 +106,15 @@ def checkpoint_digest(folder: Path) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
 
 
-def embedding_digest(folder: Path, flag: str) -> str:
+def embedding_digest(folder: Path) -> str:
     """Return a digest of a model's files, those of the tokenizer included: 12 digits.
 
     Raises:
         DataError: there is no tokenizer.
         UsageError: there is no model, or the package that reads its tokenizer is missing.
     """
-    pieces.require_tokenizers(flag)
-    require_files(folder, flag)
+    pieces.require_tokenizers("--embed")
+    require_files(folder, "--embed")
     both = checkpoint_digest(folder) + pieces.tokenizer_digest(folder)
     return hashlib.sha256(both.encode()).hexdigest()[:DIGITS]
 
