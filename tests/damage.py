@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from mind_files import BEHAVIORS, NEWS
 
 from ncfbench.data.sources import SOURCES
 
@@ -76,6 +77,7 @@ def _custom(links: str, items: str, ratings: bytes, movies: bytes, **more: Any) 
     return Source("custom", options, {links: ratings, items: movies})
 
 
+USERS = b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n"
 FOLDER = {"from_": Path(), "allow_unverified": True}
 CASES: dict[str, Source] = {
     "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, rating_threshold=2, hold_out="newest-items"),
@@ -99,7 +101,7 @@ CASES: dict[str, Source] = {
         "citeulike",
         {**FOLDER, "text": ("title", "abstract", "tags")},
         {
-            "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
+            "users.dat": USERS,
             "raw-data.csv": _table(
                 "doc.id,title,citeulike.id,raw.title,raw.abstract",
                 [
@@ -115,7 +117,7 @@ CASES: dict[str, Source] = {
         "citeulike-t",
         {**FOLDER, "text": ("raw",)},
         {
-            "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
+            "users.dat": USERS,
             "rawtext.dat": b"".join(
                 b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)
             ),
@@ -125,7 +127,7 @@ CASES: dict[str, Source] = {
         "citeulike-t",
         {**FOLDER, "text": ("bag",)},
         {
-            "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
+            "users.dat": USERS,
             "mult.dat": b"2 0:1 3:2\n1 4:1\n3 1:1 2:2 0:1\n1 3:7\n2 2:1 4:2\n1 0:1\n2 3:1 1:1\n",
             "vocabulary.dat": b"class&#34\n60 000\n+/-\nself-study\nmap\n",
         },
@@ -133,18 +135,7 @@ CASES: dict[str, Source] = {
     "mind": Source(
         "mind",
         {"from_": Path(), "history": True},
-        {
-            "news.tsv": b"".join(
-                b'N%d\tnews\tworld\tTitle "%d\tAn abstract, of %d\thttps://x/%d\t[]\t[]\n'
-                % (n, n, n, n)
-                for n in range(9)
-            ),
-            "behaviors.tsv": b"".join(
-                b"%d\tU%d\t11/12/2019 2:14:46 PM\tN%d N%d\tN%d-1 N%d-0\n"
-                % (n, n % 4, n % 9, n * 2 % 9, n * 5 % 9, n * 7 % 9)
-                for n in range(20)
-            ),
-        },
+        {"news.tsv": "".join(NEWS).encode(), "behaviors.tsv": "".join(BEHAVIORS).encode()},
     ),
 }
 

@@ -13,6 +13,10 @@ from ncfbench.data.options import SourceOptions
 from ncfbench.data.sources import Preparation
 
 
+def quiet(text: str) -> None:
+    """Show nothing."""
+
+
 def store_prepared(
     preparation: Preparation, data_dir: Path, name: str, source: str = "synthetic"
 ) -> dict[str, Any]:

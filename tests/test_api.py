@@ -7,16 +7,13 @@ import pkgutil
 from pathlib import Path
 
 import pytest
+from prepared import quiet
 
 import ncfbench
 from ncfbench.errors import DataError, UsageError
 
 SMALL = {"batch_size": 64, "epochs": 2, "dimension": 8, "word_dimension": 8, "encoder": "bow"}
 SIZES = {"users": 60, "items": 80, "links": 600, "topics": 3, "vocabulary_size": 90}
-
-
-def quiet(text: str) -> None:
-    """Show nothing."""
 
 
 def test_no_room_takes_the_name_of_a_function() -> None:

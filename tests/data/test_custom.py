@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoked import check, invoke
 from tables_of import (
     FORMATS,
     ITEMS,
@@ -24,9 +25,7 @@ from tables_of import (
     squeezed,
     words_of,
 )
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.data import store
 from ncfbench.data.ids import MISSING
 from ncfbench.data.words import tokenize
@@ -72,11 +71,8 @@ def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
         gzip.compress,
     )
     words = ["prepare", "custom", "--links", links, "--items", items, "--json"]
-    result = CliRunner().invoke(app, [*map(str, words), "--data-dir", str(tmp_path / "data")])
-    assert result.exit_code == 0, result.stderr
-    assert (
-        "Items: items.jsonl.gz (JSON Lines, gzip): id item_id, text description." in result.stderr
-    )
+    result = invoke(*words, "--data-dir", tmp_path / "data")
+    check(result, 0, "Items: items.jsonl.gz (JSON Lines, gzip): id item_id, text description.")
     manifest = json.loads(result.stdout)
     assert [manifest["statistics"][what] for what in ("users", "items", "links")] == [3, 5, 15]
     dataset = store.load(tmp_path / "data", "custom")

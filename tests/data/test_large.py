@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from prepared import quiet
 
 from ncfbench.data import prepare
 from ncfbench.data.content import Content, distinct_links
@@ -27,10 +28,6 @@ from ncfbench.storage import free_space
 MOST = 2**31 - 1
 LAST = MOST - 1
 """The last id of as many as there may be."""
-
-
-def quiet(text: str) -> None:
-    pass
 
 
 def many(size: int) -> NDArray[np.int32]:

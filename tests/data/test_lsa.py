@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from invoked import check, invoke
+from prepared import quiet
 
 from ncfbench import prepare
 from ncfbench.data import store
@@ -19,10 +20,6 @@ from ncfbench.errors import DataError, UsageError
 
 SMALL = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
 SIZE = 6
-
-
-def quiet(text: str) -> None:
-    pass
 
 
 def small(tmp_path: Path, name: str, **options: Any) -> store.Dataset:

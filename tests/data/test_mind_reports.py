@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from folders import write_run
+from invoked import check, invoke
 from mind_files import prepare, write
 from typer.testing import CliRunner
 
@@ -15,7 +16,6 @@ from ncfbench.config import Locations, complete
 from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
-from ncfbench.errors import UsageError
 from ncfbench.paper.cells import MISSING
 from ncfbench.reporting import beside
 from ncfbench.reporting.render import html
@@ -26,17 +26,11 @@ from ncfbench.training import run as training
 
 def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
     words = ["--data-dir", str(tmp_path / "d")]
-    without = CliRunner().invoke(app, ["prepare", "mind", *words])
-    assert without.exit_code == UsageError.exit_code
-    for word in ("licence", "https://msnews.github.io", "--from FOLDER"):
-        assert word in without.stderr
+    needed = ("licence", "https://msnews.github.io", "--from FOLDER")
+    check(invoke("prepare", "mind", *words), 2, *needed)
     source = write(tmp_path / "source")
-    result = CliRunner().invoke(
-        app, ["prepare", "mind", "--from", str(source), "--test-fraction", "0", *words]
-    )
-    assert result.exit_code == 0, result.output
-    for word in (f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537"):
-        assert word in result.stdout
+    result = invoke("prepare", "mind", "--from", source, "--test-fraction", "0", *words)
+    check(result, 0, f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537")
     assert mind.LABEL in CliRunner().invoke(app, ["list", *words], env={"COLUMNS": "200"}).stdout
 
 
@@ -60,16 +54,8 @@ def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
     )
     assert prepare_command("citeulike", manifest) == command
     assert command in text
-    words = [
-        "report",
-        "--data-dir",
-        str(tmp_path / "d"),
-        "--runs-dir",
-        str(runs),
-        "--figures",
-        str(tmp_path / "f"),
-    ]
-    assert f"citeulike: {mind.LABEL}." in CliRunner().invoke(app, words).stdout
+    folders = ["--data-dir", tmp_path / "d", "--runs-dir", runs]
+    check(invoke("report", *folders, "--figures", tmp_path / "f"), 0, f"citeulike: {mind.LABEL}.")
     drawn = list((tmp_path / "f").glob("*.svg"))
     assert drawn
     assert all(f"<!-- {mind.LABEL} -->" in path.read_text() for path in drawn), "in the title"
@@ -107,5 +93,5 @@ def test_the_real_sample_can_be_trained_on(shared_data: Path, tmp_path: Path) ->
         summary = training.run(complete(small), Locations(tmp_path / "d", tmp_path / "r")).summary
         assert summary["status"] == "finished"
         assert 0 < summary["test_recall_at_50"] <= 1
-    words = ["report", "--data-dir", str(tmp_path / "d"), "--runs-dir", str(tmp_path / "r")]
-    assert f"mind: {mind.LABEL}." in CliRunner().invoke(app, words).stdout
+    folders = ["--data-dir", tmp_path / "d", "--runs-dir", tmp_path / "r"]
+    check(invoke("report", *folders), 0, f"mind: {mind.LABEL}.")

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from invoked import check, invoke
 from tables_of import FORMATS, ids_of, named, prepare
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.data import store
 from ncfbench.data.content import cautions
 from ncfbench.errors import DataError, NcfbenchError, UsageError
@@ -214,18 +213,16 @@ def test_news_that_were_not_clicked(
 def test_describe_says_how_many_there_are(tmp_path: Path) -> None:
     dataset, _ = prepare(tmp_path, shown(4), ITEMS, negative_column="chosen")
     counts = dataset.manifest["statistics"]
-    result = CliRunner().invoke(
-        app, ["describe", "x", "--json", "--data-dir", str(tmp_path / "data"), "--batch-size", "4"]
-    )
-    assert result.exit_code == 0, result.stderr
+    words = ["describe", "x", "--data-dir", tmp_path / "data", "--batch-size", "4"]
+    result = invoke(*words, "--json")
+    check(result, 0)
     users, trained = counts["users_with_explicit_negatives"], len(set(dataset.links("train")[0]))
     assert json.loads(result.stdout)["explicit_negatives"] == (
         f"{counts['explicit_negatives']} pairs shown and not chosen,"
         f" {counts['explicit_negatives_of_training_items']} of them of training items, for"
         f" {users} of {trained} users with training links ({100 * users / trained:.1f} %)"
     )
-    words = ["describe", "x", "--data-dir", str(tmp_path / "data"), "--batch-size", "4"]
-    assert "pairs shown and not chosen" in " ".join(CliRunner().invoke(app, words).stdout.split())
+    check(invoke(*words), 0, "pairs shown and not chosen")
 
 
 def test_negatives_that_are_all_left_out_are_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prepared import store_prepared
+from prepared import quiet, store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
 from ncfbench.data.content import SPLITS, Content, cautions
@@ -19,10 +19,6 @@ from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
-
-
-def quiet(text: str) -> None:
-    pass
 
 
 def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:

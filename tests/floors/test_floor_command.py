@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from invoked import check, invoke
+from prepared import quiet
 from scipy import sparse
 
 from ncfbench.data import prepare, store
@@ -25,10 +26,6 @@ from ncfbench.floors.task import HeldOut, Task, content_of
 from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
-
-
-def quiet(text: str) -> None:
-    """Show nothing."""
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from invoked import check, invoke
+from prepared import quiet
 from tables_of import ITEMS, LINKS, as_csv
 from tiny_bert import PIECES, WIDTH, text_vector, write_checkpoint
 
@@ -26,10 +27,6 @@ pytestmark = pytest.mark.skipif(
 )
 TOKENS = [[2, 4, 7, 3], [], [2, 3], [2, 5, 6, 4, 12, 3], [2, 9, 3], [2, 8, 8, 8, 3]]
 TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)], np.int32))
-
-
-def quiet(text: str) -> None:
-    pass
 
 
 @pytest.fixture
