@@ -278,7 +278,8 @@ def distinct_negatives(
 def renumbered(kept: NDArray[np.bool_], numbers: NDArray[np.integer]) -> Int32:
     """Return the index of each number among the kept ones; -1 for others, and for -1."""
     index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-    return index.astype(np.int32)[numbers]
+    found: Int32 = index.astype(np.int32)[numbers]
+    return found
 
 
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
