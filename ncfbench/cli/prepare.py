@@ -16,7 +16,7 @@ from ncfbench.cli.options import TYPES, option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import Locations
 from ncfbench.data.options import declared
-from ncfbench.data.sources import SOURCES, SourceModule, Statistics
+from ncfbench.data.sources import SOURCES, Source
 from ncfbench.settings import setting_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _command(name: str) -> Any:
             progress=_download_bar,
             embed=_embed() if given.get("embed") else None,
         )
-        _show(manifest, module, as_json=given["json_"])
+        _show(manifest, source, as_json=given["json_"])
 
     parameters = [_parameter(field) for field in declared(module.Options)]
     parameters += inspect.signature(_common, eval_str=True).parameters.values()
@@ -139,7 +139,7 @@ def _number(text: str | float) -> float:
     raise typer.BadParameter(f"{text!r} is not a number.{advice}")
 
 
-def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> None:
+def _show(manifest: dict[str, Any], source: Source, *, as_json: bool) -> None:
     """Print what was prepared, beside published counts where there are any."""
     from ncfbench.data.content import cautions
     from ncfbench.reporting.views.run import statistics_table
@@ -151,8 +151,7 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
         print_json(manifest)
         return
     label = [f"{manifest['label']}."] if manifest.get("label") else []
-    published = module.STATISTICS or Statistics("", {})
-    table = statistics_table(manifest["name"], statistics, published.counts, published.heading)
+    table = statistics_table(manifest["name"], statistics, source.counts, source.counted_by)
     print_views(*label, table, f"Fingerprint {manifest['fingerprint'][:12]}")
 
 

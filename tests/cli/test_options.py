@@ -30,10 +30,6 @@ def test_no_share_is_refused(text: str) -> None:
         "report . --against others --regression",
         "audit --margin",
         "prepare synthetic --test-fraction",
-        "prepare citeulike --validation-fraction",
-        "prepare custom --links a.csv --items b.csv --test-fraction",
-        "prepare synthetic --user-features 4 --cold-user-fraction",
-        "run --encoder cnn --word-dropout",
         "run --item-dropout",
     ],
 )

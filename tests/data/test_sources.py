@@ -35,8 +35,6 @@ from ncfbench.data.options import TextOptions, option
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Corpus
 
-STATISTICS = None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TextOptions):

@@ -6,7 +6,7 @@ import pkgutil
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ncfbench.data.options import as_flags, flags_of
@@ -36,19 +36,11 @@ class Preparation(NamedTuple):
     read: Callable[[], Content]
 
 
-class Statistics(NamedTuple):
-    """Published counts of a data set, which ``prepare`` shows beside its own."""
-
-    heading: str
-    counts: Mapping[str, float]
-
-
 class SourceModule(Protocol):
     """The contract of a source's module."""
 
     Options: type[Any]
     """A subclass of :class:`ncfbench.data.options.SourceOptions`; its fields become the flags."""
-    STATISTICS: Statistics | None
 
     def plan(self, options: Any, *, say: Callable[[str], None], progress: Progress) -> Preparation:
         """Find the files, download them if need be, and verify them; do not parse them."""
@@ -64,12 +56,16 @@ class Source:
         summary: one line for ``ncfbench prepare --help``.
         details: more for the help of the source's own command.
         needs: the flags without which nothing can be prepared.
+        counts, counted_by: published counts, which ``prepare`` shows beside its own, and their
+            heading.
     """
 
     module: str
     summary: str
     details: str = ""
     needs: str = ""
+    counts: Mapping[str, float] = field(default_factory=dict)
+    counted_by: str = ""
 
     def load(self) -> SourceModule:
         """Import the module, or what it defines."""
@@ -77,16 +73,24 @@ class Source:
         return loaded
 
 
+# fmt: off
 SOURCES: dict[str, Source] = {
     "citeulike": Source(
         "ncfbench.data.sources.citeulike:CITEULIKE_A",
         "CiteULike-a: 5,551 users, 16,980 articles, 204,986 links, with titles, abstracts, tags.",
         "The four published files are downloaded at a pinned commit and verified by git blob id.",
+        counts={
+            "users": 5551, "items": 16980, "links": 204986, "vocabulary": 23011,
+            "words_max": 300, "words_min": 22, "words_mean": 194, "words_median": 186,
+        },
+        counted_by="paper",
     ),
     "citeulike-t": Source(
         "ncfbench.data.sources.citeulike:CITEULIKE_T",
         "CiteULike-t: 7,947 users, 25,975 articles, 134,860 links.",
         "The published files are downloaded at a pinned commit and verified by git blob id.",
+        counts={"users": 7947, "items": 25975, "links": 134860},
+        counted_by="published",
     ),
     "mind": Source(
         "ncfbench.data.sources.mind",
@@ -94,6 +98,11 @@ SOURCES: dict[str, Source] = {
         "Links are clicks. You have to get the files yourself: Microsoft asks you to accept a"
         " licence first.",
         needs="--from FOLDER",
+        counts={
+            "users": 10_000, "items": 58_579, "links": 515_503, "vocabulary": 41_537,
+            "words_max": 200, "words_min": 2, "words_mean": 89, "words_median": 90,
+        },
+        counted_by="paper (Yahoo! News)",
     ),
     "synthetic": Source(
         "ncfbench.data.sources.synthetic",
@@ -108,6 +117,7 @@ SOURCES: dict[str, Source] = {
         needs="--links LINKS.csv --items ITEMS.csv",
     ),
 }
+# fmt: on
 
 
 def find_source(name: str, dataset: str | None = None) -> Source:

@@ -26,7 +26,7 @@ from ncfbench.data.files import git_blob_id, read_lines
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import TextOptions, option
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus
@@ -128,7 +128,6 @@ class CiteULike:
 
     published: Commit
     Options: type[Any]
-    STATISTICS: Statistics | None = None
 
     def plan(
         self, options: Any, *, say: Callable[[str], None], progress: Progress = nullcontext
@@ -171,11 +170,7 @@ CITEULIKE_A = CiteULike(
         },
     ),
     Options,
-    Statistics("paper", {
-        "users": 5551, "items": 16980, "links": 204986, "vocabulary": 23011,
-        "words_max": 300, "words_min": 22, "words_mean": 194, "words_median": 186,
-    }),
-)  # fmt: skip
+)
 CITEULIKE_T = CiteULike(
     Commit(
         "citeulike-t",
@@ -188,7 +183,6 @@ CITEULIKE_T = CiteULike(
         },
     ),
     OptionsT,
-    Statistics("published", {"users": 7947, "items": 25975, "links": 134860}),
 )
 
 

@@ -26,7 +26,7 @@ from ncfbench.data.files import sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.markup import clean_markup, has_html
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.custom_columns import (
     OF_ITEMS,
     OF_LINKS,
@@ -41,7 +41,6 @@ from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary
 from ncfbench.data.values import are_false, moment, numbers, rounded, texts, times
 from ncfbench.errors import DataError, UsageError
 
-STATISTICS: Statistics | None = None
 SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
     name: number for number, name in enumerate(SPLITS)
 }

@@ -24,15 +24,11 @@ from ncfbench.data.files import File, find_members, read_lines, sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import NEED_TIMES, TextOptions, TimedOptions, option
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError, shown
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
-STATISTICS = Statistics("paper (Yahoo! News)", {
-    "users": 10_000, "items": 58_579, "links": 515_503, "vocabulary": 41_537,
-    "words_max": 200, "words_min": 2, "words_mean": 89, "words_median": 90,
-})  # fmt: skip
 HOW_TO_GET = (
     "MIND is not downloaded for you: its licence (Microsoft Research License Terms) is yours to"
     " accept, at https://msnews.github.io. Get MINDsmall_train.zip and MINDsmall_dev.zip there, or"

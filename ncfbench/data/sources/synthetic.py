@@ -20,13 +20,12 @@ from ncfbench.data.features import Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.options import MAX_FEATURES, SplitOptions, option
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.storage.free_space import require_memory
 
-STATISTICS: Statistics | None = None
 TOPICS_OF_A_USER = 3  # a user's links fall on them with weights 1, 1/2, 1/3
 TOPIC_WORD_SHARE = 0.6  # of an item's words; the others come from all words
 OFF_TOPIC_SHARE = 0.1  # of links, which ignore topics
