@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
+from ncfbench.data.features import Float32
 from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 
-Float32: TypeAlias = NDArray[np.float32]
 Float64: TypeAlias = NDArray[np.float64]
 Ids: TypeAlias = NDArray[np.integer]
 LANCZOS = 1.5

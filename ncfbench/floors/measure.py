@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -288,11 +289,7 @@ def _rates() -> tuple[float, float]:
 
 def _rate(left: Any, right: Any, n_values: int, times: int) -> float:
     """Return the operations a second of the fastest of some products."""
-    seconds = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        left @ right
-        seconds.append(time.perf_counter() - begin)
+    seconds = timeit.repeat(lambda: left @ right, timer=time.perf_counter, repeat=times, number=1)
     return float(2 * n_values * right.shape[1] / min(seconds))
 
 

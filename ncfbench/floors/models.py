@@ -15,7 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy import linalg, sparse
 
-from ncfbench.data.lsa import Float32, Ids, rows_of
+from ncfbench.data.features import Float32
+from ncfbench.data.lsa import Ids, rows_of
 from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, Task
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ncfbench.data.lsa import Float32, Ids, rows_of, tfidf
+from ncfbench.data.features import Float32
+from ncfbench.data.lsa import Ids, rows_of, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.floors.ranking import Scores, link_ranks
 from ncfbench.rng import Streams

@@ -8,19 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.assets.architecture import DIGITS
 from ncfbench.data.assets.kept import WORD_VECTORS
 from ncfbench.data.content_files import VOCABULARY
+from ncfbench.data.features import Float32
 from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
-
-Float32 = NDArray[np.float32]
 
 
 def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
