@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
@@ -200,20 +198,3 @@ def test_a_misspelt_data_set_gets_a_suggestion(tmp_path: Path) -> None:
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Unknown source 'synthetc'; did you mean 'synthetic'"):
         prepare("synthetc", Options(), tmp_path, say=print)
-
-
-def test_the_list_of_sources_imports_none() -> None:
-    """Help lists all sources without NumPy, and imports a single source's module only for it."""
-    script = (
-        "import sys; sys.argv = ['ncfbench', 'prepare', '--help']\n"
-        "from ncfbench.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print([m for m in sys.modules if m in ('numpy', 'pyarrow', 'ncfbench.data.store')"
-        " or m.startswith('ncfbench.data.sources.')], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert "synthetic" in done.stdout
-    assert done.stderr == "[]\n"

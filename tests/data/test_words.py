@@ -6,14 +6,12 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables_of import prepare
 
-from ncfbench.data import prepare
 from ncfbench.data.markup import clean_latex, clean_markup, has_html
-from ncfbench.data.sources import citeulike, custom
 from ncfbench.data.sources.citeulike import Options
 from ncfbench.data.words import tokenize
 
@@ -102,38 +100,28 @@ def test_html_is_known_from_other_brackets() -> None:
     assert not any(map(has_html, ["a<b and c>d", "<name>", "AT&T;", "<3", "a < b > c"]))
 
 
-def vocabulary(folder: Path, clean: bool, said: list[str]) -> list[str]:
-    """Return the words of three items of a user's own."""
+@pytest.mark.parametrize(
+    ("clean", "words"),
+    [
+        (False, ["a", "amp", "b", "i", "猫", "爱情", "情片"]),
+        (True, ["a", "bá", "猫", "爱情", "情片"]),
+    ],
+)
+def test_markup_of_own_data_is_removed_by_a_flag(
+    tmp_path: Path, clean: bool, words: list[str]
+) -> None:
     titles = [r"a &amp; b{\'a}", "<i>猫</i>", "爱情片"]
-    links = "".join(f"u,{item}\n" for item in range(3))
-    items = "".join(f"{item},{title}\n" for item, title in enumerate(titles))
-    (folder / "links.csv").write_text(f"user,item\n{links}", encoding="utf-8")
-    (folder / "items.csv").write_text(f"item,title\n{items}", encoding="utf-8")
-    options = custom.Options(
-        links=folder / "links.csv", items=folder / "items.csv", clean_markup=clean
-    )
-    manifest = prepare("custom", options, folder, f"d{clean}", say=said.append)
-    assert manifest["statistics"]["texts_without_spaces"] == 2
-    assert manifest["options"].get("clean_markup", False) == clean
-    path = folder / f"d{clean}" / manifest["fingerprint"][:12] / "vocabulary.parquet"
-    return sorted(pq.read_table(path)["word"].to_pylist())
-
-
-def test_markup_of_own_data_is_removed_by_a_flag(tmp_path: Path) -> None:
-    said: list[str] = []
-    plain = vocabulary(tmp_path, False, said)
-    assert plain == sorted(["a", "amp", "b", "i", "猫", "爱情", "情片"])
-    assert any("2 of 3 texts hold tags or entities of HTML" in line for line in said)
-    said.clear()
-    assert vocabulary(tmp_path, True, said) == sorted(["a", "bá", "猫", "爱情", "情片"])
-    assert not any("HTML" in line for line in said)
+    links = [{"user": "u", "item": item} for item in range(3)]
+    items = [{"item": item, "title": title} for item, title in enumerate(titles)]
+    dataset, said = prepare(tmp_path, links, items, clean_markup=clean)
+    assert sorted(dataset.vocabulary.words) == sorted(words)
+    assert dataset.manifest["statistics"]["texts_without_spaces"] == 2
+    assert dataset.manifest["options"].get("clean_markup", False) == clean
+    warnings = [line for line in said if "2 of 3 texts hold tags or entities of HTML" in line]
+    assert len(warnings) == (not clean)
 
 
 def test_library_texts_are_always_cleaned() -> None:
-    assert tokenize(Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")) == [
-        "cdna",
-        "in",
-        "cientã",
-        "fica",
-    ]
-    assert "clean_markup" not in citeulike.Options().stored()
+    text = Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
+    assert tokenize(text) == ["cdna", "in", "cientã", "fica"]
+    assert "clean_markup" not in Options().stored()
