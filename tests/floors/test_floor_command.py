@@ -7,7 +7,6 @@ import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -194,31 +193,16 @@ def test_what_lacks_links_is_refused_before_content_is_read(
 def test_a_moment_of_other_programs_does_not_slow_the_forecast(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A clock on which a product takes 1 ms for each million operations, and all but the fifth
-    product of a kind a hundred times as long.
+    """A product takes 1 ms for each million operations, and a hundred times as long but for the
+    fifth of a kind.
     """
-    now, count = 0.0, 0
+    operations = {200: 2 * 64**3, 3: 2 * 1024**3, 20: 2 * 40_000 * 128}
 
-    def perf_counter() -> float:
-        return now
+    def times(product: object, *, repeat: int, **more: object) -> list[float]:
+        alone = 1e-9 * operations[repeat]
+        return [alone * (1 if number == 5 else 100) for number in range(1, repeat + 1)]
 
-    class Product:
-        def __init__(self, rows: int, columns: int) -> None:
-            self.size = self.nnz = rows * columns
-            self.shape = rows, columns
-
-        def __matmul__(self, other: Product) -> None:
-            nonlocal now, count
-            count += 1
-            now += 2e-9 * self.size * other.shape[1] * (1 if count % 5 == 0 else 100)
-
-        def tocsr(self) -> Product:
-            return self
-
-    rng = SimpleNamespace(random=lambda shape, dtype: Product(*shape))
-    monkeypatch.setattr(measure.time, "perf_counter", perf_counter)
-    monkeypatch.setattr(measure.np.random, "default_rng", lambda seed: rng)
-    monkeypatch.setattr(measure.sparse, "random_array", lambda shape, **more: Product(*shape))
+    monkeypatch.setattr(measure.timeit, "repeat", times)
     dense, thin = measure._rates.__wrapped__()
     assert dense == pytest.approx(1e9 * measure.EFFICIENCY)
     assert thin == pytest.approx(1e9)
