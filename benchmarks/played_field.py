@@ -7,23 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ncfbench.racing.clock import Reading
 from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.field import Field, Slot
 
 Points = Sequence[tuple[float, float]]
 
 
-class PlayedField:
+class PlayedField(Field):
     """Gives turns to curves, by the names of their arms; seeds share a curve.
 
     Args:
         room: for so many arms at a time.
     """
 
-    slots = (None,)
+    slots = (Slot(),)
+    seconds = 0.0
 
     def __init__(
         self, curves: Mapping[str, Points], startup: float = 0.0, room: float = math.inf
     ) -> None:
-        self.curves, self.startup, self.room, self.seconds = curves, startup, room, 0.0
+        self.curves, self.startup, self.room = curves, startup, room
         self.turns: list[tuple[str, float]] = []
 
     def start(self, entry: Entry) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from invoked import check, invoke
 COUNT = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo v=$n; sleep 0.01; done"
 ENDLESS = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.0{pace}; done"
 V = ("--metric", "v=([0-9.]+)")
+LIMIT_SECONDS = 30
 
 
 def race(tmp_path: Path, *words: str, code: int = 0) -> dict[str, Any]:
@@ -23,3 +26,10 @@ def race(tmp_path: Path, *words: str, code: int = 0) -> dict[str, Any]:
 
 def by_name(found: dict[str, Any]) -> dict[str, Any]:
     return {arm["arm"]: arm for arm in found["arms"]}
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.002)

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import Counts
+from ncfbench.racing.rule import Status as Status
 from ncfbench.reporting.contents import effective_negatives
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -42,15 +42,6 @@ epochs. Turns last from probe to probe.
 """
 _OF_ONE_RUN = re.compile(r"(--(?:batch-size|stratum-size|learning-rate|sampler))\b")
 """Options of a run; those of a question, which take lists, end with an s."""
-
-
-class Status(StrEnum):
-    """Whether a candidate is in the race; its reason says why not."""
-
-    RACING = "racing"
-    LEFT = "left"
-    DIVERGED = "diverged"
-    FAILED = "failed"
 
 
 class LeftOut(NamedTuple):

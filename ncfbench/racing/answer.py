@@ -10,7 +10,7 @@ from typing import Any
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.ranked import Ratio, Runs, times_to_level
+from ncfbench.reporting.ranked import Ratio, Runs, status_beside, times_to_level
 
 TOLD = ("recommended", "tied", "lower", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but
@@ -118,33 +118,29 @@ def make_answer(
     stayed = [each for each in firsts if each.status in STAYED and question.curve(each)]
     heard = [each for each in firsts if each.timeline.readings]
     # With a target, one that still races at the end has been running for longer than the best took.
-    unheard = [each for each in firsts if each.is_unheard]
+    able = (Status.WAITING, Status.RACING, Status.LEFT)
+    unheard = [each for each in firsts if each.status in able and each not in heard]
     is_lost = is_over and question.target is not None
     is_alone = len(heard) == 1 and any(
         each.status is not Status.RACING or not is_lost for each in unheard
     )
     found = None if is_alone else question.winner(stayed)
+    name, level = found or (None, question.goal)
+    made = [_result(question, each, entries, level) for each in firsts]
+    best = next((each for each in made if each.name == name), None)
+    results = []
+    for each in made:
+        behind, status = None, each.status
+        if each is best:
+            status = "recommended"
+        elif best is not None and level is not None:
+            behind = times_to_level(best.runs, each.runs, level)
+            status = status_beside(status, behind)
+        elif status == "tied":
+            status = "alone" if is_alone else "slower"
+        results.append(replace(each, behind=behind, status=status))
+    results.sort(key=_place)
     curves = [curve for each in stayed if (curve := question.curve(each)) is not None]
-    level = question.goal if found is None else found[1]
-    made = {each.name: _result(question, each, entries, level) for each in firsts}
-    if found is not None and level is not None:
-        best = made[found[0]]
-        for name, each in made.items():
-            behind = None if each is best else times_to_level(best.runs, each.runs, level)
-            status = each.status
-            if status == "tied" and (behind is None or behind.lower > 1):
-                status = "slower"
-            elif status == "tied" and behind is not None and behind.upper < 1:
-                status = "lower"
-            made[name] = replace(each, behind=behind, status=status)
-        made[found[0]] = replace(best, status="recommended")
-    else:
-        unchosen = "alone" if is_alone else "slower"
-        made = {
-            name: replace(each, status=unchosen if each.status == "tied" else each.status)
-            for name, each in made.items()
-        }
-    results = sorted(made.values(), key=_place)
     start = question.start_of(curves)
     return Answer(question, results, level, start, spent_seconds, is_over, notes)
 
@@ -221,12 +217,8 @@ def _result(
 
 def _gap(curve: Curve, level: float) -> float:
     """Return the seconds between the lines around a level; to the first line from 0."""
-    before = 0.0
-    for at, loss in zip(curve.seconds, curve.losses, strict=True):
-        if loss <= level:
-            return at - before
-        before = at
-    return 0.0
+    lines = zip([0.0, *curve.seconds[:-1]], curve.seconds, curve.losses, strict=True)
+    return next((at - before for before, at, loss in lines if loss <= level), 0.0)
 
 
 def _place(result: ArmResult) -> tuple[int, float, float]:

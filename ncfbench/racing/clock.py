@@ -44,6 +44,7 @@ class Timeline:
     expected_startup: float = 0.0
     _lowest: float = math.inf
     _read: dict[int, int] = field(default_factory=dict)
+    _kept: tuple[object, Curve | None] = field(default=(None, None), compare=False)
 
     @property
     def readings(self) -> list[Reading]:
@@ -91,13 +92,17 @@ class Timeline:
         return self._lowest
 
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
-        """Return values that fall against the clock; None without a line."""
-        points = self.points(count_startup=count_startup)
-        if not points:
-            return None
-        seconds, values = zip(*points, strict=True)
-        ascending = [*itertools.accumulate(seconds, max)]
-        return Curve(ascending, [each if is_less_better else -each for each in values])
+        """Return values that fall against the clock; None without a line.
+
+        It is made anew when there are more lines, or another start-up is expected.
+        """
+        key = (*map(len, self.pieces), self.expected_startup, is_less_better, count_startup)
+        if self._kept[0] != key:
+            points = self.points(count_startup=count_startup)
+            seconds = itertools.accumulate((at for at, _ in points), max)
+            values = [value if is_less_better else -value for _, value in points]
+            self._kept = key, Curve([*seconds], values) if points else None
+        return self._kept[1]
 
 
 def startup_of(piece: Sequence[Reading], from_step: float = 0.0, expected: float = 0.0) -> float:

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.clock import Reading, Timeline
 from ncfbench.racing.process import Process
-from ncfbench.racing.rule import Curve
-
-
-class Status(StrEnum):
-    """How an entry stands."""
-
-    WAITING = "not begun"
-    RACING = "racing"
-    ENDED = "ended"
-    LEFT = "left"
-    DIVERGED = "diverged"
-    FAILED = "failed"
-
+from ncfbench.racing.rule import Status as Status
 
 STAYED = (Status.RACING, Status.ENDED)
 """Of entries that can be the answer."""
@@ -52,7 +39,6 @@ class Entry:
     bunched: int = 0
     process: Process | None = None
     is_open: bool = False
-    _cached: tuple[object, Curve | None] = (None, None)
 
     @property
     def name(self) -> str:
@@ -78,21 +64,6 @@ class Entry:
     def can_train(self) -> bool:
         """True if it waits for a turn."""
         return self.is_open and self.status is Status.RACING
-
-    @property
-    def is_unheard(self) -> bool:
-        """True if it did not fail, but had no time or memory to print a line."""
-        able = (Status.WAITING, Status.RACING, Status.LEFT)
-        return self.status in able and not self.timeline.readings
-
-    def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
-        """Return its curve; see :meth:`Timeline.curve`."""
-        startup = self.timeline.expected_startup
-        key = (*map(len, self.timeline.pieces), startup, is_less_better, count_startup)
-        if self._cached[0] != key:
-            curve = self.timeline.curve(is_less_better=is_less_better, count_startup=count_startup)
-            self._cached = key, curve
-        return self._cached[1]
 
     def close(self, status: Status, reason: str = "") -> None:
         """Note how it ended."""

@@ -5,20 +5,12 @@ Pure: no clock, no file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from ncfbench.racing import rule
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Plan, arms_of_rungs
-
-
-class Judgement(NamedTuple):
-    """The leader's name, and the reason of each entry that leaves; empty for want of a line."""
-
-    leader: str
-    dropped: Mapping[Entry, str]
 
 
 def judge(
@@ -27,8 +19,10 @@ def judge(
     ended: Sequence[Entry],
     plan: Plan | None,
     clock: float,
-) -> Judgement | None:
+) -> tuple[str, dict[Entry, str]] | None:
     """Judge entries that have all trained to a clock; None while none of them has a line.
+
+    Return the leader's name, and the reason of each entry that leaves; empty for want of a line.
 
     Those leave that cannot win, or for whom there is no time; nobody after the last rung, where all
     have trained as long as any.
@@ -57,7 +51,7 @@ def judge(
     keep = arms_of_rungs(len(active), 2, FINALISTS)[1]
     leader, leaving = rule.decide(arms, horizon, keep + len(over[:1]))
     if is_last:
-        return Judgement(leader, {})
+        return leader, {}
     # One that comes to rest early can be the soonest though it will not be the lowest.
     soonest, _ = question.winner([*racing, *over]) or ("", 0.0)
     dropped = {
@@ -65,4 +59,4 @@ def judge(
     }
     room = max(keep - (len(racing) - len(dropped)), 0)
     silent = [each for each in active if each not in known]
-    return Judgement(leader, dropped | dict.fromkeys(silent[room:], ""))
+    return leader, dropped | dict.fromkeys(silent[room:], "")

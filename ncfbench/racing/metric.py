@@ -87,31 +87,26 @@ class Metric:
             UsageError: it has several numbers, and none of them is chosen.
         """
         if self.pattern is not None:
-            return self._match(line)
-        line = line.strip()
-        # A progress bar that was not ended stands before what is printed next.
-        begin = 0 if line.startswith("{") else line.rfind("{")
-        if begin < 0 or not line.endswith("}"):
-            return None
-        try:
-            fields = json.loads(line[begin:])
-        except ValueError:
-            return None
-        key = self.key or _only_number(fields)
-        value = None if key is None else _number(fields.get(key))
-        self.seen = key or self.seen
-        more = [_number(fields.get(name)) for name in ("step", "seconds")]
+            matched = self.pattern.search(line)
+            fields = {"value": matched[1], **matched.groupdict()} if matched else {}
+            key: str | None = "value"
+        else:
+            fields = _json_of(line)
+            key = self.key or _only_number(fields)
+            self.seen = key or self.seen
+        value, *more = (_number(fields.get(name)) for name in (key, "step", "seconds"))
         return None if value is None else Line(value, *more)
 
-    def _match(self, line: str) -> Line | None:
-        assert self.pattern is not None
-        found = self.pattern.search(line)
-        if found is None:
-            return None
-        named = found.groupdict()
-        value = _number(named.get("value", found[1]))
-        more = [_number(named.get(name)) for name in ("step", "seconds")]
-        return None if value is None else Line(value, *more)
+
+def _json_of(line: str) -> dict[Any, Any]:
+    """Return the object of a line of JSON; empty where it holds none."""
+    line = line.strip()
+    # A progress bar that was not ended stands before what is printed next.
+    begin = 0 if line.startswith("{") else line.rfind("{")
+    try:
+        return dict(json.loads(line[begin:])) if begin >= 0 and line.endswith("}") else {}
+    except ValueError:
+        return {}
 
 
 def _only_number(fields: dict[str, Any]) -> str | None:

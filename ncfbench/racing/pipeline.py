@@ -128,9 +128,8 @@ def race(
         interrupted = stack.enter_context(deferred_signals(display.say, STOPPING))
         entries, spent = _restored(here, field_of, display, can_resume=bool(resume_flag))
         others.warn(display.say)
-        kept = records.Records(here, is_new=not spent)
+        kept = records.Records(here, entries if spent else ())
         stack.callback(kept.close)
-        kept.skip(entries if spent else ())
         field = Field(
             question.metric,
             here,

@@ -43,7 +43,7 @@ class Question:
 
     def curve(self, entry: Entry) -> Curve | None:
         """Return the curve of an entry; None without a line."""
-        return entry.curve(
+        return entry.timeline.curve(
             is_less_better=self.metric.is_less_better, count_startup=self.count_startup
         )
 
@@ -56,7 +56,7 @@ class Question:
         return self._lines(entry) > 1
 
     def _lines(self, entry: Entry) -> int:
-        curve = entry.curve(is_less_better=self.metric.is_less_better)
+        curve = entry.timeline.curve(is_less_better=self.metric.is_less_better)
         return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
 
     def lowest(self, entry: Entry) -> float:

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.entry import STAYED, Entry, Status
+from ncfbench.racing.field import Field, Over
 from ncfbench.racing.judging import judge
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
@@ -42,32 +42,6 @@ LATE_SHARE = 0.5
 """Share of the time left that an entry which had to wait for memory may take to catch up."""
 RESERVE = (2.5, 0.01, 0.2)
 """Kept for the end of the processes: seconds and a share of the budget, at most this share."""
-
-
-class Field(Protocol):
-    """Where entries run: :class:`ncfbench.racing.field.Field`, or curves that are played back."""
-
-    @property
-    def seconds(self) -> float:
-        """Wall seconds since the race began."""
-
-    @property
-    def slots(self) -> Sequence[object]:
-        """An entry runs in each at a time."""
-
-    def start(self, entry: Entry) -> bool:
-        """Start an entry, paused; return False where it cannot begin."""
-
-    def turn(
-        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
-    ) -> None:
-        """Let entries run."""
-
-    def measure(self, entry: Entry) -> None:
-        """Measure the memory of an entry."""
-
-    def close(self, entries: Sequence[Entry]) -> None:
-        """End entries."""
 
 
 @dataclass
@@ -213,9 +187,7 @@ class Race:
         if known and not any(map(self.question.is_paced, known)):
             self._train(known[:1], GROWTH * known[0].trained_seconds, self.question.is_paced)
 
-    def _turn(
-        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
-    ) -> None:
+    def _turn(self, entries: Sequence[Entry], seconds: float, is_over: Over) -> None:
         began, before = self.field.seconds, sum(each.running_seconds for each in entries)
         try:
             self.field.turn(entries, min(seconds, max(self.left, 0.0)), is_over)
@@ -240,7 +212,7 @@ class Race:
         self,
         entries: Sequence[Entry],
         target: float,
-        is_over: Callable[[Entry], bool] | None = None,
+        is_over: Over | None = None,
     ) -> None:
         """Give turns to those that have trained least, until all have trained to a clock."""
         while self.left > 0:
@@ -329,12 +301,13 @@ class Race:
         found = judge(self.question, active, others, plan, clock) if active else None
         if found is None:
             return
-        self._leave(found.dropped, clock)
-        left = len(found.dropped)
+        leader, dropped = found
+        self._leave(dropped, clock)
+        left = len(dropped)
         rest = f"on to {three_digits(plan.horizon)} s" if plan and plan.clocks else "last rung"
         leave = f"{left} leave, " if left else ""
         self.say(
-            f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {found.leader} leads;"
+            f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {leader} leads;"
             f" {leave}{len(active) - left} stay, {rest}."
         )
         self.noted()

@@ -22,33 +22,26 @@ class Records:
 
     Args:
         folder: of the race.
-        is_new: begin the file anew.
+        restored: entries that the file holds already; without any it begins anew.
     """
 
-    def __init__(self, folder: Path, *, is_new: bool) -> None:
+    def __init__(self, folder: Path, restored: Sequence[Entry] = ()) -> None:
         self.path = folder / FILE
         with storage_errors(self.path):
-            self._file = self.path.open("w" if is_new else "a", encoding="utf-8")
-        self._written: dict[Entry, tuple[int, int]] = {}
-        self._states: dict[Entry, tuple[Status, str]] = {}
+            self._file = self.path.open("a" if restored else "w", encoding="utf-8")
+        self._written = {entry: len(entry.timeline.readings) for entry in restored}
+        self._states = {entry: (entry.status, entry.reason) for entry in restored}
         self._note({"format": FORMAT})
-
-    def skip(self, entries: Sequence[Entry]) -> None:
-        """Count what restored entries hold as written."""
-        for entry in entries:
-            self._written[entry] = len(entry.timeline.pieces), len(entry.readings)
-            self._states[entry] = entry.status, entry.reason
 
     def note(self, entries: Sequence[Entry], spent: float, *, is_over: bool = False) -> None:
         """Append what is new of the entries, and the seconds spent."""
         for entry in entries:
             own = {"arm": entry.number, "seed": entry.seed}
-            pieces, lines = self._written.get(entry, (1, 0))
-            for piece in range(pieces, len(entry.timeline.pieces) + 1):
-                begun = lines if piece == pieces else 0
-                for reading in entry.timeline.pieces[piece - 1][begun:]:
-                    self._note(own | {"piece": piece - 1, "reading": [*reading]})
-            self._written[entry] = len(entry.timeline.pieces), len(entry.readings)
+            pieces = entry.timeline.pieces
+            lines = [(number, line) for number, piece in enumerate(pieces) for line in piece]
+            for piece, reading in lines[self._written.get(entry, 0) :]:
+                self._note(own | {"piece": piece, "reading": [*reading]})
+            self._written[entry] = len(lines)
             state = entry.status, entry.reason
             if self._states.get(entry) != state:
                 self._states[entry] = state

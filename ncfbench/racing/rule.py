@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from ncfbench.timing.curves import FALLING
@@ -25,6 +26,17 @@ FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""
 LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler, loss and encoder stays."""
+
+
+class Status(StrEnum):
+    """How an entrant stands; its reason says why it left, failed, did not begin or how it ended."""
+
+    WAITING = "not begun"
+    RACING = "racing"
+    ENDED = "ended"
+    LEFT = "left"
+    DIVERGED = "diverged"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)

@@ -215,15 +215,24 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
             arm = able.get(index) or arm.to_level(level)
             if index in able:
                 behind = times_to_level(able[best].measured, arm.measured, level)
-            status = arm.status
-            if status == "tied" and (behind is None or behind.lower > 1):
-                status = "slower"
-            elif status == "tied" and behind is not None and behind.upper < 1:
-                status = "lower"
             expected = math.inf if behind is None else behind.value
+            status = status_beside(arm.status, behind)
             arm = replace(arm, behind=behind, status=status, expected=expected)
         ranked.append(arm)
     return ranked, level
+
+
+def status_beside(status: str, behind: Ratio | None) -> str:
+    """Return the status of an arm beside the recommended one: what can be told from it is no tie.
+
+    Args:
+        behind: how many times sooner the recommended one is; None where it alone is there.
+    """
+    if status != "tied":
+        return status
+    if behind is None or behind.lower > 1:
+        return "slower"
+    return "lower" if behind.upper < 1 else "tied"
 
 
 def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Curve:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from raced_commands import COUNT, ENDLESS, V, by_name, race
+from raced_commands import COUNT, V, by_name, race
 
 from ncfbench.racing import field as fields
 from ncfbench.racing.arms import Arm
@@ -27,16 +27,12 @@ LACK = "no GPU memory: paused arms hold theirs, one needs 7.2 GiB"
 
 
 @pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU of 16 GiB, of which each arm takes 6 when it writes its file."""
+def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
+    """A field on a GPU of 16 GiB, of which each arm takes 6 when it writes its file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         fields, "free_device_bytes", lambda: [(16 - 6 * len([*tmp_path.glob("gpu-*")])) << 30]
     )
-
-
-@pytest.fixture
-def field(tmp_path: Path, gpu: None) -> Iterator[Field]:
     with Field(Metric.of(V[1]), tmp_path, [Slot()]) as made:
         yield made
 
@@ -54,17 +50,6 @@ def begin(field: Field, one: Entry) -> bool:
     begun = field.start(one)
     turn(field, one, lambda: bool(one.readings))
     return begun
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("gpu")
-def test_the_field_is_limited_by_memory_of_a_gpu(tmp_path: Path) -> None:
-    """The first two take 12 of 16 GiB, so that 4 are left for the third."""
-    arms = ("-L", "name", "1,2,3", "-L", "pace", "1", TAKE + ENDLESS)
-    found = by_name(race(tmp_path, *V, "--budget", "20s", *arms)).values()
-    assert [arm["device_bytes"] for arm in found] == [6 << 30, 6 << 30, 0]
-    last = [*found][-1]
-    assert (last["status"], last["reason"]) == ("not begun", LACK)
 
 
 def test_memory_is_measured_until_the_first_line(tmp_path: Path, field: Field) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from raced_commands import LIMIT_SECONDS, wait
 
 from ncfbench.errors import UsageError
 from ncfbench.racing import process as processes
@@ -21,14 +22,6 @@ from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import Process, require_pausing
 
 TICKING = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.01; done"
-LIMIT_SECONDS = 20
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.002)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,12 @@ from typing import Any
 import psutil
 import pytest
 from invoked import check, invoke
-from raced_commands import COUNT, ENDLESS, V, by_name, race
+from raced_commands import COUNT, ENDLESS, LIMIT_SECONDS, V, by_name, race, wait
 
 from ncfbench.racing import field as fields
 
 PLAYER = Path(__file__).parents[2] / "benchmarks" / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
-LIMIT_SECONDS = 30
 TURN, SLACK_SECONDS = 0.2, 1.5
 """Of races that are killed, and how long a busy machine may keep one from noting its turn."""
 
@@ -40,13 +38,6 @@ def left_behind(token: object) -> list[list[str]]:
         if any(str(token) in word for word in words) and each.status() != psutil.STATUS_ZOMBIE:
             found.append(words)
     return found
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
 
 
 def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
@@ -142,25 +133,32 @@ def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
     assert lines.count("clean1") == lines.count("set1") == 2
 
 
-def test_arms_run_at_once_on_their_own_cores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_arms_run_at_once_on_their_own_cores_and_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int
+) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("one core")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40] * gpus)
     text = """import os, time
 for n in range(20):
     print(f'v={n}', flush=True)
     time.sleep(0.01)
-print(sorted(os.sched_getaffinity(0)))"""
+print(sorted(os.sched_getaffinity(0)), os.environ.get('CUDA_VISIBLE_DEVICES'))"""
     command = f"{sys.executable} -S -c {shlex.quote(text)} {{x}}"
     found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
     logs = sorted(Path(found["folder"]).glob("*.log"))
     half = len(cores) // 2
     assert [log.read_text().splitlines()[-1] for log in logs] == [
-        str(cores[:half]),
-        str(cores[half : 2 * half]),
+        f"{cores[:half]} {0 if gpus else None}",
+        f"{cores[half : 2 * half]} {1 if gpus else None}",
     ]
-    done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(len(cores) + 1))
-    check(done, 2, f"there is room for 1 to {len(cores)} cores")
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40] * min(gpus, 1))
+    most, what = (1, "GPU") if gpus else (len(cores), "cores")
+    done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(most + 1))
+    check(done, 2, f"--parallel {most + 1}: there is room for 1 to {most} {what},")
 
 
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,19 +180,6 @@ def test_an_arm_begins_when_memory_is_free_again(
     found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
     told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
-
-
-def test_gpus_are_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one core")
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40, 1 << 40])
-    command = f"echo GPU $CUDA_VISIBLE_DEVICES {{x}}; {COUNT.format(count=5)}"
-    found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
-    logs = sorted(Path(found["folder"]).glob("*.log"))
-    assert [log.read_text().splitlines()[0] for log in logs] == ["GPU 0 1", "GPU 1 2"]
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40])
-    done = invoke("race", command, "-L", "x", "1,2", "--parallel", "2")
-    check(done, 2, "--parallel 2: there is room for 1 to 1 GPU,")
 
 
 @pytest.mark.parametrize(
@@ -307,13 +292,3 @@ def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
     assert lost < TURN + SLACK_SECONDS
     whole = noted(tmp_path).splitlines()[:-1]
     assert all(json.loads(line) for line in whole)
-
-
-def test_one_arm_alone_is_no_comparison(tmp_path: Path) -> None:
-    """The second prints nothing in the time that there is."""
-    arms = ("-L", "start", "0,20", "-L", "pace", "1", "sleep {start}; " + ENDLESS)
-    done = invoke("race", "--runs-dir", tmp_path, *V, "--budget", "2s", *arms)
-    check(done, 6)
-    assert "Nothing was compared: only start=0 pace=1 printed its metric" in " ".join(
-        done.stdout.split()
-    )

@@ -18,7 +18,7 @@ ARMS = [Arm("a", "run a"), Arm("b", "run b")]
 def noted(folder: Path) -> list[Entry]:
     """Note two entries over three turns, one of which resumes in a second process."""
     entries = [Entry(arm, 0, number) for number, arm in enumerate(ARMS)]
-    kept = records.Records(folder, is_new=True)
+    kept = records.Records(folder)
     first, second = entries
     first.status = Status.RACING
     first.readings.append(Reading(1.5, 0.25, 10.0))
@@ -44,8 +44,7 @@ def test_what_was_noted_is_read(tmp_path: Path) -> None:
         assert entry.timeline == want.timeline
         assert (entry.status, entry.reason) == (want.status, want.reason)
         assert entry.running_seconds == want.before + want.running_seconds
-    more = records.Records(tmp_path, is_new=False)
-    more.skip(entries)
+    more = records.Records(tmp_path, entries)
     before = (tmp_path / records.FILE).read_text().count("reading")
     more.note(entries, 5.0)
     more.close()

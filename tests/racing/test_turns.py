@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from played_field import PlayedField, Points
 
 from ncfbench.errors import CheckFailedError
-from ncfbench.racing.answer import Answer, make_answer
+from ncfbench.racing.answer import Answer, ArmResult, make_answer
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.clock import Reading, Timeline
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
-from ncfbench.racing.rule import Curve
 from ncfbench.racing.summary import headline
 
 
@@ -49,6 +48,12 @@ def answer_of(race: Race) -> Answer:
     return make_answer(race.question, race.entries, race.spent, is_over=race.is_over)
 
 
+def best_of(race: Race) -> ArmResult:
+    best = answer_of(race).best
+    assert best is not None
+    return best
+
+
 def full_times(curves: Mapping[str, Points], *, sign: float = 1.0) -> dict[str, float]:
     """Seconds of whole curves to 95 % of the best, of those within 1.5 % of it; by brute force."""
     tops = {name: max(sign * value for _, value in points) for name, points in curves.items()}
@@ -64,9 +69,8 @@ def test_the_soonest_wins_within_a_tenth_of_the_time() -> None:
     """Of ten arms, each of which would take 100 s: the budget is that of one."""
     curves = {f"arm {n}": rising(2.0 * 1.5**n, 0.5 if n % 3 else 0.4) for n in range(10)}
     race, field = played(curves, budget=100.0)
-    best = answer_of(race).best
+    best = best_of(race)
     times = full_times(curves)
-    assert best is not None
     assert times[best.name] <= 1.1 * min(times.values())
     assert field.seconds <= 100
     assert race.is_over
@@ -100,14 +104,11 @@ def test_startup_is_not_counted() -> None:
     """The one with the long start-up trains sooner."""
     curves = {"a": rising(4.0), "b": rising(8.0)}
     race, _ = played(curves, budget=100.0, startup=10.0)
-    answer = answer_of(race)
-    assert answer.best is not None
-    assert answer.best.name == "a"
-    assert answer.best.entry.timeline.startup_seconds == pytest.approx(10)
+    best = best_of(race)
+    assert best.name == "a"
+    assert best.entry.timeline.startup_seconds == pytest.approx(10)
     counted, _ = played(curves, budget=100.0, startup=10.0, count_startup=True)
-    best = answer_of(counted).best
-    assert best is not None
-    assert best.seconds == pytest.approx((answer.best.seconds or 0) + 10, rel=0.05)
+    assert best_of(counted).seconds == pytest.approx((best.seconds or 0) + 10, rel=0.05)
 
 
 def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
@@ -134,36 +135,33 @@ def test_a_loss_is_measured_from_where_arms_began() -> None:
         return [(t / 4, low + (2 - low) * math.exp(-t / 4 / pace)) for t in range(400)]
 
     race, _ = played({"a": falling(5, 0.5), "b": falling(2, 0.51)}, budget=150, minimize=True)
-    answer = answer_of(race)
-    assert answer.best is not None
-    assert answer.best.name == "b"
+    answer, best = answer_of(race), best_of(race)
+    assert best.name == "b"
     assert answer.value(answer.level or 0) == pytest.approx(0.575, abs=0.003)
     assert answer.start == pytest.approx(2)
     crossing = -2 * math.log((0.575 - 0.51) / 1.49)
-    assert answer.best.seconds == pytest.approx(crossing, rel=0.05)
+    assert best.seconds == pytest.approx(crossing, rel=0.05)
 
 
 def test_a_target_ends_the_race_once_it_is_decided() -> None:
     curves = {"slow": rising(40), "quick": rising(4), "low": rising(1, top=0.2)}
     race, field = played(curves, budget=300.0, target=0.4)
-    answer = answer_of(race)
-    assert answer.best is not None
-    assert answer.best.name == "quick"
-    wanted = -4 * math.log(1 - 0.8)
-    assert answer.best.seconds == pytest.approx(wanted, rel=0.05)
+    best, wanted = best_of(race), -4 * math.log(1 - 0.8)
+    assert best.name == "quick"
+    assert best.seconds == pytest.approx(wanted, rel=0.05)
     assert field.seconds < 3 * 1.4 * wanted + 5
 
 
 def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """An arm of a thousand lines has its curve made about once a turn, not once a line."""
     made: list[int] = []
-    whole = Timeline.curve
+    whole = Timeline.points
 
-    def counted(self: Timeline, **more: bool) -> Curve | None:
+    def counted(self: Timeline, **more: bool) -> list[tuple[float, float]]:
         made.append(1)
         return whole(self, **more)
 
-    monkeypatch.setattr(Timeline, "curve", counted)
+    monkeypatch.setattr(Timeline, "points", counted)
     curves = {name: rising(40, every=0.01) for name in "ab"}
     race, field = played(curves, budget=100.0, target=0.4)
     lines = sum(len(each.readings) for each in race.entries)
@@ -184,6 +182,8 @@ def test_one_arm_alone_is_recommended_only_if_others_have_lost(
     answer = make_answer(question, [alone, silent], 50.0, is_over=is_over)
     assert (answer.best is not None) == (is_over and target is not None)
     assert answer.results[0].status == ("alone" if answer.best is None else "recommended")
+    said = "Nothing was compared: only a printed its metric in 50 s. Give a larger --budget."
+    assert (headline(answer) == said) == (answer.best is None)
     silent.close(Status.FAILED, "it crashed")
     assert make_answer(question, [alone, silent], 50.0, is_over=is_over).best is not None
 
@@ -192,8 +192,7 @@ def test_a_sooner_arm_that_ends_lower_is_no_tie() -> None:
     """2 % below the best, which is later by far."""
     race, _ = played({"late": rising(10, 0.5), "soon": rising(2, 0.49)}, budget=160.0)
     answer = answer_of(race)
-    assert answer.best is not None
-    assert answer.best.name == "late"
+    assert best_of(race).name == "late"
     assert [each.status for each in answer.results] == ["recommended", "lower"]
     assert not answer.ties
     said = headline(answer)
@@ -211,10 +210,8 @@ def test_no_arm_may_reach_the_target() -> None:
 def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
     curves = {"a": rising(1, end=6), "b": rising(1.5, end=6), "c": rising(3, end=6)}
     race, field = played(curves, budget=1000.0)
-    answer = answer_of(race)
     assert 12 <= field.seconds <= 18
-    assert answer.best is not None
-    assert answer.best.name == "a"
+    assert best_of(race).name == "a"
     assert {each.status for each in race.entries} <= {Status.ENDED, Status.LEFT}
 
 
@@ -223,12 +220,10 @@ def test_arms_enter_when_others_have_left(end: float, most: int) -> None:
     """Three have room at a time, which others find where arms leave or end by themselves."""
     curves = {f"arm {n}": rising(2.0 + n % 4, 0.6 if n == 4 else 0.1 * n, end) for n in range(6)}
     race, field = played(curves, budget=250.0, room=3)
-    answer = answer_of(race)
     begun = [each for each in race.entries if each.readings]
     assert len(begun) >= most
     assert not any(each.reason == "no memory" for each in begun)
-    assert answer.best is not None
-    assert answer.best.name == "arm 4"
+    assert best_of(race).name == "arm 4"
     assert field.seconds <= 250
     assert field.room == 3 - len([each for each in race.entries if each.is_open])
 
