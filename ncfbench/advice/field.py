@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ncfbench.advice.calibration import Calibration, calibrate
@@ -12,8 +12,6 @@ from ncfbench.advice.candidates import (
     FIRST_PROBES,
     Candidate,
     LeftOut,
-    Shape,
-    Work,
     by_promise,
     count_work,
     first_wave,
@@ -24,7 +22,6 @@ from ncfbench.advice.question import Question, Target
 from ncfbench.advice.race import Clock
 from ncfbench.advice.search import Search
 from ncfbench.advice.state import State
-from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
@@ -84,7 +81,8 @@ class FirstField:
         self.progress.move(int(self.clock.spent), "timing shapes")
         work = {shape: count_work(graph, config) for shape, config in configs.items()}
         limit = CALIBRATION_SHARE * self.clock.budget_seconds
-        calibrated = self._calibrated(configs, work, limit)
+        data = self.dataset, self.content
+        calibrated = calibrate(*data, configs, work, limit, self.interrupted)
         slow = leave_out(work, calibrated.seconds)
         able = [each for each in candidates if each.shape not in slow]
         for each in able:
@@ -111,8 +109,8 @@ class FirstField:
         self.progress.move(int(self.clock.spent), "timing")
         first = field[0]
         work = {first.shape: count_work(self.dataset.graph, first.config)}
-        shapes = {first.shape: first.config}
-        calibrated = self._calibrated(shapes, work, self.clock.left)
+        data, configs = (self.dataset, self.content), {first.shape: first.config}
+        calibrated = calibrate(*data, configs, work, self.clock.left, self.interrupted)
         for each in field:
             each.iteration_seconds = calibrated.seconds[first.shape]
         state = self._chosen(field, field, calibrated, "recall")
@@ -120,11 +118,6 @@ class FirstField:
             f"{self.clock.spent:.0f} s: {len(state.entrants)} race first; others follow."
         )
         return state
-
-    def _calibrated(
-        self, shapes: Mapping[Shape, RunConfig], work: Mapping[Shape, Work], limit: float
-    ) -> Calibration:
-        return calibrate(self.dataset, self.content, shapes, work, limit, self.interrupted)
 
     def _chosen(
         self,

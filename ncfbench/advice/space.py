@@ -6,7 +6,6 @@ is the settings of a run. Settings that its choices do not read are not tried.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,16 +88,6 @@ class Space:
         values = config.to_dict()
         return {name: values[name] for name in self.names(config)}
 
-    def draw(self, generator: np.random.Generator) -> RunConfig:
-        """Return a random point: what is tried of each setting is drawn uniformly."""
-
-        def draw(name: str) -> Any:
-            return self.tried[name][int(generator.integers(len(self.tried[name])))]
-
-        while True:
-            with suppress(UsageError):
-                return self.drawn(draw)
-
     def drawn(self, draw: Callable[[str], Any]) -> RunConfig:
         """Return the point whose values a function draws by name: of each choice, then of each of
         the settings that these read.
@@ -145,10 +134,17 @@ def is_served(encoder: str, dataset: Dataset) -> bool:
 
 
 def random_points(space: Space, seed: int) -> Iterator[RunConfig]:
-    """Yield distinct random points of a space without end, the same for the same seed."""
-    generator = np.random.default_rng(seed)
-    seen: set[RunConfig] = set()
-    for config in (space.draw(generator) for _ in itertools.count()):
-        if config not in seen:
-            seen.add(config)
-            yield config
+    """Yield distinct random points of a space without end, the same for the same seed: what is
+    tried of each setting is drawn uniformly.
+    """
+    generator, seen = np.random.default_rng(seed), set()
+
+    def draw(name: str) -> Any:
+        return space.tried[name][int(generator.integers(len(space.tried[name])))]
+
+    while True:
+        with suppress(UsageError):
+            config = space.drawn(draw)
+            if config not in seen:
+                seen.add(config)
+                yield config

@@ -10,6 +10,7 @@ from typing import Any
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
+from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.ranked import Ratio, Runs, status_beside, times_to_level
 
 TOLD = ("recommended", "tied", "lower", "slower", "alone")
@@ -166,7 +167,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
 
 
 def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
-    entry, curve, behind = result.entry, result.curve, result.behind
+    entry, curve = result.entry, result.curve
     return {
         "arm": result.name,
         "values": dict(entry.arm.values),
@@ -176,9 +177,7 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
         "seeds": len(result.runs.curves),
         "seconds": result.seconds,
         "is_at_most": result.is_at_most,
-        "times_later": behind and behind.value,
-        "times_later_lower": behind and behind.lower,
-        "times_later_upper": behind and behind.upper,
+        **interval_columns("times_later", result.behind),
         "best": None if curve is None else answer.value(curve.level),
         "trained_seconds": curve and curve.clock,
         "running_seconds": entry.before + entry.running_seconds,

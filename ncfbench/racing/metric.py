@@ -88,7 +88,8 @@ class Metric:
         """
         if self.pattern is not None:
             matched = self.pattern.search(line)
-            fields = {"value": matched[1], **matched.groupdict()} if matched else {}
+            named = matched.groupdict() if matched else {}
+            fields: dict[Any, Any] = {"value": matched and matched[1], **named}
             key: str | None = "value"
         else:
             fields = _json_of(line)

@@ -21,7 +21,7 @@ from ncfbench.racing.field import Field, make_slots
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import Race
+from ncfbench.racing.race import LEAST_TURN, Race
 from ncfbench.racing.summary import draw
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import locks, tables
@@ -34,7 +34,6 @@ STOPPING = (
 )
 SILENCE = (30.0, 0.1)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
-LEAST_TURN = 0.05
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
 

@@ -1,4 +1,4 @@
-"""The question of a race: the metric, the time for it, and which of some curves is the answer."""
+"""The question of a race: the metric, the time for it, who leaves, and who is the answer. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ncfbench.racing.entry import Entry
+from ncfbench.racing import rule
+from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
+from ncfbench.racing.rungs import Plan, arms_of_rungs
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.ranking import SHARE, soonest
 
@@ -117,3 +119,48 @@ class Question:
         best = None if found is None else found[0]
         order = sorted(times, key=lambda each: (each.name != best, times[each]))
         return {each: times[each] for each in order[:FINALISTS]}
+
+    def judge(
+        self, active: Sequence[Entry], ended: Sequence[Entry], plan: Plan | None, clock: float
+    ) -> tuple[str, dict[Entry, str]] | None:
+        """Judge entries that have all trained to a clock: return the leader's name, and the reason
+        of each entry that leaves, empty for want of a line; None while none of them has a line.
+
+        Those leave that cannot win, or for whom there is no time; nobody after the last rung, where
+        all have trained as long as any.
+
+        Args:
+            active: entries that can train on.
+            ended: others; the best of those that ended by themselves is one to be beaten.
+            plan: of the rest of the race; None where nothing can train on.
+        """
+        known = {
+            each: curve
+            for each in [*active, *ended]
+            if (curve := self.curve(each)) is not None and self.is_known(each)
+        }
+        racing = [each for each in active if each in known]
+        over = [each for each in ended if each in known and each.status is Status.ENDED]
+        over.sort(key=lambda each: known[each].level)
+        arms = {
+            each.name: rule.Arm(known[each], "", learning_rate=each.arm.learning_rate)
+            for each in [*racing, *over[:1]]
+        }
+        if not arms:
+            return None
+        is_last = plan is None or not plan.clocks
+        horizon = clock if plan is None else plan.horizon
+        keep = arms_of_rungs(len(active), 2, FINALISTS)[1]
+        leader, leaving = rule.decide(arms, horizon, keep + len(over[:1]))
+        if is_last:
+            return leader, {}
+        # One that comes to rest early can be the soonest though it will not be the lowest.
+        soonest, _ = self.winner([*racing, *over]) or ("", 0.0)
+        dropped = {
+            each: leaving[each.name]
+            for each in racing
+            if each.name in leaving and each.name != soonest
+        }
+        room = max(keep - (len(racing) - len(dropped)), 0)
+        silent = [each for each in active if each not in known]
+        return leader, dropped | dict.fromkeys(silent[room:], "")

@@ -11,7 +11,6 @@ from functools import partial
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.field import Field, Over
-from ncfbench.racing.judging import judge
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
 from ncfbench.reporting.formats import three_digits
@@ -298,7 +297,7 @@ class Race:
         """Let those leave that cannot win, or for whom there is no time."""
         active, plan = self.active, self._plan(clock)
         others = [each for each in self.firsts if each not in active]
-        found = judge(self.question, active, others, plan, clock) if active else None
+        found = self.question.judge(active, others, plan, clock) if active else None
         if found is None:
             return
         leader, dropped = found

@@ -94,12 +94,8 @@ def has_cell(cells: Iterable[Cell], tuning: Budget | None = None) -> Callable[[R
     if tuning is not None:
         free, label = free.union(tuning.settings), tuning.label
 
-    def identity(config: RunConfig) -> str:
-        kept = {name: value for name, value in identity_of(config).items() if name not in free}
-        return json.dumps(kept, sort_keys=True, default=str)
-
-    known = {identity(cell.config) for cell in cells}
-    return lambda config: config.tuned == label and identity(config) in known
+    known = {identity(cell.config, *free) for cell in cells}
+    return lambda config: config.tuned == label and identity(config, *free) in known
 
 
 def expand(
@@ -157,7 +153,19 @@ def narrow(
 
 def cell_identity(config: RunConfig) -> str:
     """Return a text that two cells share if their runs have the same numbers and times."""
-    return json.dumps(identity_of(config) | config.placement, sort_keys=True)
+    return identity(config, **config.placement)
+
+
+def identity(config: RunConfig, *apart: str, **more: Any) -> str:
+    """Return a text that runs share whose settings give the same numbers.
+
+    Args:
+        apart: settings in which they may differ.
+        more: values that they share too, or have in place of their own.
+    """
+    settings = identity_of(config) | more
+    kept = {name: value for name, value in settings.items() if name not in apart}
+    return json.dumps(kept, sort_keys=True, default=str)
 
 
 def group_cells(cells: Iterable[Cell]) -> list[list[Cell]]:

@@ -8,7 +8,6 @@ sampler share their times.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import jax
 
 from ncfbench.catalog import LOSSES, find_encoder
-from ncfbench.config import RunConfig, identity_of
+from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError
 from ncfbench.models.towers import DeviceContent
@@ -25,7 +24,7 @@ from ncfbench.profiling.profile import settings_digest
 from ncfbench.runs.arms import ARM_SETTINGS, TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.sweeps.cells import Cell, Need, group_cells, label_cells
+from ncfbench.sweeps.cells import Cell, Need, group_cells, identity, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.evaluation import EvaluationCost
 from ncfbench.training.pilot import Pilot, run_pilot
@@ -113,12 +112,9 @@ def _alike(config: RunConfig, *apart: str) -> str:
     Args:
         apart: further settings in which they may differ.
     """
-    placement = {"devices": config.devices, "shard_tables": config.shard_tables}
-    settings = identity_of(config) | placement
-    if config.loss in LOSSES:  # the families' losses differ in a few operations on each score
-        settings["loss"] = config.family
-    names = settings.keys() - {*TIMELESS_SETTINGS, *apart}
-    return json.dumps({name: settings[name] for name in sorted(names)})
+    # The families' losses differ in a few operations on each score.
+    loss = config.family if config.loss in LOSSES else config.loss
+    return identity(config, *TIMELESS_SETTINGS, *apart, loss=loss, **config.placement)
 
 
 def _as_profiled(config: RunConfig) -> RunConfig:

@@ -10,16 +10,15 @@ the reported runs were not selected by their own noise.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.config import MAX_SEED, RunConfig, identity_of
+from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
 from ncfbench.runs.trials import Budget
-from ncfbench.sweeps.cells import Cell, label_cells
+from ncfbench.sweeps.cells import Cell, identity, label_cells
 
 SEED = MAX_SEED
 """The seed of every trial."""
@@ -38,18 +37,19 @@ def add_trials(cells: Sequence[Cell], budget: Budget) -> list[Cell]:
     """
     arms: dict[str, list[Cell]] = {}
     for cell in cells:
-        arms.setdefault(_arm(cell.config, budget), []).append(cell)
-    for arm in arms.values():
+        arm = identity(cell.config, "seed", *budget.settings)
+        arms.setdefault(arm, []).append(cell)
+    for alike in arms.values():
         for name in budget.settings:
-            if len({getattr(cell.config, name) for cell in arm}) > 1:
+            if len({getattr(cell.config, name) for cell in alike}) > 1:
                 raise UsageError(
                     f"The sweep has several values of {name}, and --tune chooses one. Leave out one"
                     " of the two."
                 )
-        trials = [Cell(config) for config in make_trials(arm[0].config, budget)]
-        for cell in arm:
+        trials = [Cell(config) for config in make_trials(alike[0].config, budget)]
+        for cell in alike:
             cell.trials = trials
-    return [trial for arm in arms.values() for trial in arm[0].trials]
+    return [trial for alike in arms.values() for trial in alike[0].trials]
 
 
 def choose(cells: Sequence[Cell], budget: Budget) -> tuple[list[str], dict[Cell, str]]:
@@ -134,12 +134,6 @@ def make_trials(config: RunConfig, budget: Budget) -> list[RunConfig]:
             # Points that round to the same values make one trial.
             trials.setdefault(dataclasses.replace(first, **values))
     return list(trials)[: budget.trials]
-
-
-def _arm(config: RunConfig, budget: Budget) -> str:
-    settings = identity_of(config)
-    names = settings.keys() - {"seed", *budget.settings}
-    return json.dumps({name: settings[name] for name in sorted(names)})
 
 
 def _value(config: RunConfig, name: str, u: float) -> float:
