@@ -7,8 +7,12 @@ from typing import Any
 
 from folders import write_run
 
+from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.question import Question
+from ncfbench.advice.state import State
 from ncfbench.config import complete
+from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 
 FIXED = {"dataset": "tiny", "encoder": "cnn"}
@@ -36,3 +40,16 @@ def written(
         folder = write_run(runs_dir, each.shape.sampler, own, ms, recalls, **settings)
         found.append(runs.read(folder))
     return found
+
+
+def answered(
+    dataset: Dataset,
+    entrants: list[Candidate],
+    records: dict[str, list[runs.RunRecord]],
+    *,
+    budget: float = 60.0,
+    **more: Any,
+) -> RaceAnswer:
+    """The answer of a race to a loss."""
+    state = State(dataset.fingerprint, entrants, [], first_clock=1.0, **{"left_out": []} | more)
+    return make_answer(Question(FIXED, "loss"), state, records, dataset, budget)

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from ncfbench.advice import pipeline
+from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations
@@ -42,3 +43,8 @@ def ask(
         question, locations, budget, dry_run=dry_run, progress=progress
     )
     return found, [call.args[0] for call in progress.say.call_args_list]
+
+
+def answer_of(found: Advice) -> RaceAnswer:
+    assert found.answer is not None
+    return found.answer

@@ -45,13 +45,6 @@ def sweep(
     return found
 
 
-def figures(record: RunRecord) -> list[dict[str, Any]]:
-    """Return the curve without its times."""
-    return [
-        {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
-    ]
-
-
 def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
     """Return all runs of a folder, by sampler and seed; there is one of each."""
     found, problems = runs.read_all(runs_dir)
@@ -73,7 +66,7 @@ def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
 def assert_same(one: RunRecord, other: RunRecord, dataset: Dataset) -> None:
     """Assert equal curves and parameters, bit for bit, and that every iteration is timed once."""
     assert one.summary["status"] == other.summary["status"] == "finished"
-    assert figures(one) == figures(other)
+    assert trained.figures(one) == trained.figures(other)
     for a, b in zip(parameters(one, dataset), parameters(other, dataset), strict=True):
         np.testing.assert_array_equal(a, b)
     timed = sum(row["iterations"] for row in one.timing if row["kind"] == "full")

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from folders import floor_row
-from race_records import FIXED, entrant, written
+from race_records import FIXED, answered, entrant, written
 
 from ncfbench.advice import answer_rows, summary
-from ncfbench.advice.answer import RaceAnswer, make_answer
+from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.candidates import LeftOut
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import State
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
 from ncfbench.reporting.figures.curves import draw_answer
@@ -45,18 +44,9 @@ def answer(tmp_path_factory: pytest.TempPathFactory, tiny: Dataset) -> RaceAnswe
         gone.name: written(tmp_path, gone, [9, 7, 6], 10, [0, 0.1, 0.11]),
         bad.name: [],
     }
-    state = State(
-        tiny.fingerprint,
-        [base, best, tied, gone, bad],
-        [],
-        [LeftOut("neg b=512 k=10", "50 us for a link")],
-        1.0,
-        clock=4.0,
-        horizon=4.0,
-        spent_seconds=60.0,
-        is_over=True,
-    )
-    return make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    left_out = [LeftOut("neg b=512 k=10", "50 us for a link")]
+    more = {"left_out": left_out, "clock": 4.0, "horizon": 4.0, "spent_seconds": 60.0}
+    return answered(tiny, [base, best, tied, gone, bad], records, is_over=True, **more)
 
 
 def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> None:

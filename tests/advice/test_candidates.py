@@ -111,31 +111,31 @@ def test_slow_links_with_fewer_negatives_are_left_out() -> None:
     assert leave_out(counted | {ns: work(9)}, {neg: 25e-3, ns: 10e-3}) == {}
 
 
-def test_a_baseline_is_left_out_for_baselines_only() -> None:
-    iid, few, ns = shape("iid", k=10), shape("iid", k=3), shape("ns")
-    counted = {iid: work(10), few: work(3), ns: work(511)}
-    seconds = {iid: 50e-3, few: 20e-3, ns: 5e-3}
-    assert leave_out(counted, seconds) == {}
-    counted[few] = work(10)
-    assert list(leave_out(counted, seconds)) == [iid]
+IID, FEW, NS = shape("iid", k=10), shape("iid", k=3), shape("ns")
+FINE, COARSE = shape("strat-ns", s=2), shape("strat-ns", s=8)
+SMALL, LARGE = shape("ns", 128), shape("ns", 512)
 
 
-def test_finer_strata_are_not_left_out_for_coarser() -> None:
-    fine, coarse = shape("strat-ns", s=2), shape("strat-ns", s=8)
-    counted = {fine: work(50), coarse: work(63)}
-    assert leave_out(counted, {fine: 30e-3, coarse: 5e-3}) == {}
-    counted = {fine: work(63), coarse: work(50)}
-    assert list(leave_out(counted, {fine: 5e-3, coarse: 30e-3})) == [coarse]
-
-
-def test_a_smaller_batch_may_learn_as_much_in_a_step() -> None:
-    """Where a step takes the same time, a quarter of the batch can be worth as much, but no more;
-    with a longer step it cannot win.
-    """
-    small, large = shape("ns", 128), shape("ns", 512)
-    counted = {small: work(127), large: work(511)}
-    assert leave_out(counted, {small: 1e-3, large: 1e-3}) == {}
-    assert list(leave_out(counted, {small: 1.1e-3, large: 1e-3})) == [small]
+@pytest.mark.parametrize(
+    ("negatives", "seconds", "left"),
+    [
+        # A baseline is left out for baselines only.
+        ({IID: 10, FEW: 3, NS: 511}, {IID: 50e-3, FEW: 20e-3, NS: 5e-3}, []),
+        ({IID: 10, FEW: 10, NS: 511}, {IID: 50e-3, FEW: 20e-3, NS: 5e-3}, [IID]),
+        # Finer strata are not left out for coarser ones.
+        ({FINE: 50, COARSE: 63}, {FINE: 30e-3, COARSE: 5e-3}, []),
+        ({FINE: 63, COARSE: 50}, {FINE: 5e-3, COARSE: 30e-3}, [COARSE]),
+        # Where a step takes the same time, a quarter of the batch can be worth as much, but no
+        # more; with a longer step it cannot win.
+        ({SMALL: 127, LARGE: 511}, {SMALL: 1e-3, LARGE: 1e-3}, []),
+        ({SMALL: 127, LARGE: 511}, {SMALL: 1.1e-3, LARGE: 1e-3}, [SMALL]),
+    ],
+)
+def test_shapes_that_can_win_are_kept(
+    negatives: dict[Shape, float], seconds: dict[Shape, float], left: list[Shape]
+) -> None:
+    counted = {each: work(count) for each, count in negatives.items()}
+    assert list(leave_out(counted, seconds)) == left
 
 
 def test_the_first_wave_is_the_usual_shape_of_each_sampler() -> None:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from race_records import FIXED, entrant, written
+from race_records import answered, entrant, written
 
 from ncfbench.advice import answer_rows, summary
-from ncfbench.advice.answer import make_answer
-from ncfbench.advice.question import Question
-from ncfbench.advice.state import State
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
 
 
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets runs of some samplers be better than chance from 1 s on, and no others."""
+
+    def learn(*samplers: str) -> None:
+        monkeypatch.setattr(
+            "ncfbench.advice.answer.learned_at",
+            lambda record, dataset: 1.0 if record.config.sampler in samplers else None,
+        )
+
+    return learn
+
+
 def test_a_baseline_at_chance_gives_a_bound_only(
-    tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: Dataset, learned: Callable[..., None]
 ) -> None:
     best, base, late = entrant("best", "ns"), entrant("base", "iid"), entrant("late", "strat-ns")
     records = {
@@ -26,12 +37,8 @@ def test_a_baseline_at_chance_gives_a_bound_only(
         "base": written(tmp_path, base, [9, 6, 6], 40, [0, 0.0, 0.0]),
         "late": written(tmp_path, late, [9, 7, 7], 40, [0, 0.0, 0.0]),
     }
-    monkeypatch.setattr(
-        "ncfbench.advice.answer.learned_at",
-        lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
-    )
-    state = State(tiny.fingerprint, [base, best, late], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    learned("ns")
+    found = answered(tiny, [base, best, late], records, clock=2.0)
     assert found.sooner is None
     assert found.sooner_at_least == pytest.approx(8.0)  # 200 iterations of 40 ms over 1 s
     text = summary.headline(found)
@@ -47,13 +54,13 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     ]
     # Judged at 4 s, it may have been better than chance from then on.
     early = {**records, "base": written(tmp_path / "early", base, [9, 6, 6], 40, [0, 0.0])}
-    found = make_answer(Question(FIXED, "loss"), state, early, tiny, 60.0)
+    found = answered(tiny, [base, best, late], early, clock=2.0)
     assert found.sooner_at_least == pytest.approx(4.0)
     assert "better than chance after 4 s" in summary.headline(found)
-    monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
-    none = make_answer(Question(FIXED, "loss"), state, early, tiny, 60.0)
+    learned()
+    none = answered(tiny, [base, best, late], early, clock=2.0)
     assert summary.headline(none).startswith("No choice can be justified: after 2 s of")
-    none = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    none = answered(tiny, [base, best, late], records, clock=2.0)
     assert none.best is None
     text = summary.headline(none)
     assert text.startswith("No choice can be justified: after 2 s of training each, the recall@50")
@@ -82,8 +89,7 @@ def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) ->
         each.name: written(tmp_path / each.name, each, losses[each.name], 10, [0, 0.3, 0.3])
         for each in reversed(entrants)
     }
-    state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=4.0)
-    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    found = answered(tiny, entrants, records, clock=4.0)
     expected = {each.name: each.expected for each in found.arms}
     # far took 1000 iterations to a loss of 8, which best passed after 167.
     assert expected == pytest.approx(
@@ -108,8 +114,7 @@ def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Datase
         each.name: written(tmp_path / each.name, each, losses[each.name], 10, recalls[each.name])
         for each in entrants
     }
-    state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=6.0)
-    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    found = answered(tiny, entrants, records, clock=6.0)
     expected = {each.name: each.expected for each in found.arms}
     assert [each.name for each in found.arms] == ["best", "lags", "rests"]
     assert expected["rests"] == math.inf
@@ -121,7 +126,7 @@ def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Datase
 
 
 def test_what_was_never_evaluated_is_not_at_chance(
-    tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: Dataset, learned: Callable[..., None]
 ) -> None:
     """Within less than an epoch recall is not measured: no ratio follows, nor a choice."""
     best, base = entrant("best", "ns"), entrant("base", "iid")
@@ -129,17 +134,13 @@ def test_what_was_never_evaluated_is_not_at_chance(
         "best": written(tmp_path, best, [9, 5, 3], 10, [0, 0.1, 0.2]),
         "base": written(tmp_path, base, [9, 6, 6], 40, []),
     }
-    monkeypatch.setattr(
-        "ncfbench.advice.answer.learned_at",
-        lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
-    )
-    state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    learned("ns")
+    found = answered(tiny, [base, best], records, clock=2.0)
     assert (found.sooner, found.sooner_at_least) == (None, None)
     assert "too few to judge its recall: no ratio" in summary.headline(found)
     records["best"] = written(tmp_path / "other", best, [9, 5, 3], 10, [])
-    monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
-    none = make_answer(Question(FIXED, "loss"), state, records, tiny, 60.0)
+    learned()
+    none = answered(tiny, [base, best], records, clock=2.0)
     assert "none of 2 has trained an epoch, after which recall is measured" in (
         summary.headline(none)
     )
@@ -147,15 +148,14 @@ def test_what_was_never_evaluated_is_not_at_chance(
 
 
 def test_a_longer_budget_reaches_an_epoch(
-    tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: Dataset, learned: Callable[..., None]
 ) -> None:
     """Where nothing was evaluated the next command gives the furthest entrant two epochs."""
-    monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
+    learned()
     best = entrant("best", "ns")
     records = {"best": written(tmp_path, best, [9, 5], 10, [])}
     for record in records["best"]:
         record.summary["epochs"] = 0.4
-    state = State(tiny.fingerprint, [best], [], [], 1.0, clock=2.0)
-    found = make_answer(Question(FIXED, "loss"), state, records, tiny, 180.0)
+    found = answered(tiny, [best], records, clock=2.0, budget=180.0)
     (_, command), *_ = summary.next_steps(found, tmp_path, {})
     assert "--budget 15m" in command  # five times three minutes

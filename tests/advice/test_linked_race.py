@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from races import ask
+from races import answer_of, ask
 
 from ncfbench.advice import answer_rows, candidates, field, pipeline, summary
 from ncfbench.advice.calibration import Calibration
@@ -36,8 +36,7 @@ def test_a_race_on_held_out_links(
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
     few = {"samplers": ("neg", "ns"), "learning_rates": (0.01,), "seeds": 1}
     advice, _ = ask(tmp_path, tmp_path, target="recall", losses=("log",), **few)
-    answer = advice.answer
-    assert answer is not None
+    answer = answer_of(advice)
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
     stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
     assert any(at.is_paired for at in stands)

@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 from invoked import check, invoke
 from pyarrow.parquet import read_table
-from races import BUDGET, FIXED, ask
+from races import BUDGET, FIXED, answer_of, ask
 
 import ncfbench
 from ncfbench.advice import answer_rows, candidates, field, pipeline, summary
@@ -87,21 +87,20 @@ def test_every_kind_of_interaction_is_timed(
 
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert raced.is_complete
-    assert raced.answer is not None
-    assert raced.answer.best is not None
+    answer = answer_of(raced)
+    assert answer.best is not None
     names = {path.name for path in raced.folder.iterdir() if path.is_file()}
     assert names == {"advice.json", "advice.parquet", "answer.json", "advice.png", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
-    finalists = raced.answer.main
     # Two seeds of the best, the baseline and a rival; the best may be the baseline.
-    assert len(raced.answer.best.runs) == 2
-    assert sum(len(each.runs) == 2 for each in finalists) >= 2
+    assert len(answer.best.runs) == 2
+    assert sum(len(each.runs) == 2 for each in answer.main) >= 2
     finished = [one for one in records if one.summary["status"] == "finished"]
     assert {one.config.seed for one in finished} == {0, 1}
     turns = {one.environment["interleaved"][0] for one in finished}
     assert len(turns) == 1  # all took turns
-    lost = [each for each in raced.answer.arms if each.status == "diverged"]
+    lost = [each for each in answer.arms if each.status == "diverged"]
     assert len(lost) == 2
     assert all("not finite" in each.entrant.reason for each in lost)
     assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
@@ -109,11 +108,11 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
 
 def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) -> None:
     """Once, beside the data: the same question again, or another one, fits none of them."""
-    assert raced.answer is not None
-    assert {floor.row["floor"] for floor in raced.answer.floors} == {"profile", "ridge"}
-    assert not raced.answer.unfitted
+    answer = answer_of(raced)
+    assert {floor.row["floor"] for floor in answer.floors} == {"profile", "ridge"}
+    assert not answer.unfitted
     kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
-    assert [dict(floor.row) for floor in raced.answer.floors] == sorted(
+    assert [dict(floor.row) for floor in answer.floors] == sorted(
         kept, key=lambda row: -row["test_recall_at_50"]
     )
 
@@ -126,31 +125,25 @@ def test_floors_without_time_or_room_are_named(
     few: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
     monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
-    found, _ = ask(tmp_path / "data", tmp_path, **few)
-    assert found.answer is not None
-    assert not found.answer.floors
-    (reason,) = found.answer.unfitted
+    answer = answer_of(ask(tmp_path / "data", tmp_path, **few)[0])
+    assert not answer.floors
+    (reason,) = answer.unfitted
     assert "No profile: it would take about" in reason
     assert "No ridge: it would take about" in reason
-    assert (
-        f"Floors that were left out: {reason}"
-        in answer_rows.as_json(found.answer, tmp_path, {})["trust"]
-    )
+    trust = answer_rows.as_json(answer, tmp_path, {})["trust"]
+    assert f"Floors that were left out: {reason}" in trust
     monkeypatch.setattr(pipeline, "floor", Mock(side_effect=DataError("Cannot write there.")))
-    found, _ = ask(tmp_path / "data", tmp_path, dry_run=True, **few)
+    ask(tmp_path / "data", tmp_path, dry_run=True, **few)
     assert pipeline.floor.call_count == 0  # type: ignore[attr-defined]
     found, _ = ask(tmp_path / "data", tmp_path, **few)
-    assert found.answer is not None
-    assert found.answer.unfitted == ["Cannot write there."]
+    assert answer_of(found).unfitted == ["Cannot write there."]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) -> None:
     before = {path: read_table(path) for path in raced.folder.glob("*/curve.parquet")}
     again, said = ask(data_dir, raced.folder.parent.parent, **TWO)
-    assert again.answer is not None
-    assert raced.answer is not None
-    assert again.answer.best == raced.answer.best
+    assert answer_of(again).best == answer_of(raced).best
     assert not any("candidates" in line for line in said)
     assert before == {path: read_table(path) for path in before}
 
@@ -170,7 +163,6 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
         cut, said = ask(data_dir, tmp_path, **few)
     assert said[0].startswith("Warning: other programs use 64.0 of")
     assert not cut.is_complete
-    assert cut.answer is not None
     state = read_state(cut.folder)
     assert state is not None
     assert not state.is_over
@@ -183,8 +175,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "DONE_SHARE", 1.1)  # no time is left
         again, _ = ask(data_dir, tmp_path, **few)
-    assert again.answer is not None
-    assert again.answer.arms == cut.answer.arms
+    assert answer_of(again).arms == answer_of(cut).arms
     assert read_table(again.folder / "advice.parquet") == before
     trained = {one.name: one.summary["iterations"] for one in runs.read_all(cut.folder)[0]}
     whole, said = ask(data_dir, tmp_path, **few)
@@ -193,8 +184,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
     later = {one.name: one.summary["iterations"] for one in runs.read_all(whole.folder)[0]}
     assert all(later[name] >= iterations for name, iterations in trained.items())
     assert len(later) > len(trained) or later != trained
-    assert whole.answer is not None
-    assert whole.answer.state.notes == [pipeline.BUSY_NOTE]
+    assert answer_of(whole).state.notes == [pipeline.BUSY_NOTE]
 
 
 @pytest.mark.long
@@ -226,9 +216,7 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
 def test_the_winner_is_trained_on_by_run(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
-    assert raced.answer is not None
-    steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))
+    steps = dict(summary.next_steps(answer_of(raced), raced.folder, {"--data-dir": str(data_dir)}))
     command = steps["To train on from where the race left it"].split()[1:]
     check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
     records, _ = runs.read_all(raced.folder)
@@ -357,9 +345,9 @@ def test_the_command_prints_the_answer(
         silent = invoke("report", unfinished, "--format", kind)
         check(silent, 7, f"no finished run, so --format {kind} has no table to print")
     found = json.loads(invoke(*words, "--quiet", "--json").stdout)
-    assert raced.answer is not None
-    assert raced.answer.best is not None
-    assert found["recommended"] == raced.answer.best.name
+    best = answer_of(raced).best
+    assert best is not None
+    assert found["recommended"] == best.name
     assert found["folder"] == str(raced.folder)
 
 

@@ -132,36 +132,34 @@ def hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
         question = Question({"dataset": "tiny", "encoder": "cnn"}, "loss", **tried)
         if search is not None:
             question = Question({"dataset": "tiny"})
-        if search is not None and state is None:
-            Run.now, Run.law, Run.recall = 0.0, staticmethod(usual), staticmethod(law)
-            Run.records = {}
-            field = search.first_field()
-            for each in field:
-                each.iteration_seconds = 5e-3
+        if state is None:
+            Run.now, Run.records, Run.learns_at = 0.0, {}, learns_at
+            Run.law = staticmethod(law if search is None else usual)
+            Run.recall = None if search is None else staticmethod(law)
+            if search is not None:
+                pool = search.first_field()
+                field = pool[:4]
+                for each in pool:
+                    each.iteration_seconds = 5e-3
+            else:
+                pool, _ = list_candidates(question, n_links=100_000)
+                for each in pool:
+                    each.expect(each.config.batch_size * 1e-5, 10)
+                pool = by_promise(pool)
+                field = first_wave(pool)[:8]
+            for each in pool:
                 each.schedule_probes(0.5)
-            state = State(DATASET.fingerprint, field[:4], field[4:], [], 1.0)
-        elif state is None:
-            Run.recall = None
-            Run.now, Run.learns_at, Run.law, Run.records = 0.0, learns_at, staticmethod(law), {}
-            candidates, _ = list_candidates(question, n_links=100_000)
-            for each in candidates:
-                each.expect(each.config.batch_size * 1e-5, 10)
-                each.schedule_probes(0.5)
-            pool = by_promise(candidates)
-            field = first_wave(pool)[:8]
             rest = [each for each in pool if each not in field]
             state = State(DATASET.fingerprint, field, rest, [], 1.0)
         progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
         clock = Clock(300.0, 3.0, state.spent_seconds, began=Run.now)
-        content: Any = None
+        kind, near = Race, state.near
+        if search is not None:
+            kind, near = SearchRace, partial(search.near, state)
+        work: Any = (question, state, DATASET, None, here, clock, progress)
         try:
-            work: Any = (question, state, DATASET, content, here, clock, progress)
-            if search is None:
-                Race(*work, lambda: Run.now > cut, state.near).run()
-            else:
-                near = partial(search.near, state)
-                SearchRace(*work, lambda: Run.now > cut, near).run()
+            kind(*work, lambda: Run.now > cut, near).run()
         finally:
             state.spent_seconds = clock.spent
             state.write(tmp_path)

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.advice.candidates import Candidate
 from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space, random_points
 from ncfbench.advice.state import State
-from ncfbench.catalog import all_settings, find_encoder, find_loss, find_sampler, serves
+from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
 from ncfbench.config import complete
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
@@ -236,10 +235,3 @@ def test_times_to_a_level_count_features() -> None:
     assert times_to_level(known, one, -0.5) is None
     assert one.times_to(-0.5) == {0: pytest.approx(1.0)}
     assert np.isclose(ratio.lower * ratio.upper, ratio.value**2)
-
-
-def test_encoders_of_a_space_can_rank(tiny: Dataset, featured: Dataset) -> None:
-    for dataset in (tiny, featured):
-        for name in space(dataset).tried["encoder"]:
-            assert find_encoder(name).scores_cold_items
-    assert isinstance(Search(space(tiny)).first_field()[0], Candidate)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from invoked import check, invoke
-from races import FIXED, ask
+from races import FIXED, answer_of, ask
 
 from ncfbench.advice import answer_rows, field, summary
 from ncfbench.reporting.overall import worth
@@ -30,8 +30,7 @@ def test_a_search_says_what_each_choice_is_worth(
     rest |= {"word_dropout": 0.5, "item_dropout": 0.1, "feature_dropout": 0.0}
     others = {name: (value,) for name, value in rest.items()}
     found, _ = ask(data_dir, tmp_path, others=others, **more)
-    answer = found.answer
-    assert answer is not None
+    answer = answer_of(found)
     assert answer.best is not None
     assert answer.baseline is None
     names = {arm.name for arm in answer.arms}
@@ -57,8 +56,7 @@ def test_a_search_says_what_each_choice_is_worth(
     assert "Use --encoder bow --loss" in summary.headline(answer)
     _reports_alike(data_dir, found.folder, shown)
     again, said = ask(data_dir, tmp_path, others=others, **more)
-    assert again.answer is not None
-    assert again.answer.best == answer.best
+    assert answer_of(again).best == answer.best
     assert not any("candidates" in line for line in said)
 
 

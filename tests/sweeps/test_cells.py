@@ -105,14 +105,6 @@ def test_devices_and_sharding_make_other_cells() -> None:
     assert sorted(map(len, sweeps.group_cells(cells))) == [1, 2, 2], "by devices and tables"
 
 
-@pytest.mark.parametrize("name", preset_titles())
-def test_presets_expand(name: str) -> None:
-    wanted = read_sweep(name)
-    assert wanted.name == name
-    assert wanted.title
-    assert sweeps.expand(wanted.axes)[0]
-
-
 def test_presets_are_the_papers_grids() -> None:
     def axes(name: str, column: str) -> set[Any]:
         cells, _ = sweeps.expand(read_sweep(name).axes)

@@ -131,9 +131,7 @@ def test_a_presets_copy_has_its_cells(tmp_path: Path, name: str) -> None:
     wanted = read_sweep(name, seeds=2, assignments=["batch_size=128"])
     path = write_sweep(wanted, tmp_path)
     assert path == tmp_path / "sweeps" / f"{name}.toml"
-    copy = read_sweep(str(path))
-    assert copy == wanted
-    assert write_sweep(copy, tmp_path) == path
+    assert read_sweep(str(path)) == wanted
 
 
 def test_different_sweeps_of_one_name_have_own_files(tmp_path: Path) -> None:

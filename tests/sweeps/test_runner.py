@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import pytest
 from folders import write_run
-from swept import ARMS, Noted, assert_same, cells_of, figures, interrupt, records, sweep
+from swept import ARMS, Noted, assert_same, cells_of, interrupt, records, sweep
+from trained import figures
 
 from ncfbench.config import Locations
 from ncfbench.data.store import Dataset

@@ -8,12 +8,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import invoked
 import pytest
+from invoked import check
 from rich.console import Console
 from swept import Noted, cells_of, interrupt, records
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ncfbench.cli import app
 from ncfbench.sweeps import forecast, progress
 from ncfbench.sweeps.cells import Cell, Need
 from ncfbench.sweeps.progress import SweepProgress
@@ -35,15 +36,13 @@ def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
     given = {word.partition("=")[0] for word in words}
     usual = [f"{name}={value}" for name, value in SETTINGS.items() if name not in given]
     settings = [word for assignment in usual for word in ("--set", assignment)]
-    folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
-    result = CliRunner().invoke(app, ["sweep", *WORDS, *settings, *folders, *words])
-    assert "Traceback" not in result.output
-    return result
+    folders = ["--data-dir", data_dir, "--runs-dir", runs_dir]
+    return invoked.invoke("sweep", *WORDS, *settings, *folders, *words)
 
 
 def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
     trained = invoke(data_dir, tmp_path)
-    assert trained.exit_code == 0, trained.output
+    check(trained, 0)
     for word in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
         assert word in trained.stdout
     for word in (
@@ -56,11 +55,10 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     (file,) = (tmp_path / "sweeps").iterdir()
     assert str(file) in trained.stdout
     (command,) = re.findall("ncfbench (report smoke --runs-dir .*)", trained.stdout)
-    reported = CliRunner().invoke(app, [*command.split(), "--data-dir", str(data_dir)])
-    assert (reported.exit_code, "strat-ns" in reported.stdout) == (0, True)
+    check(invoked.invoke(*command.split(), "--data-dir", data_dir), 0, "strat-ns")
     folders = set(tmp_path.iterdir())
     planned = invoke(data_dir, tmp_path, "--dry-run", "--json", "--quiet", "--seeds", "2")
-    assert planned.exit_code == 0, planned.output
+    check(planned, 0)
     assert planned.stderr == ""
     assert set(tmp_path.iterdir()) == folders, "nothing was trained"
     plan = json.loads(planned.stdout)
@@ -75,8 +73,8 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     assert all(row["predicted_seconds"] > 0 for row in left)
     assert plan["left_out"][0]["combinations"] == 2
     assert "iid cannot train --loss hinge" in plan["left_out"][0]["reason"]
-    locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
-    again = CliRunner().invoke(app, ["sweep", str(file), *locations, "--json"])
+    locations = ["--data-dir", data_dir, "--runs-dir", tmp_path]
+    again = invoked.invoke("sweep", file, *locations, "--json")
     assert "cells: 2 done." in again.stderr, "the sweep's own file stands for the same cells"
     assert json.loads(again.stdout)["file"] == str(file)
 
@@ -99,17 +97,17 @@ def test_a_budget_says_what_it_drops(
     with monkeypatch.context() as patch:
         patch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
         result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
-    assert (result.exit_code, "Dropped" in result.stderr) == (0, False)
-    assert "meanwhile other programs used 64.0 of" in result.stderr, "pilots were too slow"
+    check(result, 0, "meanwhile other programs used 64.0 of")  # pilots were too slow
+    assert "Dropped" not in result.stderr
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")
-    assert "Dropped to fit the budget: seed 2 (2 cells)." in result.stderr
-    assert "Predicted for all cells: 40 min" in result.stdout
-    result = invoke(data_dir, tmp_path, "--budget", "10m")
-    assert (result.exit_code, "first group of cells" in result.stderr) == (2, True)
-    result = invoke(data_dir, tmp_path, "--dry-run", "--budget", "1 h 30 m")
-    assert (result.exit_code, "Predicted for all cells: 20 min" in result.stdout) == (0, True)
-    result = invoke(data_dir, tmp_path, "--budget", "soon")
-    assert (result.exit_code, "not a time" in result.stderr) == (2, True)
+    said = "Dropped to fit the budget: seed 2 (2 cells)."
+    check(result, 0, said, "Predicted for all cells: 40 min")
+    for words, code, said in (
+        (("--budget", "10m"), 2, "first group of cells"),
+        (("--dry-run", "--budget", "1 h 30 m"), 0, "Predicted for all cells: 20 min"),
+        (("--budget", "soon"), 2, "not a time"),
+    ):
+        check(invoke(data_dir, tmp_path, *words), code, said)
 
 
 @pytest.mark.usefixtures("ten_minutes")
@@ -117,13 +115,13 @@ def test_a_budgets_file_has_the_cells_that_were_trained(data_dir: Path, tmp_path
     grid = ("--epochs", "1", "--set", "loss=sg,mse", "--set", "seed=0,1", "--set", "dimension=4,8")
     grid = (*grid, "--set", "encoder=mf")
     trained = invoke(data_dir, tmp_path, *grid, "--sampler", "ns", "--budget", "25m", "--json")
-    assert trained.exit_code == 0, trained.output
+    check(trained, 0)
     done = json.loads(trained.stdout)
-    locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path), "--dry-run", "--json"]
+    locations = ["--data-dir", data_dir, "--runs-dir", tmp_path, "--dry-run", "--json"]
 
     def cells(*words: str) -> list[dict[str, object]]:
-        again = CliRunner().invoke(app, ["sweep", done["file"], *locations, *words])
-        assert again.exit_code == 0, again.output
+        again = invoked.invoke("sweep", done["file"], *locations, *words)
+        check(again, 0)
         return [row["config"] for row in json.loads(again.stdout)["cells"]]
 
     assert cells() == [row["config"] for row in done["cells"]]
@@ -144,10 +142,7 @@ def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> No
 
 def test_an_unprepared_data_set_is_refused_at_once(data_dir: Path, tmp_path: Path) -> None:
     result = invoke(data_dir, tmp_path, "--dataset", "tiny,nowhere")
-    assert (result.exit_code, "ncfbench prepare SOURCE --name nowhere" in result.stderr) == (
-        3,
-        True,
-    )
+    check(result, 3, "ncfbench prepare SOURCE --name nowhere")
     assert not list(tmp_path.iterdir())
 
 
@@ -215,8 +210,7 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     grid = ("sampler=ns", "encoder=mf", "devices=1,2", "share=global,local")
     more = ["--epochs", "1", *(word for text in grid for word in ("--set", text))]
     trained = invoke(data_dir, tmp_path, *more)
-    assert trained.exit_code == 0, trained.output
-    assert "SIMULATED" in trained.stdout
+    check(trained, 0, "SIMULATED")
     cells = json.loads(invoke(data_dir, tmp_path, *more, "--dry-run", "--json").stdout)["cells"]
     assert len({row["folder"] for row in cells}) == len(cells) == 3
     assert {row["status"] for row in cells} == {"done"}
@@ -228,7 +222,7 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     assert losses[2, "local"] != pytest.approx(losses[1, "global"], rel=1e-4)
 
     def report(*words: str) -> Result:
-        return CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path), *words])
+        return invoked.invoke("report", "--runs-dir", tmp_path, *words)
 
     rows = json.loads(report("--format", "json").stdout)["speedup"]
     found = [
@@ -243,5 +237,4 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     report("--figures", str(tmp_path / "figures"))
     drawn = [path.read_text() for path in (tmp_path / "figures").glob("convergence-*.svg")]
     assert sorted("SIMULATED" in text for text in drawn) == [False, True]
-    verified = report("--verify")
-    assert verified.exit_code == 0, verified.output
+    check(report("--verify"), 0)

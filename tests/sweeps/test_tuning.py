@@ -14,9 +14,7 @@ from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoked import check, invoke
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.config import TUNABLE, complete
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
@@ -182,20 +180,18 @@ WORDS = [
 
 @pytest.mark.long
 def test_the_command_tunes_and_trains_once(data_dir: Path, tmp_path: Path) -> None:
-    def invoke(*words: str) -> dict[str, Any]:
-        locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
-        result = CliRunner().invoke(
-            app, [*WORDS, *locations, "--tune", "2", "--tune-epochs", "1", *words]
-        )
-        assert result.exit_code == 0, result.output
+    def tune(*words: str) -> dict[str, Any]:
+        locations = ["--data-dir", data_dir, "--runs-dir", tmp_path]
+        result = invoke(*WORDS, *locations, "--tune", "2", "--tune-epochs", "1", *words)
+        check(result, 0)
         document: dict[str, Any] = json.loads(result.stdout)
         return document
 
-    plan = invoke("--dry-run")
+    plan = tune("--dry-run")
     assert [cell["status"] for cell in plan["trials"]] == ["left"] * 4
     assert all(cell["predicted_bytes"] > 0 for cell in plan["trials"] + plan["cells"])
     assert plan["memory_bytes"] > 0
-    trained = invoke()
+    trained = tune()
     trials, _ = runs.read_all(tmp_path / FOLDER)
     cells, _ = runs.read_all(tmp_path)
     assert (len(trials), len(cells)) == (4, 2)
@@ -211,7 +207,7 @@ def test_the_command_tunes_and_trains_once(data_dir: Path, tmp_path: Path) -> No
         assert recalls[record.config.learning_rate] == max(recalls.values())
         assert len({trial.config.learning_rate for trial in own}) == 2
     assert [cell["status"] for cell in trained["cells"]] == ["done", "done"]
-    again = invoke("--dry-run")
+    again = tune("--dry-run")
     assert [cell["status"] for cell in again["cells"] + again["trials"]] == ["done"] * 6
 
 
@@ -240,11 +236,7 @@ def test_held_out_links_choose_settings(
 
 def test_tuning_needs_validation_items(data_dir: Path, tmp_path: Path) -> None:
     words = "prepare synthetic --name bare --users 120 --items 200 --links 900"
-    bare = [*words.split(), "--validation-fraction", "0", "--data-dir", str(tmp_path)]
-    runner = CliRunner()
-    assert runner.invoke(app, bare).exit_code == 0
-    locations = ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
-    result = runner.invoke(app, [*WORDS, "--dataset", "bare", *locations, "--tune", "2"])
-    assert (result.exit_code, "bare has none" in result.stderr) == (3, True)
-    result = runner.invoke(app, [*WORDS, *locations, "--tune-epochs", "2"])
-    assert (result.exit_code, "belongs to --tune N" in result.stderr) == (2, True)
+    check(invoke(*words.split(), "--validation-fraction", "0", "--data-dir", tmp_path), 0)
+    locations = ["--data-dir", tmp_path, "--runs-dir", tmp_path / "runs"]
+    check(invoke(*WORDS, "--dataset", "bare", *locations, "--tune", "2"), 3, "bare has none")
+    check(invoke(*WORDS, *locations, "--tune-epochs", "2"), 2, "belongs to --tune N")
