@@ -53,6 +53,11 @@ class ArmResult:
         """Curve of the first seed."""
         return self.runs.curves.get(0)
 
+    @property
+    def level(self) -> float:
+        """Lowest value of that curve; infinity without one."""
+        return math.inf if self.curve is None else self.curve.level
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -91,8 +96,8 @@ class Answer:
     @property
     def top(self) -> ArmResult | None:
         """The arm of the best value, of those that can be the answer."""
-        known = [each for each in self.stayed if each.curve is not None]
-        return min(known, key=lambda each: each.curve.level, default=None)  # type: ignore[union-attr]
+        known = [each for each in self.stayed if each.curve]
+        return min(known, key=lambda each: each.level, default=None)
 
     def value(self, level: float) -> float:
         """Return a level of curves as a value of the metric."""
@@ -116,7 +121,7 @@ def make_answer(
 ) -> Answer:
     """Compare all arms, and return the answer so far."""
     firsts = [each for each in entries if not each.seed]
-    stayed = [each for each in firsts if each.status in STAYED and question.curve(each)]
+    stayed = [each for each in firsts if each.status in STAYED]
     heard = [each for each in firsts if each.timeline.readings]
     # With a target, one that still races at the end has been running for longer than the best took.
     able = (Status.WAITING, Status.RACING, Status.LEFT)
@@ -126,9 +131,9 @@ def make_answer(
         each.status is not Status.RACING or not is_lost for each in unheard
     )
     found = None if is_alone else question.winner(stayed)
-    name, level = found or (None, question.goal)
+    first, level = found or (None, question.goal)
     made = [_result(question, each, entries, level) for each in firsts]
-    best = next((each for each in made if each.name == name), None)
+    best = next((each for each in made if each.entry is first), None)
     results = []
     for each in made:
         behind, status = None, each.status
@@ -141,8 +146,7 @@ def make_answer(
             status = "alone" if is_alone else "slower"
         results.append(replace(each, behind=behind, status=status))
     results.sort(key=_place)
-    curves = [curve for each in stayed if (curve := question.curve(each)) is not None]
-    start = question.start_of(curves)
+    start = question.start_of([*question.curves(stayed).values()])
     return Answer(question, results, level, start, spent_seconds, is_over, notes)
 
 
@@ -197,11 +201,8 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
 def _result(
     question: Question, entry: Entry, entries: Sequence[Entry], level: float | None
 ) -> ArmResult:
-    curves = {
-        each.seed: curve
-        for each in entries
-        if each.number == entry.number and (curve := question.curve(each)) is not None
-    }
+    own = question.curves(each for each in entries if each.number == entry.number)
+    curves = {each.seed: curve for each, curve in own.items()}
     status = entry.status.value
     if entry.status in STAYED:
         status = "tied" if 0 in curves else Status.WAITING.value
@@ -221,8 +222,5 @@ def _gap(curve: Curve, level: float) -> float:
 
 
 def _place(result: ArmResult) -> tuple[int, float, float]:
-    curve = result.curve
-    level = math.inf if curve is None else curve.level
-    is_told = result.status in TOLD
-    later = math.inf if result.seconds is None or not is_told else result.seconds
-    return ORDER.index(result.status), later, level
+    later = result.seconds if result.status in TOLD else None
+    return ORDER.index(result.status), math.inf if later is None else later, result.level

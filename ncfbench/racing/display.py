@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 SHOWN_SECONDS = 1.0
 """Between two drawings: each takes time from the arms."""
 SILENCE_SECONDS = 60.0
+COLUMNS = (
+    Col("", "name"),
+    Col("s trained", "trained_seconds", ".1f"),
+    Col("lines", lambda each: len(each.timeline.readings)),
+    Col(
+        "last",
+        lambda each: next((line.value for line in each.timeline.readings[::-1]), None),
+        three_digits,
+    ),
+    Col("", lambda each: "running" if each.is_running else each.status.value, align="left"),
+)
 
 
 class Display:
@@ -50,7 +61,9 @@ class Display:
             from ncfbench.reporting.render.terminal import TableView
 
             self._shown = now
-            self._live.update(TableView(standings(self.entries, self._title(now))), refresh=True)
+            self._live.update(
+                TableView(Table.of(self._title(now), COLUMNS, self.entries)), refresh=True
+            )
         elif self._live is None and now - self._said >= SILENCE_SECONDS:
             running = [each.name for each in self.entries if each.is_running]
             self.say(f"{self._title(now)}: {', '.join(running) or 'ending'}")
@@ -62,20 +75,3 @@ class Display:
 
     def _title(self, now: float) -> str:
         return f"{now - self._began:.0f} of {self.budget_seconds:.0f} s"
-
-
-def standings(entries: Sequence[Entry], title: str = "") -> Table:
-    """Return all arms as they stand."""
-    cols = [
-        Col("", "name"),
-        Col("s trained", "trained_seconds", ".1f"),
-        Col("lines", lambda each: len(each.timeline.readings)),
-        Col("last", lambda each: _value(each)),
-        Col("", lambda each: "running" if each.is_running else each.status.value, align="left"),
-    ]
-    return Table.of(title, cols, entries)
-
-
-def _value(entry: Entry) -> str | None:
-    readings = entry.timeline.readings
-    return three_digits(readings[-1].value) if readings else None

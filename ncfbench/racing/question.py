@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.racing import rule
@@ -88,36 +88,34 @@ class Question:
             return 0.0
         return statistics.median(curve.losses[0] for curve in curves) if curves else 0.0
 
-    def winner(self, entries: Sequence[Entry]) -> tuple[str, float] | None:
-        """Return the name of the soonest arm and the level that decides, by first seeds; None
-        while no arm has a line, or none reached the target.
+    def curves(self, entries: Iterable[Entry]) -> dict[Entry, Curve]:
+        """Return the curves of the entries that have a line."""
+        return {each: curve for each in entries if (curve := self.curve(each)) is not None}
+
+    def winner(self, entries: Iterable[Entry]) -> tuple[Entry, float] | None:
+        """Return the soonest entry and the level that decides, by first seeds; None while no arm
+        has a line, or none reached the target.
         """
-        curves = {each.name: self.curve(each) for each in entries if not each.seed}
-        known = {name: curve for name, curve in curves.items() if curve is not None}
-        goal = self.goal
+        curves, goal = self.curves(each for each in entries if not each.seed), self.goal
         if goal is not None:
-            times = {name: curve.time_to(goal) for name, curve in known.items()}
-            reached = {name: at for name, at in times.items() if at is not None}
-            return (min(reached, key=reached.__getitem__), goal) if reached else None
-        if not known:
+            times = _times_to(goal, curves)
+            return (min(times, key=times.__getitem__), goal) if times else None
+        if not curves:
             return None
-        start = self.start_of([*known.values()])
-        tops = {name: start - curve.level for name, curve in known.items()}
+        start = self.start_of([*curves.values()])
+        tops = {each: start - curve.level for each, curve in curves.items()}
         level = start - SHARE * max(tops.values())
-        times = {name: curve.time_to(level) for name, curve in known.items()}
-        seconds = {name: math.inf if at is None else at for name, at in times.items()}
-        return soonest(tops, seconds), level
+        times = _times_to(level, curves)
+        return soonest(tops, {each: times.get(each, math.inf) for each in tops}), level
 
     def finalists(self, entries: Sequence[Entry]) -> dict[Entry, float]:
         """Return the arms to repeat and their seconds to the level that decides, the best first."""
-        found, times = self.winner(entries), {}
-        for each in entries:
-            curve = self.curve(each)
-            at = None if found is None or curve is None else curve.time_to(found[1])
-            if at is not None:
-                times[each] = at
-        best = None if found is None else found[0]
-        order = sorted(times, key=lambda each: (each.name != best, times[each]))
+        found = self.winner(entries)
+        if found is None:
+            return {}
+        best, level = found
+        times = _times_to(level, self.curves(entries))
+        order = sorted(times, key=lambda each: (each is not best, times[each]))
         return {each: times[each] for each in order[:FINALISTS]}
 
     def judge(
@@ -134,11 +132,7 @@ class Question:
             ended: others; the best of those that ended by themselves is one to be beaten.
             plan: of the rest of the race; None where nothing can train on.
         """
-        known = {
-            each: curve
-            for each in [*active, *ended]
-            if (curve := self.curve(each)) is not None and self.is_known(each)
-        }
+        known = self.curves(each for each in [*active, *ended] if self.is_known(each))
         racing = [each for each in active if each in known]
         over = [each for each in ended if each in known and each.status is Status.ENDED]
         over.sort(key=lambda each: known[each].level)
@@ -155,12 +149,16 @@ class Question:
         if is_last:
             return leader, {}
         # One that comes to rest early can be the soonest though it will not be the lowest.
-        soonest, _ = self.winner([*racing, *over]) or ("", 0.0)
+        best, _ = self.winner([*racing, *over]) or (None, 0.0)
         dropped = {
-            each: leaving[each.name]
-            for each in racing
-            if each.name in leaving and each.name != soonest
+            each: leaving[each.name] for each in racing if each.name in leaving and each is not best
         }
         room = max(keep - (len(racing) - len(dropped)), 0)
         silent = [each for each in active if each not in known]
         return leader, dropped | dict.fromkeys(silent[room:], "")
+
+
+def _times_to(level: float, curves: Mapping[Entry, Curve]) -> dict[Entry, float]:
+    """Return the seconds to a level of those that reached it."""
+    times = {each: curve.time_to(level) for each, curve in curves.items()}
+    return {each: at for each, at in times.items() if at is not None}

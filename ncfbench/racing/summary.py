@@ -21,38 +21,26 @@ BUNCHED = 0.5
 
 def headline(answer: Answer) -> str:
     """Return the answer in one paragraph."""
-    best, question = answer.best, answer.question
-    name = question.metric.name
-    if best is None:
+    best, top, has_target = answer.best, answer.top, answer.question.target is not None
+    if best is None or best.seconds is None or answer.level is None:
         return _no_choice(answer)
-    assert answer.level is not None
-    assert best.seconds is not None
-    level = three_digits(answer.value(answer.level))
-    why = "the target"
-    if question.target is None:
-        assert answer.top is not None
-        assert answer.top.curve is not None
-        top = three_digits(answer.value(answer.top.curve.level))
-        why = f"{SHARE:g} of the best, {top}"
-        if answer.start:
-            start = three_digits(answer.value(answer.start))
-            why = f"{SHARE:.0%} of the way from {start}, where arms began, to the best, {top}"
+    level = _text(answer, answer.level)
+    highest = _text(answer, min(each.level for each in answer.stayed))
+    why = "the target" if has_target else f"{SHARE:g} of the best, {highest}"
+    if answer.start and not has_target:
+        start = _text(answer, answer.start)
+        why = f"{SHARE:.0%} of the way from {start}, where arms began, to the best, {highest}"
     at_most = "at most " if best.is_at_most else ""
     parts = [
-        f"Use {best.name}: it reaches {name} {level} ({why}) in {at_most}"
-        f"{three_digits(best.seconds)} s of {_clock_name(answer)}."
+        f"Use {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
+        f"{three_digits(best.seconds)} s of {_clock_name(answer)}.",
+        _next_one(answer, best),
     ]
-    parts += [_next_one(answer, best)]
     if answer.ties:
         names = ", ".join(each.name for each in answer.ties)
         parts.append(f"Not to be told from it: {names}.")
-    if question.target is None and answer.top is not best:
-        assert answer.top is not None
-        assert answer.top.curve is not None
-        parts.append(
-            f"The best value so far, {three_digits(answer.value(answer.top.curve.level))}, is that"
-            f" of {answer.top.name}."
-        )
+    if top is not None and top is not best and not has_target:
+        parts.append(f"The best value so far, {highest}, is that of {top.name}.")
     return " ".join(filter(None, parts))
 
 
@@ -113,13 +101,13 @@ def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[
 def answer_tables(answer: Answer) -> list[Table]:
     """Return the tables of an answer: the arms that stayed, and the others with the reasons."""
     name = answer.question.metric.name
-    to = "s" if answer.level is None else f"s to {three_digits(answer.value(answer.level))}"
+    to = "s" if answer.level is None else f"s to {_text(answer, answer.level)}"
     cols = [
         Col("", "name", style=lambda each: "best" if each.status == "recommended" else "plain"),
         Col(to, _seconds),
         Col("times later (95 %)", _later),
-        Col("best", lambda each: _best(answer, each)),
-        Col("s trained", lambda each: None if each.curve is None else each.curve.clock, ".1f"),
+        Col("best", lambda each: each.curve and answer.value(each.level), ".4g"),
+        Col("s trained", lambda each: each.curve and each.curve.clock, ".1f"),
         Col("", "status", align="left"),
     ]
     notes = [f"best: {name}; s: of {_clock_name(answer)}, of the first seed"]
@@ -182,11 +170,10 @@ def _no_choice(answer: Answer) -> str:
         return f"{said} in {three_digits(answer.spent_seconds)} s. Give a larger --budget."
     if target is None or top is None or top.curve is None:
         return "No choice can be justified: no arm printed a metric and trained on."
-    best = three_digits(answer.value(top.curve.level))
     return (
         f"No arm reached {answer.question.metric.name} {three_digits(target)}: the best value is"
-        f" {best}, of {top.name}, after {three_digits(top.curve.clock)} s. Give a larger --budget,"
-        " or a target that can be reached."
+        f" {_text(answer, top.level)}, of {top.name}, after {three_digits(top.curve.clock)} s."
+        " Give a larger --budget, or a target that can be reached."
     )
 
 
@@ -200,11 +187,11 @@ def _next_one(answer: Answer, best: ArmResult) -> str:
     assert behind is not None
     assert seconds is not None
     ratio = f"95 %: {behind.lower:.2g} to {behind.upper:.2g}, {counted(behind.seeds, 'seed')}"
-    if behind.upper < 1 and other.curve is not None:
+    if behind.upper < 1:
         return (
             f"{other.name} comes there sooner, in {three_digits(seconds)} s"
             f" ({three_digits(behind.value)} times as long; {ratio}), but its best is"
-            f" {three_digits(answer.value(other.curve.level))}."
+            f" {_text(answer, other.level)}."
         )
     return (
         f"The next one that does, {other.name}, takes {three_digits(seconds)} s:"
@@ -232,6 +219,10 @@ def _of_clock(answer: Answer) -> list[str]:
     return found
 
 
+def _text(answer: Answer, level: float) -> str:
+    return three_digits(answer.value(level))
+
+
 def _clock_name(answer: Answer) -> str:
     return "running" if answer.question.count_startup else "training"
 
@@ -249,10 +240,6 @@ def _later(result: ArmResult) -> str:
         return "-"
     behind = result.behind
     return f"{three_digits(behind.value)} ({behind.lower:.2g} to {behind.upper:.2g})"
-
-
-def _best(answer: Answer, result: ArmResult) -> str | None:
-    return None if result.curve is None else f"{answer.value(result.curve.level):.4g}"
 
 
 def _reason(result: ArmResult) -> str:
