@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench.advice import field
+from ncfbench.advice import field, pipeline
 from ncfbench.advice.calibration import Calibration
 
 
@@ -18,3 +18,9 @@ def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
         return Calibration(dict.fromkeys(configs, 0.001), 0.001, 0.001, 0.1)
 
     monkeypatch.setattr(field, "calibrate", calibrate)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure of an answer."""
+    monkeypatch.setattr(pipeline, "draw_answer", lambda answer: None)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from races import answer_of, ask
 
-from ncfbench.advice import answer_rows, candidates, field, pipeline, summary
-from ncfbench.advice.calibration import Calibration
+from ncfbench.advice import answer_rows, summary
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
 from ncfbench.floors.models import FLOORS
@@ -20,18 +19,9 @@ from ncfbench.reporting.quality import NEW_ITEMS
 
 
 @pytest.mark.long
-def test_a_race_on_held_out_links(
-    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("untimed", "undrawn")
+def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     """Chance by plain loops; a note says that new and known items are ranked together."""
-    times = Calibration({}, 0.001, 0.001, 0.1)
-    monkeypatch.setattr(candidates, "LEARNING", 1e9)
-    monkeypatch.setattr(
-        field,
-        "calibrate",
-        lambda data, content, configs, *rest: replace(times, seconds=dict.fromkeys(configs, 1e-3)),
-    )
-    monkeypatch.setattr(pipeline, "draw_answer", lambda answer: None)
     options = replace(tiny_options, hold_out="links")
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
     few = {"samplers": ("neg", "ns"), "learning_rates": (0.01,), "seeds": 1}

@@ -46,12 +46,6 @@ def _short_calibration() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figure of an answer."""
-    monkeypatch.setattr(pipeline, "draw_answer", lambda answer: None)
-
-
 TWO: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01, 1e30)}
 """Two samplers with a usual and an absurd learning rate."""
 

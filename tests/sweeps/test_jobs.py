@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import invoked
 import psutil
 import pytest
 from cluster import Cluster
 from processes import compiled_once
 from submitit import AutoExecutor
 from submitit.core import utils as submitit
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ncfbench.cli import app
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError, install_command
 from ncfbench.runs import folder as runs
@@ -58,10 +58,9 @@ class Invoke:
         self.file.write_text(FILE + 'sampler = ["ns", "neg"]\nseed = [0, 1]\n')
 
     def __call__(self, *words: str, exit_code: int = 0) -> Result:
-        locations = ["--data-dir", str(self.data_dir), "--runs-dir", str(self.runs_dir)]
-        result = CliRunner().invoke(app, ["sweep", str(self.file), *locations, *words])
-        assert "Traceback" not in result.output
-        assert result.exit_code == exit_code, result.output
+        locations = ["--data-dir", self.data_dir, "--runs-dir", self.runs_dir]
+        result = invoked.invoke("sweep", self.file, *locations, *words)
+        invoked.check(result, exit_code)
         return result
 
     def document(self, *words: str) -> dict[str, Any]:
