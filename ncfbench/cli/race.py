@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,17 +41,14 @@ class RaceCommand(TyperCommand):
 
 def joined(args: Sequence[str]) -> list[str]:
     """Return the words of a command line with those of each option of :data:`WORDS` joined."""
-    found, words = [], list(args)
-    while words:
-        word = words.pop(0)
+    found, words = [], iter(args)
+    for word in words:
         found.append(word)
         if word == "--":
-            return found + words
-        count = WORDS.get(word, 0)
-        if count and len(words) >= count:
-            found.append(MARK.join(words[:count]))
-            del words[:count]
-    return found
+            break
+        if values := [*islice(words, WORDS.get(word, 0))]:
+            found.append(MARK.join(values))
+    return [*found, *words]
 
 
 @reporting
@@ -256,7 +254,8 @@ def race(
         written = [outcome.folder, *filter(None, [outcome.figure])]
         print_views("", f"Written: {', '.join(map(str, written))}")
     if not outcome.is_complete:
-        say(f"Interrupted; this is the answer so far.{_after(resume_flag)}")
+        again = f" The same command continues: {typed_with()}" if resume_flag else ""
+        say(f"Interrupted; this is the answer so far.{again}")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
     if answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)
@@ -289,7 +288,3 @@ def _longer(seconds: float) -> str:
     if not any(word.partition("=")[0] == "--budget" for word in words):
         words[1:1] = ["--budget", budget]
     return shlex.join(["ncfbench", *words])
-
-
-def _after(resume_flag: str) -> str:
-    return f" The same command continues: {typed_with()}" if resume_flag else ""

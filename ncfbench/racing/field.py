@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +18,7 @@ from ncfbench.racing.process import GRACE_SECONDS, Process
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.table import slug
 from ncfbench.storage.free_space import available_memory
+from ncfbench.timing.environment import output_of
 
 POLL_SECONDS = 0.05
 """Between two looks at Ctrl-C and at the lines that have come."""
@@ -305,11 +304,8 @@ def _end(code: int | None) -> str:
 
 def free_device_bytes() -> list[int]:
     """Return the free memory of each NVIDIA GPU; none where there is none."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    asked = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    listed = output_of("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits")
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
-        return [int(line) << 20 for line in done.stdout.splitlines()]
-    except (OSError, ValueError, subprocess.SubprocessError):
+        return [int(line) << 20 for line in (listed or "").splitlines()]
+    except ValueError:
         return []

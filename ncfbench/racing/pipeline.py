@@ -190,11 +190,7 @@ def _restored(
     folder: Path, arms: Sequence[Arm], display: Display, *, can_resume: bool
 ) -> tuple[list[Entry], float]:
     """Return the entries of an earlier race with its seconds, or new ones and 0."""
-    new = [Entry(arm, 0, number) for number, arm in enumerate(arms)]
-    earlier = records.read(folder, arms)
-    if earlier is None:
-        return new, 0.0
-    entries, spent, is_over = earlier
+    entries, spent, is_over = records.read(folder, arms)
     if can_resume:
         whole = [each for each in entries if not each.seed or each.status is Status.ENDED]
         return whole, spent
@@ -203,4 +199,4 @@ def _restored(
             f"An earlier race of these arms stopped after {spent:.0f} s. They begin again, which"
             " costs that time once more: with --resume-flag they would continue."
         )
-    return new, 0.0
+    return [Entry(arm, 0, number) for number, arm in enumerate(arms)], 0.0

@@ -61,21 +61,19 @@ class Records:
             self._file.write(json.dumps(event) + "\n")
 
 
-def read(folder: Path, arms: Sequence[Arm]) -> tuple[list[Entry], float, bool] | None:
-    """Return the entries of a race, the seconds that it spent and whether it is over; None where
-    nothing was noted.
+def read(folder: Path, arms: Sequence[Arm]) -> tuple[list[Entry], float, bool]:
+    """Return the entries of a race, the seconds that it spent and whether it is over; new entries
+    where nothing was noted.
 
     Raises:
         DataError: the file is damaged.
     """
     path = folder / FILE
-    if not path.exists():
-        return None
     entries = {(number, 0): Entry(arm, 0, number) for number, arm in enumerate(arms)}
     spent, is_over = 0.0, False
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     try:
-        for line in lines[:-1]:  # what follows the last line end was cut by a kill
+        for line in text.split("\n")[:-1]:  # what follows the last line end was cut by a kill
             event = json.loads(line)
             if "arm" in event:
                 key = event["arm"], event["seed"]

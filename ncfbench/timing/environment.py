@@ -152,7 +152,7 @@ def accelerators() -> list[str]:
     """Return the accelerators that the system has, whether JAX uses them or not: model and driver
     of each, as far as they are known.
     """
-    listed = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    listed = output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     if listed is not None:
         return [line.strip() for line in listed.splitlines() if line.strip()]
     devices = {
@@ -196,7 +196,7 @@ def _commit() -> dict[str, Any] | None:
     if not (folder / ".git").exists():
         return None
     asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    printed = _output("git", "-C", str(folder), *asked)
+    printed = output_of("git", "-C", str(folder), *asked)
     if printed is None:
         return None
     oid, *lines = printed.splitlines()
@@ -204,7 +204,7 @@ def _commit() -> dict[str, Any] | None:
     return {"id": oid.removeprefix("# branch.oid "), "dirty": is_dirty}
 
 
-def _output(*command: str) -> str | None:
+def output_of(*command: str) -> str | None:
     """Return what a command prints; None where it fails or is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

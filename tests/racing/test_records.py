@@ -34,11 +34,11 @@ def noted(folder: Path) -> list[Entry]:
 
 
 def test_what_was_noted_is_read(tmp_path: Path) -> None:
-    assert records.read(tmp_path, ARMS) is None
+    entries, spent, is_over = records.read(tmp_path, ARMS)
+    assert [(each.arm, each.status) for each in entries] == [(arm, Status.WAITING) for arm in ARMS]
+    assert (spent, is_over) == (0.0, False)
     wanted = noted(tmp_path)
-    found = records.read(tmp_path, ARMS)
-    assert found is not None
-    entries, spent, is_over = found
+    entries, spent, is_over = records.read(tmp_path, ARMS)
     assert (spent, is_over) == (4.0, True)
     for entry, want in zip(entries, wanted, strict=True):
         assert entry.timeline == want.timeline
@@ -57,9 +57,8 @@ def test_a_file_cut_anywhere_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     whole, lines = file.read_bytes(), []
     for end in range(len(whole)):
         file.write_bytes(whole[:end])
-        found = records.read(tmp_path, ARMS)
-        assert found is not None
-        lines.append(sum(len(each.timeline.readings) for each in found[0]))
+        entries, *_ = records.read(tmp_path, ARMS)
+        lines.append(sum(len(each.timeline.readings) for each in entries))
     assert lines == sorted(lines)
     assert (lines[0], lines[-1]) == (0, 2)
 
