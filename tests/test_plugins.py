@@ -174,20 +174,6 @@ def test_one_of_each_is_trained_by_flags_of_its_own(
     assert "--bag-width" not in invoke("run", "--help")
 
 
-@pytest.mark.long
-def test_a_shared_plugin_trains_on_several_devices(
-    module: str, data_dir: Path, tmp_path: Path
-) -> None:
-    """Its ``assemble`` has the documented signature, and the rows are those of its own batches."""
-    config = SMALL | {"sampler": f"{module}:Sharing", "encoder": "mf", "epochs": 1}
-    curves = [
-        run(complete(config | {"devices": devices}), Locations(data_dir, tmp_path / str(devices)))
-        for devices in (1, 2)
-    ]
-    losses = [[row["probe_loss"] for row in record.curve] for record in curves]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
 OTHERS = ("word_dimension", "stratum_size", "lstm_units")
 IDENTITY = [
     *(("encoder", "Bag", name, name == "bag_width") for name in ("bag_width", *OTHERS)),

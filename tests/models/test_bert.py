@@ -17,6 +17,7 @@ from flax import nnx
 from tables_of import ITEMS, LINKS, as_csv
 from texts import traced_for
 from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
+from trained import Said
 
 pytest.importorskip("tokenizers")
 
@@ -38,7 +39,6 @@ from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
-from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batches
 from ncfbench.sweeps.files import Sweep, with_named_files
 from ncfbench.training import evaluation
@@ -156,14 +156,6 @@ def test_both_files_of_a_tokenizer(tmp_path: Path) -> None:
         assert Pieces(tmp_path, 9)(text) == [first, "fish", "##s", "cat"]
         digests.add(tokenizer_digest(tmp_path))
     assert len(digests) == 3
-
-
-class Said(Progress):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.texts.append(text)
 
 
 @pytest.mark.long

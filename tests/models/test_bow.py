@@ -88,29 +88,6 @@ def test_weights_of_words_are_no_parameters() -> None:
     )
 
 
-def test_gradients_of_a_weighted_unit_bag() -> None:
-    """Finite differences of a word's vector, and a gradient where a text has no words."""
-    made, *_ = bag(idf=True, unit_bag=True)
-    graph, parameters = nnx.split(made)
-    tokens = jnp.array([[1, 2, 2], [0, 0, 0]])
-    texts = EncoderInput(jnp.arange(2), tokens, tokens > 0, jnp.array([3, 0]))
-
-    @jax.jit
-    def loss(parameters: Any) -> jax.Array:
-        return jnp.sum(jnp.sin(nnx.merge(graph, parameters)(texts)))
-
-    pure = nnx.as_pure(parameters)
-    table = pure["words"]["embedding"]
-    gradient = jax.grad(loss)(pure)["words"]["embedding"]
-    for word, column in ((1, 0), (2, 3)):
-        step = jnp.zeros_like(table).at[word, column].set(1e-2)
-        up, down = ({**pure, "words": {"embedding": table + sign * step}} for sign in (1, -1))
-        slope = (loss(up) - loss(down)) / 2e-2
-        assert float(gradient[word, column]) == pytest.approx(float(slope), rel=2e-2)
-    assert np.isfinite(gradient).all()
-    assert not gradient[0].any()
-
-
 def test_weights_count_texts_of_training_items(tiny: Dataset) -> None:
     config = complete({"encoder": "bow", "idf": True, "dataset": "tiny"})
     encoder: Any = make_towers(config, tiny).encoder

@@ -175,15 +175,6 @@ def test_lstm_by_definition() -> None:
     assert_defined("lstm", pooled)
 
 
-def test_bow_by_definition() -> None:
-    assert_defined(
-        "bow",
-        lambda parameters, words, _: np.mean(
-            [parameters["words"]["embedding"][word] for _, word in words], axis=0
-        ),
-    )
-
-
 def test_gru_by_definition() -> None:
     """Words that were removed are skipped, in both directions."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trained import Said
 
 from ncfbench.config import Locations, complete
 from ncfbench.timing import contention
@@ -100,18 +101,13 @@ def test_a_run_warns_and_records(
 ) -> None:
     """Before and after training; one that is finished already takes no times."""
     monkeypatch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
-    said: list[str] = []
-
-    class Said(training.Progress):
-        def say(self, text: str) -> None:
-            said.append(text)
-
+    said = Said()
     small = {"dataset": "tiny", "encoder": "mf", "batch_size": 64, "epochs": 1, "dimension": 8}
     for _ in range(2):
-        record = training.run(complete(small), Locations(data_dir, tmp_path), progress=Said())
+        record = training.run(complete(small), Locations(data_dir, tmp_path), progress=said)
     assert record.environment["other_programs_cores"] == 64
-    assert [text.split(" of ")[0] for text in said[:2]] == [
+    assert [text.split(" of ")[0] for text in said.texts[:2]] == [
         "Warning: other programs use 64.0",
         "Warning: meanwhile other programs used 64.0",
     ]
-    assert [text.split(":")[0] for text in said[2:]] == ["Already finished"]
+    assert [text.split(":")[0] for text in said.texts[2:]] == ["Already finished"]

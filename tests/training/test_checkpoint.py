@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,30 +106,3 @@ def test_a_full_disk_keeps_older_checkpoints(
     with pytest.raises(DataError, match=r"No space left on device. Free some space"):
         save(checkpoints, 30)
     assert [path.name for path in tmp_path.iterdir()] == ["20.npz"]
-
-
-LIMITED = """
-import resource, sys
-from pathlib import Path
-import jax, jax.numpy as jnp, numpy as np
-from ncfbench.errors import DataError
-from ncfbench.training.checkpoint import Checkpoints
-from ncfbench.training.state import TrainState
-numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-state = TrainState({"embedding": jax.device_put(numbers)}, (), jnp.uint32(30))
-checkpoints = Checkpoints(Path(sys.argv[1]))
-resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-try:
-    checkpoints.save(state, {})
-except DataError as error:
-    print("refused:", error)
-"""
-
-
-@pytest.mark.long
-def test_a_quota_is_a_data_error(tmp_path: Path) -> None:
-    """In another process, whose files have a limited size."""
-    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "refused: Cannot write" in done.stdout
-    assert list(tmp_path.iterdir()) == []
