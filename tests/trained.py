@@ -46,6 +46,7 @@ def train(
     again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
+    recommend: int | None = None,
     **more: Any,
 ) -> RunRecord:
     return training.run(
@@ -55,6 +56,7 @@ def train(
         again=again,
         progress=progress,
         trace=trace,
+        recommend=recommend,
     )
 
 

@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 from compiled_bytes import count_bytes
 from shortened import shorten
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
 from ncfbench.distributed.layout import make_layout
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.tables import profile_tables, write
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling import plan_capacity
+from ncfbench.sampling.batch import Batch
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
 from ncfbench.training import optimizer as optimizers
-from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -62,6 +61,15 @@ def test_the_formulas_by_hand() -> None:
     assert sent["texts"] == sent["local"] | {"texts": three_quarters * 130}
 
 
+def compiled(dataset: Dataset, more: dict[str, Any]) -> tuple[Trial, str, Batch, int]:
+    """A compiled step as text, its batch, and the batch's item slots."""
+    trial = Trial(dataset, SMALL | more)
+    layout, slots = trial.trainer.layout, plan_capacity(dataset.graph, trial.config)
+    batch = layout.put(next(layout.shard(trial.sampler).batches(0, slots)))
+    traced = trial.trainer.trace(trial.state, batch, layout.replicate(trial.content))
+    return trial, traced.lower().compile().as_text(), batch, slots
+
+
 @pytest.mark.long_cases("tables of words|all users")
 @pytest.mark.parametrize(
     "more",
@@ -82,13 +90,8 @@ def test_a_compiled_step_sends_what_formulas_say(
 
     With all users as negatives too: nothing of the size of users x items, no vector of a user.
     """
-    config = complete(SMALL | more)
-    trainer, state = Trainer.create(config, tiny)
-    made = trainer.layout.shard(make_sampler(tiny.graph, config, Streams(0)))
-    slots = plan_capacity(tiny.graph, config)
-    batch = trainer.layout.put(next(made.batches(0, slots)))
-    content = trainer.layout.replicate(DeviceContent.of(tiny))
-    program = trainer.trace(state, batch, content).lower().compile().as_text()
+    trial, program, batch, slots = compiled(tiny, more)
+    config, trainer = trial.config, trial.trainer
     words = tiny.tokens_IxL.shape[1]
     sent = trainer.layout.sent_bytes(
         trainer.shapes.parameters, len(batch.users), slots, words, config.share
@@ -105,8 +108,7 @@ def test_a_compiled_step_sends_what_formulas_say(
         return
     # Through Gloo: parts are exchanged, and the bytes are the same.
     monkeypatch.setattr(collectives, "uses_gloo", lambda: True)
-    again, _ = Trainer.create(config, tiny)
-    program = again.trace(state, batch, content).lower().compile().as_text()
+    _, program, _, _ = compiled(tiny, more)
     exchanged = count_bytes(program, config.devices)
     assert exchanged["reduce-scatter"] == 0
     assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
@@ -121,19 +123,14 @@ def test_rows_send_gradients_of_what_is_named(
     """And the ids, of which every device finds the same rows."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     more = {"encoder": encoder, "devices": 4, "optimizer": "row-adam", "batch_size": 16}
-    config = complete(SMALL | {"sampler": "ns"} | more)
-    trainer, state = Trainer.create(config, tiny)
-    sampler, slots = make_sampler(tiny.graph, config, Streams(0)), plan_capacity(tiny.graph, config)
-    batch = trainer.layout.put(next(trainer.layout.shard(sampler).batches(0, slots)))
-    content = trainer.layout.replicate(DeviceContent.of(tiny))
-    program = trainer.trace(state, batch, content).lower().compile().as_text()
-    sent = trainer.sent_bytes(sampler, slots, tiny, config.share)
+    trial, program, batch, slots = compiled(tiny, {"sampler": "ns"} | more)
+    sent = trial.trainer.sent_bytes(trial.sampler, slots, tiny, trial.config.share)
     users, items = len(batch.users), len(batch.items)
     assert sent["rows"] == 0.75 * 4 * (users + items)
     named = users + 1 + (items + 1 if encoder == "mf" else 0)
     if encoder == "mf":
         assert sent["gradients"] == 2 * 0.75 * 4 * (8 * named + 1)
-    found = count_bytes(program, config.devices)
+    found = count_bytes(program, trial.config.devices)
     assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
 
 

@@ -13,20 +13,18 @@ import pytest
 from devices import assert_same_curve, on_devices, train
 from processes import SMALL
 from stopping import StopAt
+from trial import Trial
 
 from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.training import session
-from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import RecallEvaluator
-from ncfbench.training.step import Trainer
 
 CASES: list[dict[str, Any]] = [
     *(
@@ -45,6 +43,13 @@ CASES: list[dict[str, Any]] = [
     {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
     # Tables are padded: 7 does not divide the users.
     {"sampler": "ns", "encoder": "mf", "devices": 7, "shard_tables": True, "batch_size": 63},
+    {
+        "sampler": "ns",
+        "encoder": "mf",
+        "user_tower": "own_models:Gated",
+        "devices": 2,
+        "shard_tables": True,
+    },
     {
         "sampler": "strat-all",
         "encoder": "mf",
@@ -89,13 +94,10 @@ def test_local_sharing_equals_its_batch_on_one_device(
     small = SMALL | {"encoder": "mf", "sampler": sampler}
     config = complete(small | {"share": "local", "devices": 4, "shard_tables": shard_tables})
     value, gradient, _ = on_devices(tiny, config)
-    trainer, state = Trainer.create(complete(small), tiny)
     made = make_sampler(tiny.graph, config, Streams(0))
     batch, dropout = made.assemble(made.draw(2, 1)[0]), Dropout(jnp.uint32(0), jnp.uint32(2))
-    expected, whole = jax.jit(trainer.gradient)(
-        state.parameters, batch, DeviceContent.of(tiny), dropout
-    )
-    assert value == pytest.approx(float(expected), rel=1e-5)
+    expected, whole = Trial(tiny, small).gradient(batch, dropout)
+    assert value == pytest.approx(expected, rel=1e-5)
     assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
 
 
@@ -142,17 +144,16 @@ def test_sharded_tables_give_one_probe_and_recall(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gathered first, as on a CPU; and by all devices together, as on others."""
-    config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
-    trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
+    trial = Trial(tiny, SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
+    layout, embedder = trial.trainer.layout, trial.embedder
     evaluator = RecallEvaluator(tiny, "test", embedder)
     looks = (
-        Probe(tiny.graph, config, embedder),
+        Probe(tiny.graph, trial.config, embedder),
         lambda parameters: evaluator(parameters).figures,
     )
-    gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
-    monkeypatch.setattr(trainer.layout, "is_simulated", False)
-    parameters = trainer.layout.to_one_device(state.parameters)
+    gathered = [look(layout.to_one_device(trial.parameters)) for look in looks]
+    monkeypatch.setattr(layout, "is_simulated", False)
+    parameters = layout.to_one_device(trial.parameters)
     assert any(len(leaf.sharding.device_set) == 8 for leaf in jax.tree.leaves(parameters))
     assert [look(parameters) for look in looks] == [
         pytest.approx(gathered[0], rel=1e-6),

@@ -8,14 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
-from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "gru_units": 8}
 
@@ -38,12 +35,10 @@ def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[s
         config = complete(
             SMALL | settings | {"batch_size": 32, "negatives": 3, "item_block": block}
         )
-        trainer, state = Trainer.create(config, tiny)
-        batch = next(batches(tiny.graph, config, Streams(0)))
+        trial = Trial(tiny, config)
         dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
-        call = jax.jit(trainer.gradient)
-        value, gradient = call(state.parameters, batch, DeviceContent.of(tiny), dropout)
-        found.append((float(value), jax.tree.leaves(gradient)))
+        value, gradient = trial.gradient(next(trial.batches()), dropout)
+        found.append((value, jax.tree.leaves(gradient)))
     (value, whole), (other, cut) = found
     assert other == pytest.approx(value, rel=1e-6)
     length = np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in whole))
@@ -61,8 +56,8 @@ def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
             | {"encoder": "cnn", "convolution": "plain", "filters": 64, "sampler": "ns"}
             | {"batch_size": 64, "item_block": block}
         )
-        trainer, state = Trainer.create(config, tiny)
-        batch = next(batches(tiny.graph, config, Streams(0)))
-        compiled = trainer.trace(state, batch, DeviceContent.of(tiny)).lower().compile()
+        trial = Trial(tiny, config)
+        traced = trial.trainer.trace(trial.state, next(trial.batches()), trial.content)
+        compiled = traced.lower().compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
     assert sizes[1] < sizes[0] / 2

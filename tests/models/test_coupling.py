@@ -9,29 +9,15 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from trial import Trial
 
 from ncfbench.config import complete, digest, identity_of, unused_settings
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
-from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator
-from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "coupling": "regularised"}
 SMALL |= {"dimension": 6, "word_dimension": 6, "encoder": "bow"}
-
-
-def gradient_of(dataset: Dataset, **more: Any) -> tuple[float, Any, Any, Any]:
-    """Loss and gradient of a batch without dropout; the parameters, and the batch."""
-    trainer, state = Trainer.create(complete(SMALL | more), dataset)
-    batch = next(islice(batches(dataset.graph, trainer.config, Streams(0)), 1, None))
-    value, gradient = jax.jit(trainer.gradient)(
-        state.parameters, batch, DeviceContent.of(dataset), None
-    )
-    return float(value), gradient, state.parameters, batch
 
 
 @pytest.mark.long_cases("neg-sg$")
@@ -39,12 +25,12 @@ def gradient_of(dataset: Dataset, **more: Any) -> tuple[float, Any, Any, Any]:
 def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, loss: str) -> None:
     """Items of several links count for each; negatives and padding do not. Against NumPy."""
     chosen = {"sampler": sampler, "loss": loss}
-    without, base, parameters, batch = gradient_of(tiny, **chosen, coupling_weight=0.0)
-    value, gradient, _, _ = gradient_of(tiny, **chosen, coupling_weight=3.0)
-    trainer, _ = Trainer.create(complete(SMALL | chosen), tiny)
-    ids = batch.items[batch.pos_item]
-    towers = nnx.merge(trainer.towers, parameters)
-    g = np.asarray(jax.jit(towers.cold_items)(ids, DeviceContent.of(tiny)), float)
+    trials = [Trial(tiny, SMALL | chosen | {"coupling_weight": weight}) for weight in (0.0, 3.0)]
+    batch = next(islice(trials[0].batches(), 1, None))
+    (without, base), (value, gradient) = (trial.gradient(batch) for trial in trials)
+    parameters, ids = trials[0].parameters, batch.items[batch.pos_item]
+    towers = nnx.merge(trials[0].trainer.towers, parameters)
+    g = np.asarray(jax.jit(towers.cold_items)(ids, trials[0].content), float)
     table = np.asarray(parameters["free_items"]["embedding"], float)
     lengths = np.linalg.norm(table, axis=1, keepdims=True) if loss == "hinge" else np.ones((1, 1))
     h = (table / lengths)[ids]
@@ -64,20 +50,16 @@ def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, 
 
 
 def test_g_scores_items_that_training_does_not_know(tiny: Dataset) -> None:
-    config = complete(SMALL | {"sampler": "ns"})
-    trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
-    free = np.asarray(state.parameters["free_items"]["embedding"])
-    known = tiny.graph.items_in_use
-    np.testing.assert_array_equal(embedder.items(state.parameters, known), free[known])
-    direct = Trainer.create(complete(SMALL | {"sampler": "ns", "coupling": "direct"}), tiny)
-    alone = Embedder(direct[0].towers, DeviceContent.of(tiny))
+    own = Trial(tiny, SMALL | {"sampler": "ns"})
+    direct = Trial(tiny, SMALL | {"sampler": "ns", "coupling": "direct"})
+    free, known = np.asarray(own.parameters["free_items"]["embedding"]), tiny.graph.items_in_use
+    np.testing.assert_array_equal(own.embedder.items(own.parameters, known), free[known])
     cold = tiny.items_of("test")
-    g = alone.items(direct[1].parameters, cold)
-    np.testing.assert_array_equal(embedder.cold_items(state.parameters, cold), g)
+    g = direct.embedder.items(direct.parameters, cold)
+    np.testing.assert_array_equal(own.embedder.cold_items(own.parameters, cold), g)
     ranks = [
-        RecallEvaluator(tiny, "test", each).ranks(parameters)
-        for each, parameters in ((embedder, state.parameters), (alone, direct[1].parameters))
+        RecallEvaluator(tiny, "test", trial.embedder).ranks(trial.parameters)
+        for trial in (own, direct)
     ]
     np.testing.assert_array_equal(*ranks)
 

@@ -13,6 +13,7 @@ import pytest
 from devices import train
 from flax import nnx
 from processes import SMALL
+from trial import Trial
 
 from ncfbench.config import complete, identity_of
 from ncfbench.data import prepare
@@ -20,9 +21,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_FEATURE, Dropout
-from ncfbench.models.towers import DeviceContent, Towers
 from ncfbench.runs.quality import Ranking
-from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
 
 MODELS = (
@@ -46,12 +45,10 @@ def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
 def test_vectors_by_definition(featured: Dataset) -> None:
     """An MLP of features; beside a text a linear map; beside a user's own vector an MLP."""
     nodes = np.arange(featured.n_items, dtype=np.int32)
-    content = DeviceContent.of(featured)
     for more in MODELS:
-        config = complete(SMALL | more)
-        trainer, state = Trainer.create(config, featured)
-        parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, state.parameters)
-        embedder = Embedder(trainer.towers, content)
+        trial = Trial(featured, SMALL | more)
+        parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, trial.parameters)
+        config, embedder = trial.config, trial.embedder
         items, users = embedder.items(parameters, nodes), embedder.users(parameters).raw
         of_items, of_users = parameters["encoder"], parameters["user_tower"]
         if config.encoder == "mlp":
@@ -74,21 +71,18 @@ def test_vectors_by_definition(featured: Dataset) -> None:
 def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> None:
     """Of an item, whatever stands beside it; the same by its texts' vectors and in evaluation."""
     items = np.array([5, 0, 3, 5], np.int32)
-    content = DeviceContent.of(featured)
     features = np.asarray(featured.item_features)
     rate = 0.5
     for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
-        config = complete(SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
-        trainer, state = Trainer.create(config, featured)
-        towers = nnx.merge(trainer.towers, state.parameters)
+        trial = Trial(featured, SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
+        content, towers = trial.content, nnx.merge(trial.trainer.towers, trial.parameters)
 
         @jax.jit
-        def embed(iteration: jax.Array, towers: Towers = towers) -> jax.Array:
+        def embed(iteration: jax.Array, content: Any = content, towers: Any = towers) -> jax.Array:
             return towers.items(items, content, Dropout(np.uint32(0), iteration))
 
         without = np.asarray(jax.jit(towers.items)(items, content))
-        of_items = state.parameters["encoder"]
-        layer = of_items["layers" if config.encoder == "mlp" else "layer"]["dense"]
+        layer = trial.parameters["encoder"]["layers" if "mlp_layers" in more else "layer"]["dense"]
         kernel = np.asarray(layer["kernel"])
         base = without - features[items] @ kernel
         seen = set()

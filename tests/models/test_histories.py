@@ -11,19 +11,15 @@ import numpy as np
 import pytest
 from flax import nnx
 from processes import SMALL
+from trial import Trial
 
-from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
-from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
-from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.histories import Histories
-from ncfbench.models.towers import DeviceContent, Towers
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
+from ncfbench.models.towers import Towers
 from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
 from ncfbench.training.probe import Probe
 from ncfbench.training.step import Trainer
@@ -39,20 +35,12 @@ CASES = {
 EVERY = pytest.mark.parametrize("case", CASES)
 
 
-class Made:
-    """A trainer, its content, and parameters that are no longer near zero."""
+class Made(Trial):
+    """Histories, and parameters that are no longer near zero."""
 
     def __init__(self, dataset: Dataset, **more: Any) -> None:
-        self.config = complete(HISTORY | more)
-        self.dataset, self.graph = dataset, dataset.graph
-        self.trainer, state = Trainer.create(self.config, dataset)
-        rng = np.random.default_rng(0)
-        self.parameters = jax.tree.map(
-            lambda leaf: jax.device_put(leaf + rng.normal(0, 0.2, leaf.shape).astype(np.float32)),
-            jax.device_get(state.parameters),
-        )
-        self.content = DeviceContent.of(dataset, [self.config])
-        self.embedder = self.trainer.embedder(self.content)
+        super().__init__(dataset, HISTORY | more)
+        self.add_noise(0.2)
 
     def user(self, user: int, without: int | None = None) -> np.ndarray:
         """f of a user, in plain NumPy."""
@@ -131,9 +119,8 @@ def test_vectors_by_definition(featured: Dataset, history_of: str) -> None:
 def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
     """Of the positive links; of their negatives too where the loss compares both."""
     made = Made(featured, **CASES[case])
-    batch = next(batches(made.graph, made.config, Streams(1)))
-    value, _ = jax.jit(made.trainer.gradient)(made.parameters, batch, made.content, None)
-    assert float(value) == pytest.approx(made.batch_loss(batch), rel=1e-5)
+    batch = next(made.batches(1))
+    assert made.gradient(batch)[0] == pytest.approx(made.batch_loss(batch), rel=1e-5)
 
 
 @pytest.mark.long_cases(r"iid-sg|neg-log|strat-all-mse")
@@ -144,22 +131,7 @@ def test_the_audit_has_the_objective_and_the_gradient(featured: Dataset, case: s
     graph, parameters, embedder = made.graph, made.parameters, made.embedder
     exact = ExactObjective(graph, made.config, embedder)(parameters)
     assert Probe(graph, made.config, embedder)(parameters) == pytest.approx(exact.value, rel=1e-5)
-    some, rows = (
-        list(islice(batches(graph, made.config, Streams(1)), 2)),
-        UserRows(graph, has_links=True),
-    )
-    vectors = (
-        embedder.interaction(parameters),
-        rows.vectors(embedder, parameters),
-        embedder.items(parameters, graph.items_in_use),
-    )
-    means, block = BatchGradients(made.config, *vectors), Block(graph, some, rows=rows)
-    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
-    audited = Pullback(made.trainer.towers, embedder, graph)(parameters, means(block))
-    gradient = jax.jit(lambda batch: made.trainer.gradient(parameters, batch, made.content, None))
-    trained = np.mean([flat(gradient(batch)[1]) for batch in some], axis=0)
-    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+    made.check_audit()
 
 
 def with_links(dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Dataset:
@@ -183,7 +155,7 @@ def test_a_planted_leak(tiny: Dataset, monkeypatch: pytest.MonkeyPatch, leaks: b
         )
     trainer, state = Trainer.create(made.config, dataset)
     losses = []
-    for batch in islice(batches(dataset.graph, made.config, Streams(0)), 150):
+    for batch in islice(made.batches(), 150):
         even = float(np.mean(np.log1p(len(batch.pos_user) * negative_weights(batch).sum(axis=1))))
         state, loss = trainer.step(state, batch, made.content)
         losses.append(float(loss) / even)

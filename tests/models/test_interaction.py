@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from devices import on_devices
 from flax import nnx
 from own_models import WEIGHTS
+from trial import Trial
 
 from ncfbench import catalog
-from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
-from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete, digest, identity_of
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import interaction
 from ncfbench.models.interaction import Interaction, make_interaction
-from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.labels import unusual_settings
-from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
-from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.cells import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
-from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.recommend import FILE
-from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "user_l2": 0.01}
 SMALL |= {"dimension": 4, "word_dimension": 4, "encoder": "bow"}
@@ -130,16 +122,15 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-class Distances:
+class Distances(Trial):
     """A finished run that scores by distance, and all of its scores in plain NumPy."""
 
     def __init__(self, dataset: Dataset, record: RunRecord) -> None:
-        self.dataset, self.record, self.config = dataset, record, record.config
-        self.trainer, _ = Trainer.create(self.config, dataset)
+        super().__init__(dataset, record.config)
+        self.record = record
         found = Checkpoints(record.folder / "checkpoints").restore(self.trainer.shapes)
         assert found is not None
         self.parameters = found[0].parameters
-        self.embedder = Embedder(self.trainer.towers, DeviceContent.of(dataset))
         f, self.raw = (np.asarray(array, float) for array in self.embedder.users(self.parameters))
         everything = np.arange(dataset.n_items, dtype=np.int32)
         g = np.asarray(self.embedder.items(self.parameters, everything), float)
@@ -218,37 +209,14 @@ def test_recall_and_recommendations_use_it(trained: Distances) -> None:
 @pytest.mark.parametrize("sampler", ["ns", "neg"])
 def test_the_audit_uses_it(trained: Distances, sampler: str) -> None:
     """The audit's mean gradient, by slots and by the table, is that of the step that trains."""
-    dataset, parameters = trained.dataset, trained.parameters
-    config = complete(SMALL | {"sampler": sampler, "interaction": "distance"})
-    content, nodes = trained.embedder.content, dataset.graph.items_in_use
-    some = list(islice(batches(dataset.graph, config, Streams(1)), 2))
-    users, items = trained.embedder.users(parameters), trained.embedder.items(parameters, nodes)
-    score = trained.embedder.interaction(parameters)
-    means, block = BatchGradients(config, score, users, items), Block(dataset.graph, some)
-    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
-    pullback = Pullback(trained.trainer.towers, trained.embedder, dataset.graph)
-    audited = pullback(parameters, means(block))
-    gradient = jax.jit(
-        lambda parameters, batch: trained.trainer.gradient(parameters, batch, content, None)[1]
-    )
-    steps = np.mean([flat(gradient(parameters, batch)) for batch in some], axis=0)
-    assert np.linalg.norm(audited - steps) < 1e-4 * np.linalg.norm(steps)
+    trained.check_audit(complete(SMALL | {"sampler": sampler, "interaction": "distance"}))
 
 
-@pytest.mark.long
-def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:
-    """Its table by rows over two devices: the loss and gradient of one device."""
-    own = SMALL | {"sampler": "ns", "encoder": "mf", "user_tower": "own_models:Gated"}
-    expected, whole, _ = on_devices(tiny, complete(own))
-    value, gradient, rows = on_devices(tiny, complete(own | {"devices": 2, "shard_tables": True}))
-    assert rows == tiny.n_users // 2
-    assert value == pytest.approx(expected, rel=1e-5)
-    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
-    trainer, state = Trainer.create(complete(own), tiny)
-    tower = state.parameters["user_tower"]
+def test_a_user_tower_has_its_own_vectors(tiny: Dataset) -> None:
+    trial = Trial(tiny, SMALL | {"encoder": "mf", "user_tower": "own_models:Gated"})
+    tower = trial.parameters["user_tower"]
     vectors = np.asarray(tower["vectors"]["embedding"]) * np.asarray(tower["gate"])
-    found = Embedder(trainer.towers, DeviceContent.of(tiny)).users(state.parameters)
+    found = trial.embedder.users(trial.parameters)
     np.testing.assert_allclose(found.raw, vectors, rtol=1e-6)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from folders import write_run
 from texts import FROM_SCRATCH
+from trial import Trial
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
@@ -21,16 +22,11 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
-from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.labels import unusual_label
-from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
-from ncfbench.sampling import batches
 from ncfbench.training import recall
-from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
-from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "layers": 1}
 SMALL |= dict.fromkeys(("dimension", "filters", "word_dimension", "lstm_units", "gru_units"), 8)
@@ -70,10 +66,8 @@ def test_every_product_of_the_step_is_asked_for(
     """Forward, in the gradient, and inside loops; JAX's own default for float32 there is TF32."""
     monkeypatch.setattr(precision, "compute_capability", lambda: 9.0)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": name})
-    trainer, state = Trainer.create(config, tiny)
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    lines = products(trainer.step, state, batch, DeviceContent.of(tiny))
+    trial = Trial(tiny, SMALL | {"sampler": "ns", "encoder": encoder, "precision": name})
+    lines = products(trial.trainer.step, trial.state, next(trial.batches()), trial.content)
     # Scores forward and twice back; and what each encoder multiplies, likewise.
     least = {"mf": 3, "cnn": 9, "lstm": 9, "bow": 6, "gru": 18, "transformer": 24}
     assert len(lines) >= least[encoder]
@@ -107,17 +101,15 @@ def test_parameters_and_gradients_stay_float32() -> None:
 
 def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     """Whatever the run's precision, and whatever is set around them."""
-    config = complete(SMALL | {"encoder": "bow", "loss": "hinge"})
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    embedder = Embedder(trainer.towers, content)
-    probe = Probe(tiny.graph, config, embedder)
-    score = embedder.interaction(state.parameters)
-    users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
-    items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))
+    trial = Trial(tiny, SMALL | {"encoder": "bow", "loss": "hinge"})
+    embedder, parameters = trial.embedder, trial.parameters
+    probe = Probe(tiny.graph, trial.config, embedder)
+    score = embedder.interaction(parameters)
+    users, ids = embedder.users(parameters), tiny.graph.items_in_use[:64]
+    items, nodes = (embedder.items(parameters, some) for some in (ids, probe.links.nodes))
     with jax.default_matmul_precision("bfloat16"):
         for function, *arguments in (
-            (embedder._items, state.parameters, ids, content),
+            (embedder._items, parameters, ids, trial.content),
             (recall._scores_of, score, users.scored, items, np.zeros(4, np.int32), None),
             (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
         ):

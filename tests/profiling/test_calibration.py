@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
@@ -157,11 +158,11 @@ def test_steps_train_with_one_state(tiny: Dataset, monkeypatch: pytest.MonkeyPat
     """Each call goes on from the state before, also one of another trainer; a long block has one
     more to warm up.
     """
-    config = complete(SMALL | {"sampler": "ns"})
-    (trainer, state), (other, _) = (Trainer.create(config, tiny) for _ in range(2))
-    maker, steps = BatchMaker(tiny.graph, config), Steps(state, DeviceContent.of(tiny))
+    trial, other = (Trial(tiny, SMALL | {"sampler": "ns"}) for _ in range(2))
+    trainer, steps = trial.trainer, Steps(trial.state, trial.content)
+    maker = BatchMaker(tiny.graph, trial.config)
     batches = [maker.batch(IID) for _ in range(2)]
-    for each in (trainer, other, trainer):
+    for each in (trainer, other.trainer, trainer):
         before = int(steps.state.iteration)
         steps.call(each, batches)()
         assert int(steps.state.iteration) == before + 1

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from shortened import shorten
+from trial import Trial
 from typer.testing import CliRunner
 
 from ncfbench.auditing.gradients import flat
@@ -25,7 +26,6 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
@@ -33,10 +33,7 @@ from ncfbench.profiling.parts import Parts
 from ncfbench.profiling.tables import profile_tables
 from ncfbench.reporting.figures.costs import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
-from ncfbench.training.step import Trainer
 
 SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
 
@@ -54,13 +51,11 @@ def test_the_parts_give_the_steps_gradient(
     tiny: Dataset, sampler: str, loss: str, encoder: str
 ) -> None:
     chosen = {"sampler": sampler, "loss": loss, "encoder": encoder, "interaction": "gmf"}
-    config = complete(SMALL | chosen | {"user_l2": 0.01})
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    parts = Parts(trainer, state, content)
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
-    _, whole = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
+    trial = Trial(tiny, SMALL | chosen | {"user_l2": 0.01})
+    trainer, state, content = trial.trainer, trial.state, trial.content
+    parts, batch = Parts(trainer, state, content), next(trial.batches())
+    dropout = Dropout(jnp.uint32(trial.config.seed), jnp.uint32(0))
+    _, whole = trial.gradient(batch, dropout)
 
     @jax.jit
     def vectors(parameters: Any) -> tuple[jax.Array, jax.Array]:
@@ -110,8 +105,8 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     assert [row["sampler"] for row in record.costmodel] == ["iid", "strat-all", "strat-ns"]
     assert len(repr(record)) < 100
     for row in record.costmodel:
-        config = complete(SMALL | {"sampler": row["sampler"], "batch_size": 32})
-        counts = Counts.of(next(batches(tiny.graph, config, Streams(0))))
+        trial = Trial(tiny, SMALL | {"encoder": "mf", "sampler": row["sampler"], "batch_size": 32})
+        counts = Counts.of(next(trial.batches()))
         assert (row["user_slots"], row["item_slots"], row["interactions"]) == (
             counts.users,
             counts.items,

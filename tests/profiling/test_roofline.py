@@ -8,22 +8,20 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from trial import Trial
 
-from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import roofline
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
 
 
 def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
     """The plain convolution of the CNN, forward and both ways backward, with its products and
     little else.
     """
-    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"})
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    found = roofline.demand(config, tiny, DeviceContent.of(tiny), batch)
+    own = {"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"}
+    trial = Trial(tiny, own)
+    batch = next(trial.batches())
+    found = roofline.demand(trial.config, tiny, trial.content, batch)
     assert found is not None
     convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
     assert 2.5 * convolution < found.flops < 5 * convolution
@@ -32,9 +30,8 @@ def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
 
 def test_a_step_with_loops_is_not_counted(tiny: Dataset) -> None:
     """XLA would count each step of the recurrence once, however many words a text has."""
-    config = complete({"sampler": "ns", "encoder": "gru", "batch_size": 64})
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    assert roofline.demand(config, tiny, DeviceContent.of(tiny), batch) is None
+    trial = Trial(tiny, {"sampler": "ns", "encoder": "gru", "batch_size": 64})
+    assert roofline.demand(trial.config, tiny, trial.content, next(trial.batches())) is None
 
 
 def test_loops_are_found_however_deep() -> None:

@@ -22,6 +22,7 @@ from ncfbench.sampling.batch import (
     Listed,
     MetUsers,
     Shared,
+    negative_ids,
     negative_weights,
     remembered,
 )
@@ -42,26 +43,6 @@ def pairs(users: np.ndarray, items: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(users.tolist(), items.tolist(), strict=True))
 
 
-def scores(batch: Batch) -> tuple[list[tuple[int, int]], list[list[tuple[int, int, float]]]]:
-    """The batch's links as (user, item), computed like scores: an embedding that *is* the id,
-    joined by slot.
-    """
-    f, g, negatives = batch.users, batch.items, batch.negatives
-    if isinstance(negatives, Listed):
-        users, items, weights = f[negatives.user], g[negatives.item], negatives.weight
-    else:
-        meets_all = isinstance(negatives, MetUsers)
-        rows = f[: len(negatives.user_weight)] if meets_all else f[batch.pos_user]
-        weights = negative_weights(batch)
-        users = np.repeat(rows[:, None], len(g), axis=1)
-        items = np.repeat(g[None], len(rows), axis=0)
-    links = [
-        list(zip(*row, strict=True))
-        for row in zip(users.tolist(), items.tolist(), weights.tolist(), strict=True)
-    ]
-    return pairs(f[batch.pos_user], g[batch.pos_item]), links
-
-
 @pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("sampler", NAMES)
 def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool) -> None:
@@ -69,14 +50,14 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
     made = make_sampler(graph, configure(sampler, unique_items=unique), Streams(3))
     for draw in made.draw(5, 3):
         batch = made.assemble(draw, 200)
-        positive, negative = scores(batch)
         expected = pairs(graph.link_user[draw.links], graph.link_item[draw.links])
-        assert positive == expected
+        assert pairs(batch.users[batch.pos_user], batch.items[batch.pos_item]) == expected
         brought = {item for _, item in expected} | set(draw.items.reshape(-1).tolist())
         meets_all = isinstance(batch.negatives, MetUsers)
-        for i, row in enumerate(negative):
+        rows = zip(*negative_ids(batch), negative_weights(batch), strict=True)
+        for i, (users, items, weights) in enumerate(rows):
             user, item = expected[i] if i < len(expected) else (i, None)
-            found = [(u, v) for u, v, _ in row]
+            found = pairs(users, items)
             if sampler == "iid":
                 assert found == pairs(draw.users[i], draw.items[i])
             elif sampler == "neg":
@@ -85,9 +66,9 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
                 assert found == [(u, item) for u in draw.users[i].tolist()]
             else:
                 assert {u for u, _ in found} == {i if meets_all else user}
-                assert {v for _, v, weight in row if weight > 0} <= brought
-            met = np.array([(u, v) for u, v, weight in row if weight > 0], np.int32).reshape(-1, 2)
-            assert not graph.linked(*met.T).any(), "a linked pair counts as a negative"
+                assert set(items[weights > 0].tolist()) <= brought
+            met = users[weights > 0], items[weights > 0]
+            assert not graph.linked(*met).any(), "a linked pair counts as a negative"
 
 
 def test_the_layout_that_the_documentation_shows() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +38,6 @@ class Clock:
         return self.now
 
 
-def test_inner_lines_are_taken_out_of_outer_ones() -> None:
-    clock = Clock()
-    ledger = Ledger(clock)
-    clock.now += 1
-    with ledger.line("step"):
-        clock.now += 2
-        with ledger.line("waiting"):
-            clock.now += 4
-        clock.now += 8
-        with pytest.raises(KeyError), ledger.line("compile"):
-            clock.now += 16
-            raise KeyError
-    clock.now += 32
-    assert {line: value for line, value in ledger.seconds().items() if value} == {
-        "other": 33,
-        "step": 10,
-        "waiting": 4,
-        "compile": 16,
-    }
-
-
 Tree = st.recursive(
     st.just([]),
     lambda inner: st.lists(
@@ -69,16 +49,21 @@ Tree = st.recursive(
 
 @given(tree=Tree)
 @settings(max_examples=40, deadline=None)
-def test_lines_add_up_to_the_wall_time(tree: Any) -> None:
+def test_lines_are_exclusive_and_add_up_to_the_wall_time(tree: Any) -> None:
+    """Also where an exception ends a line."""
     clock, expected = Clock(), dict.fromkeys(LINES, 0)
     ledger = Ledger(clock)
 
     def walk(nodes: Any) -> None:
         for line, seconds, inner in nodes:
-            with ledger.line(line):
+            with suppress(KeyError), ledger.line(line):
                 clock.now += seconds
                 expected[line] += seconds
                 walk(inner)
+                clock.now += 1
+                expected[line] += 1
+                if seconds % 2:
+                    raise KeyError
 
     walk(tree)
     assert ledger.seconds() == expected
@@ -210,6 +195,9 @@ def test_a_planted_delay_moves_exactly_its_lines(
     step = slowed.summary["step_iteration_seconds"] - summary["step_iteration_seconds"]
     planted = DELAY * slowed.summary["iterations"]
     if where == "sampler":
+        samples = [row for row in slowed.timing if row["kind"] == "full"]
+        assert math.fsum(row["waiting_seconds"] for row in samples) > 0.7 * planted
+        assert math.fsum(row["sampling_seconds"] for row in samples) >= planted
         assert after["waiting"] > 0.7 * planted
         assert more["step"] < 0.4 * planted
         assert full > 0.7 * DELAY

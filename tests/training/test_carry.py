@@ -9,12 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.training import carry
 from ncfbench.training.checkpoint import Checkpoints
@@ -43,10 +41,10 @@ def test_a_further_kind_is_one_class(
     config = complete(small | {"batch_size": 32, "item_dropout": 0.0})
     plain, _ = Trainer.create(config, tiny)
     monkeypatch.setattr("ncfbench.training.step.make_carry", Counts)
-    trainer, state = Trainer.create(config, tiny)
-    sampler = make_sampler(tiny.graph, config, Streams(0))
+    trial = Trial(tiny, config)
+    trainer, sampler = trial.trainer, trial.sampler
     draws = sampler.draw(0, 4)
-    with TimedLoop(trainer, state, DeviceContent.of(tiny), sampler, 40) as loop:
+    with TimedLoop(trainer, trial.state, trial.content, sampler, 40) as loop:
         loop.full_block(3)
         own = jax.tree.map(jnp.copy, loop.state.parameters)
         (last,) = loop.full_block(1)
@@ -57,7 +55,7 @@ def test_a_further_kind_is_one_class(
     batch = sampler.assemble(draws[-1], 40)
     silent = batch.negatives._replace(weight=0 * batch.negatives.weight)
     batch = batch._replace(negatives=silent)
-    value, _ = jax.jit(plain.gradient)(own, batch, DeviceContent.of(tiny), None)
+    value, _ = jax.jit(plain.gradient)(own, batch, trial.content, None)
     assert last == pytest.approx(float(value), rel=1e-6)
     checkpoints = Checkpoints(tmp_path / "c")
     checkpoints.save(trainer.to_host(state), {"item_slots": 40, "pending_losses": []})

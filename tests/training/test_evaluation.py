@@ -10,63 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trial import Trial
 
 from ncfbench.config import complete
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import make_interaction
-from ncfbench.models.towers import DeviceContent
-from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import recall as recall_module
-from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator, link_ranks
-from ncfbench.training.step import Trainer
 
 DOT = make_interaction(complete({}))
 
 
-def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:
-    """Sort every user's items, the smaller id first among equals, and count."""
-    shares = []
-    for user in range(scores.shape[0]):
-        own = {v for u, v in links if u == user}
-        if own:
-            ranking = sorted(range(scores.shape[1]), key=lambda item: (-scores[user, item], item))
-            shares.append(len(own & set(ranking[:m])) / len(own))
-    return float(np.mean(shares))
-
-
-def test_evaluator_on_a_data_set_against_brute_force(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks smaller than the data, so that the last one is partly padding."""
-    monkeypatch.setattr("ncfbench.training.recall.LINK_SCORES", 70)
-    trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
-    embedder.block = 32
-    f = np.asarray(embedder.users(state.parameters).scored)
-    for split in ("validation", "test"):
-        evaluator = RecallEvaluator(tiny, split, embedder)
-        items = tiny.items_of(split)
-        g = np.asarray(embedder.items(state.parameters, items))
-        users, linked = tiny.links(split)
-        links = {
-            (int(u), int(np.flatnonzero(items == v)[0])) for u, v in zip(users, linked, strict=True)
-        }
-        found = evaluator(state.parameters).figures
-        for m in CUTOFFS:
-            assert found[f"recall_at_{m}"] == pytest.approx(
-                brute_force((f @ g.T).astype(np.float32), links, m), abs=2e-3
-            )
-
-
-# --- block by block
-
-
-def rank_by_hand(scores: list[float], own: int) -> int:
+def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> int:
     """How many items stand before one: those not at most as good, and equal ones of smaller id."""
     return sum(
         not score <= scores[own] or (score == scores[own] and item < own)
         for item, score in enumerate(scores)
+        if not is_known[item]
     )
 
 
@@ -82,11 +43,13 @@ BLOCKS = [
 ]
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from(BLOCKS))
-@settings(max_examples=40, deadline=None)
-def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from(BLOCKS), st.booleans())
+@settings(max_examples=70, deadline=None)
+def test_blocks_change_no_rank(
+    seed: int, sizes: tuple[int, int, int, int], leaves_out: bool
+) -> None:
     """Few different scores, so that most are equal to others in the same block and beyond; some are
-    no numbers.
+    no numbers. Items that a user knows are left out, where there are any.
     """
     rng, (n_items, n_links, block_scores, block_links) = np.random.default_rng(seed), sizes
     f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
@@ -97,17 +60,22 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
         rng.integers(0, 5, n_links).astype(np.int32),
         rng.integers(0, n_items, n_links).astype(np.int32),
     )
+    is_known = leaves_out & (rng.random((6, n_items)) < 0.4)
+    is_known[users, places] = False
+    is_known[5] = True  # of a user whom nothing is ranked for
+    known = BipartiteGraph.from_links(*np.nonzero(is_known), 6, n_items) if leaves_out else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
         patch.setattr(recall_module, "LINK_SCORES", block_scores)
         patch.setattr(recall_module, "BLOCK_USERS", block_links)
-        found = link_ranks(DOT, f, g, users, places)
+        found = link_ranks(DOT, f, g, users, places, known)
     assert found.shape == (n_links,)
     assert found.dtype == np.int64
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
     assert found.tolist() == [
-        rank_by_hand(scores[u].tolist(), v) for u, v in zip(users, places, strict=True)
+        rank_by_hand(scores[u].tolist(), v, is_known[u].tolist())
+        for u, v in zip(users, places, strict=True)
     ]
 
 
@@ -139,11 +107,11 @@ def test_ties_of_inexact_scores_are_ranked_by_id(
 def test_the_evaluator_ranks_alike_in_blocks(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch, interaction: str
 ) -> None:
-    trainer, state = Trainer.create(complete({"dimension": 6, "interaction": interaction}), tiny)
-    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, DeviceContent.of(tiny)))
-    whole = evaluator.ranks(state.parameters)
+    trial = Trial(tiny, {"dimension": 6, "interaction": interaction})
+    evaluator = RecallEvaluator(tiny, "test", trial.embedder)
+    whole = evaluator.ranks(trial.parameters)
     monkeypatch.setattr(recall_module, "BLOCK_SCORES", 50)
-    assert evaluator.ranks(state.parameters).tolist() == whole.tolist()
+    assert evaluator.ranks(trial.parameters).tolist() == whole.tolist()
 
 
 MILLION = """

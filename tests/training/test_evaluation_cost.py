@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from processes import SMALL
+from trial import Trial
 
-from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models import blocks
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
 from ncfbench.training.evaluation import describe_waits
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Trainer
 
 
 def test_items_by_length_have_the_same_vectors(
@@ -21,13 +20,11 @@ def test_items_by_length_have_the_same_vectors(
 ) -> None:
     """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
     monkeypatch.setattr(blocks, "SORTED_WORDS", 30)
-    trainer, state = Trainer.create(complete(SMALL | {"encoder": "bow", "sampler": "ns"}), tiny)
-    content, ids = (
-        DeviceContent.of(tiny),
-        np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32),
-    )
-    expected = Embedder(trainer.towers, content).items(state.parameters, ids)
-    embedder, seen, shapes = Embedder(trainer.towers, content, by_length=True), [], []
+    trial = Trial(tiny, SMALL | {"encoder": "bow", "sampler": "ns"})
+    ids = np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32)
+    expected = trial.embedder.items(trial.parameters, ids)
+    embedder = Embedder(trial.trainer.towers, trial.content, by_length=True)
+    seen, shapes = [], []
     embedder.watch = lambda done, total: seen.append((done, total))
     compute = embedder._items
 
@@ -36,7 +33,7 @@ def test_items_by_length_have_the_same_vectors(
         return compute(parameters, block, content)
 
     monkeypatch.setattr(embedder, "_items", noted)
-    found = embedder.items(state.parameters, ids)
+    found = embedder.items(trial.parameters, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     assert seen[-1] == (10, 10)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
@@ -45,9 +42,9 @@ def test_items_by_length_have_the_same_vectors(
     assert {length for _, length in shapes} <= {-(-q * longest // 4) for q in (1, 2, 3, 4)}
     assert [length for _, length in shapes] == sorted((each for _, each in shapes), reverse=True)
     shapes.clear()
-    seconds = embedder.forecast(state.parameters, ids)
+    seconds = embedder.forecast(trial.parameters, ids)
     assert len(shapes) == 2, "a block is compiled, and timed"
-    assert embedder.forecast(state.parameters, np.tile(ids, 2)) > seconds > 0
+    assert embedder.forecast(trial.parameters, np.tile(ids, 2)) > seconds > 0
     assert len(shapes) == 2
 
 

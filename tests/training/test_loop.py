@@ -1,43 +1,23 @@
-"""The timed loop: planted delays show where they belong, and dispatches change no number."""
+"""The timed loop: what is off the clock, and dispatches change no number."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
 from ncfbench.training import loop as timed
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
 from ncfbench.training.step import Trainer
-
-DELAY = 0.03
-
-
-class SlowSampler:
-    """A sampler with a delay in every batch."""
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def batches(self, start: int, capacity: int) -> Iterator[Batch]:
-        for batch in self.sampler.batches(start, capacity):
-            time.sleep(DELAY)
-            yield batch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.sampler, name)
 
 
 def loop_for(
@@ -45,21 +25,13 @@ def loop_for(
     per_dispatch: int = 1,
     *,
     slots: int = 110,
-    is_slow: bool = False,
     **settings: Any,
 ) -> TimedLoop:
     """A loop of free vectors, which compile soonest."""
     small = {"batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8, "negatives": 2}
-    config = complete(
-        small
-        | {"encoder": "mf", "sampler": "ns", "iterations_per_dispatch": per_dispatch}
-        | settings
-    )
-    trainer, state = Trainer.create(config, dataset)
-    made: Any = make_sampler(dataset.graph, config, Streams(0))
-    return TimedLoop(
-        trainer, state, DeviceContent.of(dataset), SlowSampler(made) if is_slow else made, slots
-    )
+    usual = {"encoder": "mf", "sampler": "ns", "iterations_per_dispatch": per_dispatch}
+    trial = Trial(dataset, small | usual | settings)
+    return TimedLoop(trial.trainer, trial.state, trial.content, trial.sampler, slots)
 
 
 def by_kind(loop: TimedLoop, kind: str) -> list[Sample]:
@@ -84,46 +56,11 @@ def only_compiling_takes_time(loop: TimedLoop, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("time.perf_counter_ns", lambda: loop.trainer.traces * 10**9)
 
 
-def test_a_slow_sampler_shows_as_waiting(tiny: Dataset) -> None:
-    """In *full* only."""
-    with loop_for(tiny, is_slow=True) as loop:
-        loop.full_block(20)
-        loop.step_block()
-    (full,), (step,) = by_kind(loop, "full"), by_kind(loop, "step")
-    assert full.seconds >= 19 * DELAY
-    assert (full.waiting_seconds or 0) >= 0.8 * full.seconds
-    assert (full.sampling_seconds or 0) >= 20 * DELAY
-    assert step.seconds / step.iterations < 0.7 * DELAY
-
-
 def test_a_samplers_tables_are_made_off_the_clock(tiny: Dataset) -> None:
     """Such as the slots for linked pairs, which 64 pilot batches plan."""
     loop = loop_for(tiny, sampler="ns-all", loss="mse")
     assert "pair_slots" in vars(loop.sampler)
     assert loop.ledger.seconds()["initialising"] > 0
-
-
-def test_a_slow_step_shows_in_both_accounts(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the *step* account leaves the training state alone."""
-    with loop_for(tiny) as loop:
-        loop.full_block(2)
-        step = loop.trainer.step
-
-        def slow(*arguments: Any) -> Any:
-            time.sleep(DELAY)
-            return step(*arguments)
-
-        monkeypatch.setattr(loop.trainer, "step", slow)
-        loop.take_samples()
-        loop.full_block(10)
-        before = jax.tree.map(lambda leaf: leaf.copy(), loop.state)
-        loop.step_block()
-        for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(loop.state), strict=True):
-            assert (old == new).all()
-    (full,), (repeated,) = by_kind(loop, "full"), by_kind(loop, "step")
-    for sample in (full, repeated):
-        assert sample.seconds / sample.iterations >= DELAY
-    assert (full.waiting_seconds or 0) < 0.2 * full.seconds
 
 
 def test_more_linked_pairs_than_planned_are_compiled_too(

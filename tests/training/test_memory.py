@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.training.state import copy_state
-from ncfbench.training.step import Trainer
 
 
 def configure(**more: Any) -> RunConfig:
@@ -62,21 +61,18 @@ def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None
     """Those of the parameters before each update, in the order of the links; and its gradient is
     that of the batch with these vectors as constants.
     """
-    config = configure(word_dropout=0.0)
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    embedder = trainer.embedder(content)
-    made = make_sampler(tiny.graph, config, Streams(0))
-    draws, expected = made.draw(0, 4), np.zeros((80, 6), np.float32)
+    trial = Trial(tiny, configure(word_dropout=0.0))
+    trainer, state, content = trial.trainer, trial.state, trial.content
+    expected = np.zeros((80, 6), np.float32)
     gradient = jax.jit(trainer._gradient)
-    for draw in draws:
-        batch = made.assemble(draw, 200)
+    for draw in trial.sampler.draw(0, 4):
+        batch = trial.sampler.assemble(draw, 200)
         parameters = copy_state(state).parameters
         dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
         # The memory holds vectors of older parameters, so that its part differs from a fresh one.
         *_, found = gradient(parameters, batch, content, dropout, expected)
         assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(found))
-        own = np.asarray(embedder.items(parameters, tiny.graph.link_item[draw.links]))
+        own = np.asarray(trial.embedder.items(parameters, tiny.graph.link_item[draw.links]))
         expected = np.concatenate([expected, own])[-80:]
         state, _ = trainer.step(state, batch, content)
         np.testing.assert_allclose(state.carry, expected, rtol=1e-5, atol=1e-6)
@@ -84,32 +80,27 @@ def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None
 
 def test_a_fresh_memory_has_the_audits_gradient(tiny: Dataset) -> None:
     """With the vectors of the present parameters the step's gradient is that which audits take."""
-    config = configure(word_dropout=0.0)
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    made = make_sampler(tiny.graph, config, Streams(0))
-    batch = made.assemble(made.draw(3, 1)[0], 200)
-    vectors = trainer.embedder(content).items(state.parameters, batch.items[:80])
-    value, _, gradient = jax.jit(trainer._gradient)(state.parameters, batch, content, None, vectors)
-    other, audited = jax.jit(trainer.gradient)(state.parameters, batch, content, None)
-    assert float(value) == pytest.approx(float(other), rel=1e-6)
+    trial = Trial(tiny, configure(word_dropout=0.0))
+    batch = trial.batch(3, 200)
+    vectors = trial.embedder.items(trial.parameters, batch.items[:80])
+    given = trial.parameters, batch, trial.content, None, vectors
+    value, _, gradient = jax.jit(trial.trainer._gradient)(*given)
+    other, audited = trial.gradient(batch)
+    assert float(value) == pytest.approx(other, rel=1e-6)
     for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(audited), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-7)
 
 
 def test_staleness_by_hand(tiny: Dataset) -> None:
     """Without dropout the newest differ by one update, the oldest by three."""
-    config = configure(word_dropout=0.0, memory=96)
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    embedder = trainer.embedder(content)
+    trial = Trial(tiny, configure(word_dropout=0.0, memory=96))
+    trainer, state, embedder = trial.trainer, trial.state, trial.embedder
     assert trainer.carry.observe(state, embedder) is None
-    made = make_sampler(tiny.graph, config, Streams(0))
     kept = []
-    for draw in made.draw(0, 5):
+    for draw in trial.sampler.draw(0, 5):
         items = tiny.graph.link_item[draw.links]
         kept.append((items, np.asarray(embedder.items(state.parameters, items))))
-        state, _ = trainer.step(state, made.assemble(draw, 200), content)
+        state, _ = trainer.step(state, trial.sampler.assemble(draw, 200), trial.content)
     found = trainer.carry.observe(state, embedder)
     assert found is not None
     columns, text = found

@@ -10,17 +10,17 @@ import jax
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from trial import Trial
 
 from ncfbench.auditing.audit import audit_samplers
 from ncfbench.auditing.tables import bias_tables
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import profile
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Listed
+from ncfbench.sampling.batch import Batch, Listed
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.training import inference
 from ncfbench.training.carry import MinedItems
@@ -28,7 +28,6 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters, copy_state
-from ncfbench.training.step import Trainer
 
 COUNT, SKIP = 9, 3
 
@@ -56,12 +55,17 @@ def scores_of(dataset: Dataset, embedder: Embedder, parameters: Parameters) -> A
 
 
 def loop_for(dataset: Dataset, **more: Any) -> TimedLoop:
-    config = configure(**more)
-    trainer, state = Trainer.create(config, dataset)
-    made = make_sampler(dataset.graph, config, Streams(0))
-    return TimedLoop(
-        trainer, state, DeviceContent.of(dataset), made, plan_capacity(dataset.graph, config)
-    )
+    trial = Trial(dataset, configure(**more))
+    slots = plan_capacity(dataset.graph, trial.config)
+    return TimedLoop(trial.trainer, trial.state, trial.content, trial.sampler, slots)
+
+
+def negatives_of(batch: Batch) -> list[tuple[int, int]]:
+    """The user and the item of each negative link."""
+    assert isinstance(batch.negatives, Listed)
+    users = np.asarray(batch.users)[np.asarray(batch.negatives.user)]
+    items = np.asarray(batch.items)[np.asarray(batch.negatives.item)]
+    return list(zip(users.ravel().tolist(), items.ravel().tolist(), strict=True))
 
 
 @pytest.mark.parametrize("cells", [2**22, 3000])
@@ -70,15 +74,12 @@ def test_the_best_unlinked_items_are_found(
 ) -> None:
     """By sorting all scores; with all users at once, and with a few at a time."""
     monkeypatch.setattr(inference, "BLOCK_SCORES", cells)
-    config = configure()
-    trainer, state = Trainer.create(config, tiny)
-    embedder = trainer.embedder(DeviceContent.of(tiny))
-    miner = trainer.carry
+    trial = Trial(tiny, configure())
+    miner, made = trial.trainer.carry, trial.sampler
     assert isinstance(miner, MinedItems)
-    found = miner.refreshed(state.parameters, embedder)
-    assert found.tolist() == best(tiny, scores_of(tiny, embedder, state.parameters))
+    found = miner.refreshed(trial.parameters, trial.embedder)
+    assert found.tolist() == best(tiny, scores_of(tiny, trial.embedder, trial.parameters))
     popular = np.broadcast_to(tiny.graph.item_degrees, (tiny.n_users, tiny.n_items))
-    made = make_sampler(tiny.graph, config, Streams(0))
     assert isinstance(made, NegativeSampler)
     assert made.popular_items.tolist() == best(tiny, popular)
 
@@ -103,10 +104,7 @@ def test_batches_draw_from_the_last_mining(
             first = loop.iteration
             loop.full_block(5 - first % 5 if per_dispatch > 1 else 1)
             for batch in list(loop._recent)[first - loop.iteration :]:
-                assert isinstance(batch.negatives, Listed)
-                users = np.asarray(batch.users)[np.asarray(batch.negatives.user)]
-                items = np.asarray(batch.items)[np.asarray(batch.negatives.item)]
-                for user, item in zip(users.ravel().tolist(), items.ravel().tolist(), strict=True):
+                for user, item in negatives_of(batch):
                     assert item in rows[user]
                     assert (user, item) not in pairs
                     used.add((user, rows[user].index(item)))
@@ -132,10 +130,7 @@ def test_a_run_resumed_at_a_mining_draws_from_it(
         time.sleep(0.05)
         resumed.full_block(5)
         for batch in resumed._recent:
-            users = np.asarray(batch.users)[np.asarray(batch.negatives.user)]
-            items = np.asarray(batch.items)[np.asarray(batch.negatives.item)]
-            pairs = zip(users.ravel().tolist(), items.ravel().tolist(), strict=True)
-            assert all(item in rows[user] for user, item in pairs)
+            assert all(item in rows[user] for user, item in negatives_of(batch))
 
 
 def test_batches_are_built_ahead_up_to_the_next_mining(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,13 @@ from invoked import check, invoke
 from processes import SMALL
 
 from ncfbench.config import Locations, complete
-from ncfbench.data import prepare
-from ncfbench.data.store import Dataset, load
+from ncfbench.data.store import Dataset
 from ncfbench.runs.folder import RunRecord
 from ncfbench.training import run as training
 from ncfbench.training.new_users import FILE
 from ncfbench.training.recommend import FILE as OF_KNOWN_USERS
 
 SETTINGS = SMALL | {"sampler": "ns", "encoder": "mf", "epochs": 1}
-
-
-@pytest.fixture(scope="module")
-def linked_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: Any) -> Path:
-    """Links are held out: some items have no other."""
-    folder = tmp_path_factory.mktemp("linked")
-    options = replace(tiny_options, items=600, hold_out="links")
-    prepare("synthetic", options, folder, "tiny", say=lambda text: None)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def linked(linked_dir: Path) -> Dataset:
-    return load(linked_dir, "tiny")
 
 
 @pytest.fixture(scope="module")

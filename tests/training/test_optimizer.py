@@ -19,6 +19,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trained import SMALL
+from trial import Trial
 
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import RunConfig, complete
@@ -27,9 +28,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.tables import WHOLE_TABLES, kind_of
-from ncfbench.models.towers import DeviceContent, make_towers
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches, make_sampler, plan_capacity
+from ncfbench.models.towers import make_towers
+from ncfbench.sampling import plan_capacity
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import rows as blocks
 from ncfbench.training.checkpoint import Checkpoints
@@ -202,12 +202,11 @@ def test_the_way_that_is_left_is_the_sum_of_updates(kept: float) -> None:
 
 
 def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainState]:
-    config = config_of(**more)
-    trainer, state = Trainer.create(config, dataset)
-    content = trainer.layout.replicate(DeviceContent.of(dataset, [config]))
-    made = trainer.layout.shard(make_sampler(dataset.graph, config, Streams(0)))
-    for batch in islice(made.batches(0, plan_capacity(dataset.graph, config)), count):
-        state, _ = trainer.step(state, trainer.layout.put(batch), content)
+    trial = Trial(dataset, config_of(**more))
+    trainer, state, layout = trial.trainer, trial.state, trial.trainer.layout
+    content, made = layout.replicate(trial.content), layout.shard(trial.sampler)
+    for batch in islice(made.batches(0, plan_capacity(dataset.graph, trial.config)), count):
+        state, _ = trainer.step(state, layout.put(batch), content)
     return trainer, trainer.to_host(trainer.settle(state))
 
 
@@ -263,11 +262,10 @@ def test_nothing_of_a_tables_size_is_made(tiny: Dataset, optimizer: str, per_dis
     more = {"batch_size": 16, "encoder": "bow", "sampler": "ns", "dimension": 4}
     needed = {}
     for name in (optimizer, "adam"):
-        config = config_of(**more, optimizer=name)
-        trainer, state = Trainer.create(config, wide)
-        batch: Any = next(batches(wide.graph, config, Streams(0)))
+        trial = Trial(wide, config_of(**more, optimizer=name))
+        batch: Any = next(trial.batches())
         batch = batch if per_dispatch == 1 else (batch,) * per_dispatch
-        needed[name] = trainer.step_bytes(state, batch, DeviceContent.of(wide))
+        needed[name] = trial.trainer.step_bytes(trial.state, batch, trial.content)
     assert needed[optimizer] < 4 * rows
     assert needed["adam"] > 4 * 4 * rows
 
@@ -276,12 +274,9 @@ def test_nothing_of_a_tables_size_is_made(tiny: Dataset, optimizer: str, per_dis
 @pytest.mark.usefixtures("by_row")
 def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     """More capacity names item 0 and its words: not a bit of its rows changes."""
-    config = config_of(sampler="strat-ns")
-    trainer, state = Trainer.create(config, tiny)
-    made, content = make_sampler(tiny.graph, config, Streams(0)), DeviceContent.of(tiny)
-    draw = made.draw(0, 1)[0]
+    trial = Trial(tiny, config_of(sampler="strat-ns"))
     after = [
-        trainer.step(copy_state(state), made.assemble(draw, slots), content)[0]
+        trial.trainer.step(copy_state(trial.state), trial.batch(0, slots), trial.content)[0]
         for slots in (0, 150)
     ]
     for one, other in zip(*map(jax.tree.leaves, after), strict=True):
@@ -293,10 +288,9 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
 @pytest.mark.usefixtures("by_row")
 def test_dispatches_and_checkpoints_change_no_bit(tiny: Dataset, tmp_path: Path) -> None:
     """Two iterations in one dispatch, and after a checkpoint, rows resting in between."""
-    config = config_of(sampler="ns", encoder="mf")
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    pair = tuple(islice(batches(tiny.graph, config, Streams(0)), 2))
+    trial = Trial(tiny, config_of(sampler="ns", encoder="mf"))
+    trainer, state, content = trial.trainer, trial.state, trial.content
+    pair = tuple(islice(trial.batches(), 2))
     between, _ = trainer.step(copy_state(state), pair[0], content)
     Checkpoints(tmp_path).save(between, {})
     saved = Checkpoints(tmp_path).restore(trainer.shapes)

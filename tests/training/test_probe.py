@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import DeviceContent
-from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe, ProbeLinks
-from ncfbench.training.step import Trainer
 
 LOSS = {
     "sg": (lambda p: math.log1p(math.exp(-p)), lambda n: math.log1p(math.exp(n))),
@@ -55,14 +53,13 @@ SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
 @pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
 def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask: bool) -> None:
     settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
-    config = complete(SMALL | settings)
-    trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
+    trial = Trial(tiny, SMALL | settings)
+    config, embedder, parameters = trial.config, trial.embedder, trial.parameters
     probe = Probe(tiny.graph, config, embedder)
     assert len(probe.links.user) == tiny.graph.n_links
-    f, raw = (np.asarray(vectors, float) for vectors in embedder.users(state.parameters))
-    g = np.asarray(embedder.items(state.parameters, np.arange(tiny.n_items, dtype=np.int32)), float)
-    assert probe(state.parameters) == pytest.approx(exact(tiny, config, f, g, raw), rel=1e-5)
+    f, raw = (np.asarray(vectors, float) for vectors in embedder.users(parameters))
+    g = np.asarray(embedder.items(parameters, np.arange(tiny.n_items, dtype=np.int32)), float)
+    assert probe(parameters) == pytest.approx(exact(tiny, config, f, g, raw), rel=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["sg", "softmax"])
@@ -72,12 +69,10 @@ def test_sampled_probe_is_unbiased(
     """The mean over twelve choices of links and draws lies within four standard errors of the exact
     sum.
     """
-    config = complete(SMALL | {"loss": loss, "probe_links": 300, "probe_negatives": 20})
-    trainer, state = Trainer.create(config, tiny)
+    trial = Trial(tiny, SMALL | {"loss": loss, "probe_links": 300, "probe_negatives": 20})
+    config, embedder, parameters = trial.config, trial.embedder, trial.parameters
     # Larger vectors, so that the links' losses differ and a wrong weight would show.
-    parameters = state.parameters
     parameters["user_tower"] = jax.tree.map(lambda leaf: 30 * leaf, parameters["user_tower"])
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     exactly = Probe(tiny.graph, config, embedder)(parameters)
     monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
     values = []

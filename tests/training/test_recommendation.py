@@ -18,42 +18,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import trained
 from invoked import check, invoke
 from stopping import StopAt
-from trained import ends_of
+from trained import SMALL, ends_of
+from trial import Trial
 
-from ncfbench.config import Locations, complete
+from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.interaction import make_interaction
-from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.training import inference, recommend
-from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Best
-from ncfbench.training.inference import Embedder, best_items
+from ncfbench.training.inference import best_items
 from ncfbench.training.recommend import FILE
-from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = {
-    "dataset": "tiny",
-    "batch_size": 64,
-    "epochs": 2,
-    "encoder": "bow",
-    "dimension": 8,
-    "word_dimension": 8,
-    "learning_rate": 0.03,
-}
+SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
 
-def train(
-    data_dir: Path, runs_dir: Path, count: int | None, *, resume: bool = False, **more: Any
-) -> RunRecord:
-    return training.run(
-        complete(SMALL | more), Locations(data_dir, runs_dir), resume=resume, recommend=count
-    )
+def train(data_dir: Path, runs_dir: Path, count: int | None, **more: Any) -> RunRecord:
+    return trained.train(data_dir, runs_dir, recommend=count, **SETTINGS | more)
 
 
 def read(folder: Path, *, named: bool = False) -> pa.Table:
@@ -216,11 +203,7 @@ def test_the_reported_epoch_is_recommended_from(
     monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
     more: dict[str, Any] = {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
     with pytest.raises(KeyboardInterrupt):
-        training.run(
-            complete(SMALL | more),
-            Locations(data_dir, tmp_path),
-            progress=StopAt(ends_of(tiny, 5)[3] + 2),
-        )
+        train(data_dir, tmp_path, None, progress=StopAt(ends_of(tiny, 5)[3] + 2), **more)
     record = train(data_dir, tmp_path, 10, resume=True, **more)
     at = record.reported_iteration
     assert at is not None
@@ -252,9 +235,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     """Written with ids and without from the same parameters: each row names the same user and
     item.
     """
-    trainer, state = Trainer.create(complete(SMALL), tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
-    schedule = Schedule(100, 10, 2, 0)
+    trial, schedule = Trial(tiny, SETTINGS), Schedule(100, 10, 2, 0)
     assert 3 in tiny.users
     tables_by_name = {}
     for name, dataset in (
@@ -262,8 +243,8 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
         ("names", named(tiny)),
     ):
         (tmp_path / name).mkdir()
-        best = Best(int(state.iteration), state.parameters)
-        recommend.write(tmp_path / name, dataset, embedder, 4, best, schedule)
+        best = Best(0, trial.parameters)
+        recommend.write(tmp_path / name, dataset, trial.embedder, 4, best, schedule)
         tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
@@ -275,15 +256,11 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
 
 
 def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
-    trainer, state = Trainer.create(complete(SMALL), tiny)
-    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
-    broken = jnp.full_like(state.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
-    state = state._replace(
-        parameters=state.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
-    )
+    trial = Trial(tiny, SETTINGS)
+    broken = jnp.full_like(trial.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
+    best = Best(0, trial.parameters | {"user_tower": {"vectors": {"embedding": broken}}})
     with pytest.raises(DivergedError, match="not finite"):
-        best = Best(0, state.parameters)
-        recommend.write(tmp_path, tiny, embedder, 4, best, Schedule(100, 10, 2, 0))
+        recommend.write(tmp_path, tiny, trial.embedder, 4, best, Schedule(100, 10, 2, 0))
     assert not list(tmp_path.iterdir())
 
 
@@ -296,18 +273,8 @@ def test_impossible_tables_are_refused_at_once(tiny: store.Dataset) -> None:
 
 def test_from_the_command_line(data_dir: Path, tmp_path: Path, plain: RunRecord) -> None:
     folder = tmp_path / "runs" / plain.folder.name
-    words = [
-        "run",
-        "--data-dir",
-        str(data_dir),
-        "--runs-dir",
-        str(folder.parent),
-        "--quiet",
-        "--resume",
-    ]
-    words += itertools.chain.from_iterable(
-        ("--set", f"{name}={value}") for name, value in SMALL.items()
-    )
+    words = ["run", "--quiet", "--resume", f"--data-dir={data_dir}", f"--runs-dir={folder.parent}"]
+    words += [f"--set={name}={value}" for name, value in SETTINGS.items()]
     check(invoke(*words, "--recommend", "0"), 2, "recommend = 0")
     assert not folder.parent.exists()
     shutil.copytree(plain.folder, folder)

@@ -36,38 +36,40 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
 
 
-@pytest.mark.long
-def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
-    """Stopped between two minings, and where one is due."""
-    more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
-    more |= {"loss": "hinge", "negatives": 2, "epochs": 1}
-    whole = train(data_dir, tmp_path / "w", **more)
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
+MINED = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2, "loss": "hinge"}
+MINED |= {"negatives": 2, "epochs": 1}
+RIVALS = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq", "batch_size": 24}
+RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regularised"}
 
 
 @pytest.mark.long
-def test_rows_resume(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that rest at an interruption, and at a mining."""
-    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
-    more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
-    more |= {"optimizer": "row-adam", "weight_decay": 0.1}
-    more |= {"loss": "hinge", "negatives": 2, "epochs": 1}
-    whole = train(data_dir, tmp_path / "w", **more)
-    assert len(whole.environment["updated_by_row"]) == 2
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
-
-
-@pytest.mark.long
-def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
-    """Batches without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
+@pytest.mark.parametrize(
+    ("more", "stops", "by_row"),
+    [
+        (MINED, (6, 12), 0),
+        (MINED | {"optimizer": "row-adam", "weight_decay": 0.1}, (6, 12), 2),
+        (RIVALS, (5,), 0),
+    ],
+    ids=("mined", "rows", "rivals"),
+)
+def test_every_kind_of_state_resumes(
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    stops: tuple[int, ...],
+    by_row: int,
+) -> None:
+    """Mined items, stopped between two minings and where one is due; rows that rest then. Batches
+    without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
     interaction and free item vectors.
     """
-    more: dict[str, Any] = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq"}
-    more |= {"batch_size": 24, "item_block": 8, "epochs": 1}
-    more |= {"interaction": "mlp", "coupling": "regularised"}
+    if by_row:
+        monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     whole = train(data_dir, tmp_path / "w", **more)
+    assert len(whole.environment["updated_by_row"]) == by_row
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, stops, **more)
 
 
 @pytest.mark.long

@@ -10,18 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from texts import FROM_SCRATCH
+from trial import Trial
 
 from ncfbench.catalog import SAMPLERS, find_sampler, losses_for
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches, make_sampler
-from ncfbench.sampling.batch import Batch
-from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
-from ncfbench.training.state import TrainState, copy_state
+from ncfbench.training.state import copy_state
 from ncfbench.training.step import Trainer
 
 
@@ -43,19 +39,9 @@ def settings(**more: object) -> RunConfig:
     return complete(small | more)
 
 
-def gradient_of(
-    trainer: Trainer, state: TrainState, batch: Batch, dataset: Dataset, dropout: Any = None
-) -> tuple[float, list[Any]]:
-    """Loss and gradient, compiled as a whole: operation by operation takes ten times as long."""
-    value, gradient = jax.jit(trainer.gradient)(
-        state.parameters, batch, DeviceContent.of(dataset), dropout
-    )
-    return float(value), list(map(np.asarray, jax.tree.leaves(gradient)))
-
-
-def assert_alike(left: list[Any], right: list[Any], tolerance: float) -> None:
-    norm = np.sqrt(sum(np.sum(x**2) for x in left))
-    for a, b in zip(left, right, strict=True):
+def assert_alike(left: Any, right: Any, tolerance: float) -> None:
+    norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(left)))
+    for a, b in zip(*map(jax.tree.leaves, (left, right)), strict=True):
         np.testing.assert_allclose(a, b, atol=tolerance * norm)
 
 
@@ -64,12 +50,12 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
     eps).
     """
     config = settings(sampler="ns", encoder="bow", word_dropout=0.0, item_dropout=0.0)
-    trainer, state = Trainer.create(config, tiny)
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    _, gradient = gradient_of(trainer, state, batch, tiny)
-    after, _ = trainer.step(copy_state(state), batch, DeviceContent.of(tiny))
-    old, new = jax.tree.leaves(state.parameters), jax.tree.leaves(after.parameters)
-    for before, g, found in zip(old, gradient, new, strict=True):
+    trial = Trial(tiny, config)
+    batch = next(trial.batches())
+    _, gradient = trial.gradient(batch)
+    after, _ = trial.trainer.step(copy_state(trial.state), batch, trial.content)
+    leaves = map(jax.tree.leaves, (trial.parameters, gradient, after.parameters))
+    for before, g, found in zip(*leaves, strict=True):
         expected = np.asarray(before) - config.learning_rate * g / (np.abs(g) + 1e-8)
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
@@ -79,11 +65,8 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
 def test_unique_items_leave_the_gradient_alone(tiny: Dataset, sampler: str) -> None:
     gradients = []
     for unique in (True, False):
-        config = settings(sampler=sampler, encoder="bow", unique_items=unique)
-        trainer, state = Trainer.create(config, tiny)
-        made = make_sampler(tiny.graph, config, Streams(4))
-        batch = made.assemble(made.draw(2, 1)[0])
-        gradients.append(gradient_of(trainer, state, batch, tiny))
+        trial = Trial(tiny, settings(sampler=sampler, encoder="bow", unique_items=unique))
+        gradients.append(trial.gradient(trial.batch(2)))
     (value, left), (other, right) = gradients
     assert value == pytest.approx(other, rel=1e-5)
     assert_alike(left, right, 1e-5)
@@ -91,13 +74,10 @@ def test_unique_items_leave_the_gradient_alone(tiny: Dataset, sampler: str) -> N
 
 def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     """More capacity: the same loss and gradient, dropout included."""
-    config = settings(sampler="strat-ns", encoder="bow")
-    trainer, state = Trainer.create(config, tiny)
-    made = make_sampler(tiny.graph, config, Streams(0))
-    draw = made.draw(0, 1)[0]
+    trial = Trial(tiny, settings(sampler="strat-ns", encoder="bow"))
     dropout = Dropout(jnp.uint32(0), jnp.uint32(3))
-    value, gradient = gradient_of(trainer, state, made.assemble(draw), tiny, dropout)
-    more, same = gradient_of(trainer, state, made.assemble(draw, 150), tiny, dropout)
+    value, gradient = trial.gradient(trial.batch(0), dropout)
+    more, same = trial.gradient(trial.batch(0, 150), dropout)
     assert value == pytest.approx(more, rel=1e-6)
     assert_alike(gradient, same, 1e-6)
 
@@ -122,10 +102,9 @@ def test_every_combination_lowers_the_probe(
     """The paper's learning rates, dropout on, one compilation: the exact objective of all pairs
     falls clearly.
     """
-    config = settings(sampler=sampler, loss=loss, encoder=encoder)
-    trainer, state = Trainer.create(config, tiny)
-    content = DeviceContent.of(tiny)
-    probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
+    trial = Trial(tiny, settings(sampler=sampler, loss=loss, encoder=encoder))
+    trainer, state = trial.trainer, trial.state
+    probe = Probe(tiny.graph, trial.config, trial.embedder)
     assert len(probe.links.user) == tiny.graph.n_links, "exact"
     before = probe(state.parameters)
     # MSE's learning rate is a tenth of the others'; free vectors, which begin near zero, leave it
@@ -133,8 +112,8 @@ def test_every_combination_lowers_the_probe(
     count = {"mse": 120}.get(loss, 40) * (
         5 if encoder == "mf" and loss in ("mse", "softmax", "softmax-logq") else 1
     )
-    for batch in islice(batches(tiny.graph, config, Streams(0)), count):
-        state, _ = trainer.step(state, batch, content)
+    for batch in islice(trial.batches(), count):
+        state, _ = trainer.step(state, batch, trial.content)
     assert trainer.traces == 1
     assert int(state.iteration) == count
     assert probe(state.parameters) < 0.97 * before

@@ -1,0 +1,88 @@
+"""A trainer on a data set, and what its first batches need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import jax
+import numpy as np
+
+from ncfbench.auditing.blocks import Block
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.auditing.user_rows import UserRows
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import DeviceContent
+from ncfbench.rng import Streams
+from ncfbench.sampling import Sampler, batches, make_sampler
+from ncfbench.sampling.batch import Batch
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Trainer
+
+
+class Trial:
+    """Settings on a data set, or a configuration; nothing is trained yet."""
+
+    def __init__(self, dataset: Dataset, settings: Mapping[str, Any] | RunConfig) -> None:
+        self.config = settings if isinstance(settings, RunConfig) else complete(settings)
+        self.dataset, self.graph = dataset, dataset.graph
+        self.trainer, self.state = Trainer.create(self.config, dataset)
+        self.content = DeviceContent.of(dataset, [self.config])
+        self.parameters: Any = self.state.parameters
+
+    def add_noise(self, scale: float) -> None:
+        """Move the parameters away from zero; the state keeps its own."""
+        rng = np.random.default_rng(0)
+        self.parameters = jax.tree.map(
+            lambda leaf: jax.device_put(leaf + rng.normal(0, scale, leaf.shape).astype(np.float32)),
+            jax.device_get(self.parameters),
+        )
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        return self.trainer.embedder(self.content)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        return make_sampler(self.graph, self.config, Streams(0))
+
+    def batch(self, number: int, slots: int = 0) -> Batch:
+        """A batch by its number."""
+        return self.sampler.assemble(self.sampler.draw(number, 1)[0], slots)
+
+    def batches(self, seed: int = 0) -> Iterator[Batch]:
+        """Batches with the slots of training."""
+        return batches(self.graph, self.config, Streams(seed))
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The gradient, compiled as a whole: operation by operation takes ten times as long."""
+        return jax.jit(self.trainer.gradient)
+
+    def gradient(self, batch: Batch, dropout: Any = None) -> tuple[float, Any]:
+        value, gradient = self.compiled(self.parameters, batch, self.content, dropout)
+        return float(value), gradient
+
+    def check_audit(self, config: RunConfig | None = None) -> None:
+        """The audit's mean gradient of two batches, by slots and by the table of scores, is that of
+        the step that trains.
+
+        Args:
+            config: of another sampler, for the same model and loss.
+        """
+        embedder, parameters, config = self.embedder, self.parameters, config or self.config
+        some = list(islice(batches(self.graph, config, Streams(1)), 2))
+        rows = UserRows.of(self.graph, embedder)
+        items = embedder.items(parameters, self.graph.items_in_use)
+        vectors = embedder.interaction(parameters), rows.vectors(embedder, parameters), items
+        means, block = BatchGradients(config, *vectors), Block(self.graph, some, rows=rows)
+        if not block.remembers:  # the table of scores does not know which items are constants
+            for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+                np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+        assert means.is_small
+        audited = Pullback(self.trainer.towers, embedder, self.graph)(parameters, means(block))
+        trained = np.mean([flat(self.gradient(batch)[1]) for batch in some], axis=0)
+        assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
