@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from devices import assert_same_curve, train
+from invoked import check, invoke
 from processes import ends, start
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.distributed.process_group import require_free_port
 from ncfbench.distributed.supervisor import Cluster
 from ncfbench.errors import UsageError
@@ -94,8 +93,6 @@ AT = "--coordinator 127.0.0.1:1"
 def test_impossible_options_leave_no_folder(
     data_dir: Path, tmp_path: Path, words: str, message: str
 ) -> None:
-    folders = ("--data-dir", str(data_dir), "--runs-dir", str(tmp_path))
-    result = CliRunner().invoke(app, ["run", *words.split(), *folders])
-    assert result.exit_code == 2, result.output
-    assert message in " ".join(result.stderr.split())
+    folders = "--data-dir", data_dir, "--runs-dir", tmp_path
+    check(invoke("run", *words.split(), *folders), 2, message)
     assert not list(tmp_path.iterdir())

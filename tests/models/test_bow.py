@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import texts_of, traced_for
+from texts import texts_of
 
 from ncfbench.config import complete, digest
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.encoders.bow import BLOCK_TEXTS, WIDE, BagOfWords, block_sums, plain_sums
+from ncfbench.models.encoders.bow import BLOCK_TEXTS, BagOfWords, block_sums, plain_sums
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import make_towers
 
@@ -126,20 +126,6 @@ def test_blocks_of_texts_give_the_same_sums(weighted: bool) -> None:
     ]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("backend", "width", "is_fast"),
-    [("cpu", WIDE, True), ("cpu", WIDE - 1, False), ("gpu", WIDE, False)],
-)
-def test_a_cpu_sums_wide_vectors_in_blocks(backend: str, width: int, is_fast: bool) -> None:
-    config = complete({"encoder": "bow", "word_dimension": width, "dimension": 3})
-    made = nnx.eval_shape(lambda: BagOfWords(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0)))
-    graph, parameters = nnx.split(made)
-    texts = texts_of(np.random.default_rng(3), 40, 6, WORDS, 0.3)
-    with traced_for(backend):
-        jaxpr = jax.make_jaxpr(lambda values: nnx.merge(graph, values)(texts))(parameters)
-    assert ("scan" in str(jaxpr)) == is_fast
 
 
 def test_rows_of_a_part_of_the_table_have_their_words_weights() -> None:

@@ -18,6 +18,7 @@ from texts import texts_of, traced_for
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.models.encoders import gru, packing, transformer
+from ncfbench.models.encoders.bow import WIDE
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 WORDS = 9
@@ -32,9 +33,9 @@ SMALL = {
 ENCODERS = ("lstm", "gru", "transformer")
 
 
-def program(encoder: str, backend: str) -> Any:
+def program(encoder: str, backend: str, **more: Any) -> Any:
     """Value, and the gradients of a weighted sum of it; parameters; compiled."""
-    config = complete({"encoder": encoder, "feed_forward": 5} | SMALL)
+    config = complete({"encoder": encoder, "feed_forward": 5} | SMALL | more)
     module = find_encoder(encoder).load()(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
 
@@ -106,10 +107,25 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.long_cases("gru|transformer")
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_cpu_has_forms_of_its_own(encoder: str) -> None:
-    """Their gradients have loops whose length depends on the texts."""
+@pytest.mark.parametrize(
+    ("encoder", "more", "words", "backends"),
+    [
+        # Gradients on a CPU have loops whose length depends on the texts.
+        *((encoder, {}, "while", ["cpu"]) for encoder in ENCODERS),
+        ("bow", {"word_dimension": WIDE}, "scan", ["cpu"]),
+        ("bow", {"word_dimension": WIDE - 1}, "scan", []),
+        ("cnn", {}, "conv_general_dilated", ["gpu"]),
+        ("cnn", {"convolution": "plain"}, "conv_general_dilated", ["cpu", "gpu"]),
+        ("cnn", {"convolution": "projected"}, "conv_general_dilated", []),
+    ],
+)
+def test_the_device_chooses_the_form(
+    encoder: str, more: dict[str, Any], words: str, backends: list[str]
+) -> None:
+    """Unless a setting does."""
     texts = texts_of(np.random.default_rng(0), 5, 4, WORDS, 0.0)
-    for backend, is_fast in (("cpu", True), ("gpu", False)):
-        call, parameters = program(encoder, backend)
-        assert ("while" in str(jax.make_jaxpr(call)(parameters, texts))) == is_fast
+    found = []
+    for backend in ("cpu", "gpu"):
+        call, parameters = program(encoder, backend, **more)
+        found += [backend] * (words in str(jax.make_jaxpr(call)(parameters, texts)))
+    assert found == backends

@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
-from texts import texts_of, traced_for
+from texts import texts_of
 
-from ncfbench.config import complete
 from ncfbench.models.encoders import cnn
-from ncfbench.models.encoders.cnn import Convolution, plain_pool, projected_pool
-from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
+from ncfbench.models.encoders.cnn import plain_pool, projected_pool
+from ncfbench.models.encoders.protocol import EncoderInput
 
 
 def parameters(
@@ -135,15 +133,3 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cnn, "MOST_CELLS", cells - 1)
     assert f"f32[{cells}]" not in program()
     assert_agree(arrays, texts, rng, compiled_anew())
-
-
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
-def test_the_setting_chooses(backend: str) -> None:
-    """``auto`` leaves it to the device."""
-    texts = texts_of(np.random.default_rng(0), 3, 4, 9, 0.0)
-    for way in ("auto", "plain", "projected"):
-        module = Convolution(complete({"convolution": way}), DataFacts(1, 3, 9), rngs=nnx.Rngs(0))
-        with traced_for(backend):
-            program = str(jax.make_jaxpr(lambda texts: module(texts))(texts))  # noqa: B023
-        is_plain = way == "plain" or (way == "auto" and backend == "gpu")
-        assert ("conv_general_dilated" in program) == is_plain

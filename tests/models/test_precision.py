@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from folders import write_run
+from invoked import check, invoke
 from texts import FROM_SCRATCH
 from trial import Trial
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -121,11 +120,8 @@ def test_precisions_that_a_device_lacks_are_refused(
 ) -> None:
     monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
-        words = [command, "--dataset", "tiny", "--data-dir", str(data_dir)]
-        words += ["--runs-dir", str(tmp_path / "runs"), "--precision", "tf32"]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 2
-        assert "needs an NVIDIA GPU" in done.output
+        words = command, "--dataset", "tiny", "--precision", "tf32", "--data-dir", data_dir
+        check(invoke(*words, "--runs-dir", tmp_path / "runs"), 2, "needs an NVIDIA GPU")
     assert not (tmp_path / "runs").exists()
     for capability in (0.0, 7.5, 8.0, 9.0):
         monkeypatch.setattr(precision, "compute_capability", lambda found=capability: found)
@@ -157,6 +153,4 @@ def test_runs_of_different_precision_are_not_compared(tmp_path: Path) -> None:
     ]
     labels = [unusual_label(runs[0].config) for runs in group(records)]
     assert sorted("precision=bfloat16" in label for label in labels) == [False, True]
-    done = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)], env={"COLUMNS": "400"})
-    assert done.exit_code == 0
-    assert "--precision bfloat16" in done.stdout
+    check(invoke("report", "--runs-dir", tmp_path), 0, "--precision bfloat16")

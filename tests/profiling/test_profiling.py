@@ -16,12 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from invoked import check, invoke
 from shortened import shorten
 from trial import Trial
-from typer.testing import CliRunner
 
 from ncfbench.auditing.gradients import flat
-from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
@@ -30,7 +29,7 @@ from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts
-from ncfbench.profiling.tables import profile_tables
+from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.reporting.figures.costs import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.storage import schemas, tables
@@ -161,64 +160,41 @@ def test_products_of_earlier_profiles_are_shown(record: Any) -> None:
     assert units.rows == profile_tables(record.tables)[0].rows
 
 
-@pytest.mark.long
-def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
-    from ncfbench.profiling.tables import write
-
-    write(tmp_path, record.tables)
-    other = {
+def of_another_encoder(record: Any) -> dict[str, list[dict[str, Any]]]:
+    return {
         name: [{**row, "encoder": "cnn"} for row in rows] for name, rows in record.tables.items()
     }
-    write(tmp_path, other)
+
+
+@pytest.mark.long
+def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
+    write(tmp_path, record.tables)
+    write(tmp_path, of_another_encoder(record))
     write(tmp_path, record.tables)
     for name, schema in schemas.PROFILE_TABLES.items():
         rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
         assert len(rows) == 2 * len(record.tables[name])
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
-    shown = CliRunner().invoke(
-        app, ["report", "--runs-dir", str(tmp_path), "--figures", str(tmp_path / "figures")]
-    )
-    assert shown.exit_code == 0, shown.output
-    for text in (
-        "Unit costs",
-        "What an iteration does",
-        "predicted and measured",
-        "Accounts",
-        "b(b-s)/s",
-    ):
-        assert text in shown.stdout
+    report = "report", "--runs-dir", tmp_path
+    texts = "Unit costs", "What an iteration does", "predicted and measured", "Accounts", "b(b-s)/s"
+    check(invoke(*report, "--figures", tmp_path / "figures"), 0, *texts)
     drawn = {"-".join(path.name.split("-")[:2]) for path in (tmp_path / "figures").glob("*.png")}
     assert drawn == {"epoch-time", "crossover-tiny"}
     noisy = [{**row, "drift": 1.3} for row in record.costmodel]
     write(tmp_path, record.tables | {"costmodel": noisy})
-    assert (
-        "NOISY MACHINE" in CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)]).stdout
-    )
-    read = json.loads(
-        CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path), "--json"]).stdout
-    )
-    assert {"profile", "unitcost", "costmodel"} <= set(read)
+    check(invoke(*report), 0, "NOISY MACHINE")
+    assert {"profile", "unitcost", "costmodel"} <= set(json.loads(invoke(*report, "--json").stdout))
 
 
 def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
-    from ncfbench.profiling.tables import write
-
     write(tmp_path, record.tables)
     before = (tmp_path / "profile.parquet").read_bytes()
     (tmp_path / "unitcost.parquet").write_bytes(b"no table")
     with pytest.raises(DataError, match=r"unitcost\.parquet"):
-        write(
-            tmp_path,
-            {
-                name: [{**row, "encoder": "cnn"} for row in rows]
-                for name, rows in record.tables.items()
-            },
-        )
+        write(tmp_path, of_another_encoder(record))
     assert (tmp_path / "profile.parquet").read_bytes() == before
     (tmp_path / "unitcost.parquet").unlink()
-    shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
-    assert shown.exit_code == 0
-    assert "not found" in shown.stdout
+    check(invoke("report", "--runs-dir", tmp_path), 0, "not found")
 
 
 def test_other_settings_are_another_profile() -> None:
@@ -326,11 +302,9 @@ def test_profile_from_the_command_line(
     shorten(monkeypatch)
     words = shlex.split("profile --dataset tiny --encoder mf --batch-size 64 --rounds 3")
     words += ["--set", "dimension=8"]
-    places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
-    done = CliRunner().invoke(app, [*words, *places, "--loss", "hinge", "--clock", "paper"])
-    assert done.exit_code == 0, done.output
-    assert "speedups over neg" in done.stdout
-    assert "paper's clock" in done.stdout
+    words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
+    done = invoke(*words, "--loss", "hinge", "--clock", "paper")
+    check(done, 0, "speedups over neg", "paper's clock")
     assert "iid" not in done.stdout.split("In series: step")[0]
     assert "Left out, as the loss refuses them: iid, strat." in done.stderr
     assert re.search(r"3 rounds of about \d+ s each\.", done.stderr)
@@ -340,9 +314,7 @@ def test_profile_from_the_command_line(
         (["--samplers", "iid", "--loss", "hinge"], "iid"),
         (["--samplers", ""], "one sampler"),
     ):
-        refused = CliRunner().invoke(app, [*words, *places, *extra])
-        assert refused.exit_code == 2, (extra, refused.output)
-        assert text in refused.output
+        check(invoke(*words, *extra), 2, text)
 
 
 def test_no_sampler_is_a_usage_error() -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from invoked import check, invoke
 from scipy.stats import chisquare
 from tables_of import as_csv, prepare
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete, digest, unused_settings
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -188,9 +187,7 @@ def test_a_run_from_a_file_of_shown_items(tmp_path: Path) -> None:
     draw = make_sampler(dataset.graph, config, Streams(0)).draw(0, 1)[0]
     owners = np.repeat(dataset.graph.link_user[draw.links], draw.items.shape[1])
     assert set(zip(owners.tolist(), draw.items.reshape(-1).tolist(), strict=True)) <= shown
-    words = ["run", "--dataset", "x", "--encoder", "bow", "--sampler", "neg", "--epochs", "1"]
-    words += ["--explicit-negatives", "--batch-size", "16"]
-    folders = ["--data-dir", str(tmp_path / "data"), "--runs-dir", str(tmp_path / "runs")]
-    result = CliRunner().invoke(app, [*words, *folders])
-    assert result.exit_code == 0, result.output
+    words = "run", "--dataset=x", "--encoder=bow", "--sampler=neg", "--epochs=1", "--batch-size=16"
+    folders = "--data-dir", tmp_path / "data", "--runs-dir", tmp_path / "runs"
+    check(invoke(*words, "--explicit-negatives", *folders), 0)
     assert list((tmp_path / "runs").rglob("summary.parquet"))

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from invoked import check, invoke
 
-from ncfbench.cli import app
 from ncfbench.timing import doctor, environment
 
 JEMALLOC = {"name": "jemalloc", "version": "5.3.0", "settings": "dirty_decay_ms:-1,narenas:2"}
@@ -65,14 +64,11 @@ def test_programs_at_work_go_before_the_load() -> None:
 
 def test_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "describe", lambda: HEALTHY)
-    good = CliRunner().invoke(app, ["doctor"])
-    assert good.exit_code == 0
-    assert "No warnings." in good.stdout
-    assert "A processor" in good.stdout
+    check(invoke("doctor"), 0, "No warnings.", "A processor")
     monkeypatch.setattr(
         environment, "describe", lambda: HEALTHY | {"core_quota": 1.5, "governor": "powersave"}
     )
-    bad = CliRunner().invoke(app, ["doctor", "--json"])
+    bad = invoke("doctor", "--json")
     assert bad.exit_code == 6
     assert len(json.loads(bad.stdout)["warnings"]) == 2
     assert len(re.findall(r"^Warning: ", bad.stderr, re.M)) == 2
