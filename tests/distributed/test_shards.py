@@ -12,7 +12,7 @@ import pytest
 
 from ncfbench.auditing import audit
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.config import RunConfig, complete, identity_of
+from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
@@ -87,6 +87,16 @@ def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
     return [found]
 
 
+def assert_together(halves: list[Batch], whole: Batch) -> None:
+    """Two processes' nodes and links are those of one, in their order."""
+    for name in ("users", "items", "pos_user", "pos_item"):
+        both = np.concatenate([getattr(half, name) for half in halves])
+        assert both.tolist() == getattr(whole, name).tolist()
+    if isinstance(whole.negatives, Shared):
+        weight = np.concatenate([half.negatives.weight for half in halves])
+        np.testing.assert_array_equal(weight, whole.negatives.weight)
+
+
 THIRD = np.float32(1 / 3)
 
 
@@ -142,21 +152,15 @@ def test_a_shard_has_the_links_of_its_rows(
     made = make_sampler(tiny.graph, config, Streams(0))
     both = [ShardedSampler(made, 8, own) for own in (range(4), range(4, 8))]
     shapes = set()
-    for draw in made.draw(3, 4):
-        whole, parts = made.assemble(draw, 230), ShardedSampler(made, 8).assemble(draw, 230)
+    for draw, room in zip(made.draw(3, 4), (230, 8) * 2, strict=True):
+        whole, parts = made.assemble(draw, room), ShardedSampler(made, 8).assemble(draw, room)
         assert len(parts.items) % 8 == 0
         assert links_of(parts, 8) == links_of(whole, 1)
         assert parts.n_items == whole.n_items
-        halves = [sampler.assemble(draw, 230) for sampler in both]
-        for name in ("users", "items", "pos_user", "pos_item"):
-            assert (
-                np.concatenate([getattr(half, name) for half in halves]).tolist()
-                == getattr(parts, name).tolist()
-            )
+        assert_together([sampler.assemble(draw, room) for sampler in both], parts)
         shapes.add(tuple(len(array) for array in (parts.users, parts.pos_user)))
-        assert {
-            sampler.batch_capacity(half) for sampler, half in zip(both, halves, strict=True)
-        } == {len(parts.items)}
+        capacities = {sampler.batch_capacity(sampler.assemble(draw, room)) for sampler in both}
+        assert capacities == {len(parts.items)}
     assert len(shapes) == 1
 
 
@@ -219,6 +223,8 @@ def test_local_shards_are_batches_of_their_own(tiny: Dataset, sampler: str, stra
     assert draw.links.tolist() == whole.draw(2, 1)[0].links.tolist()
     one, spread = made.assemble(draw, 177), ShardedSampler(made, 4).assemble(draw, 177)
     assert len(one.items) == 177
+    halves = [ShardedSampler(made, 4, own).assemble(draw, 177) for own in (range(2), range(2, 4))]
+    assert_together(halves, spread)
     rows, spread_rows = links_of(one, 1), links_of(spread, 4, local=True)
     for part in range(4):
         own = slice(q * part, q * part + q)
@@ -243,38 +249,6 @@ def test_local_shards_are_batches_of_their_own(tiny: Dataset, sampler: str, stra
     assert negative_ids(one)[1].shape == one.negatives.weight.shape
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_processes_share_every_link_of_an_epoch(tiny: Dataset, processes: int) -> None:
-    """Their parts together; and the same batches whatever their number. Capacity starts too small
-    and grows alike.
-    """
-    for more in ({"sampler": "strat-ns"}, {"sampler": "ns", "share": "local"}):
-        config = settings(**more, devices=8, batch_size=32)
-        each = 8 // processes
-        own = [range(index * each, (index + 1) * each) for index in range(processes)]
-        streams = [
-            ShardedSampler(make_sampler(tiny.graph, config, Streams(0)), 8, mine).batches(0, 8)
-            for mine in own
-        ]
-        seen = []
-        for _ in range(-(-tiny.graph.n_links // 32)):
-            found = [next(stream) for stream in streams]
-            assert len({batch.items.shape for batch in found}) == 1
-            whole = Batch(
-                *(
-                    np.concatenate(arrays)
-                    for arrays in list(zip(*(batch[:4] for batch in found), strict=True))
-                ),
-                Shared(np.concatenate([batch.negatives.weight for batch in found])),
-                found[0].n_items,
-            )
-            for row in links_of(whole, 8, local=config.shares_locally):
-                seen += [key[1:] for key in row if key[0] < 0]
-        links = set(zip(tiny.graph.link_user.tolist(), tiny.graph.link_item.tolist(), strict=True))
-        assert len(links) == tiny.graph.n_links
-        assert set(seen[: tiny.graph.n_links]) == links
-
-
 def test_the_plan_is_a_multiple_of_the_devices(tiny: Dataset) -> None:
     for sampler, devices in (("ns", 1), ("ns", 8), ("iid", 16), ("strat-ns", 8)):
         config = settings(sampler, devices=devices)
@@ -282,21 +256,6 @@ def test_the_plan_is_a_multiple_of_the_devices(tiny: Dataset) -> None:
         assert plan_capacity(tiny.graph, config) == -(-alone // devices) * devices
     local = settings("ns", devices=4, share="local")
     assert plan_capacity(tiny.graph, local) % 4 == 0
-
-
-def test_an_unknown_share_is_refused() -> None:
-    with pytest.raises(UsageError, match="Valid: global, local"):
-        settings("ns", share="lokal", devices=2)
-
-
-def test_devices_do_not_name_a_run() -> None:
-    alone = settings("ns")
-    assert identity_of(alone) == identity_of(settings("ns", devices=8, shard_tables=True))
-    local = settings("ns", devices=8, share="local")
-    assert identity_of(local) not in (
-        identity_of(alone),
-        identity_of(settings("ns", devices=4, share="local")),
-    )
 
 
 def test_local_sharing_audits_samplers_that_share() -> None:

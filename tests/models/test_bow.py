@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from texts import texts_of
 
-from ncfbench.config import complete, digest
+from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.bow import BLOCK_TEXTS, BagOfWords, block_sums, plain_sums
@@ -97,15 +97,6 @@ def test_weights_count_texts_of_training_items(tiny: Dataset) -> None:
         expected = math.log((1 + len(training)) / (1 + df)) + 1
         assert encoder.weights.values[word] == pytest.approx(expected, rel=1e-6)
     assert encoder.weights.values[0] == 0
-
-
-def test_defaults_leave_older_runs_their_identity() -> None:
-    """The digest of a run with neither setting does not name them."""
-    plain = digest(complete({"encoder": "bow"}))
-    names = ("idf", "unit_bag", "bare_bag")
-    assert plain == digest(complete({"encoder": "bow", **dict.fromkeys(names, False)}))
-    found = {digest(complete({"encoder": "bow", name: True})) for name in names}
-    assert len({plain, *found}) == 4
 
 
 @pytest.mark.parametrize("weighted", [False, True])

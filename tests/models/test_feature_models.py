@@ -136,9 +136,3 @@ def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
     silent = replace(featured, vocabulary=Vocabulary((), ()))
     with pytest.raises(UsageError, match="reads texts, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)
-
-
-def test_identities_of_older_runs_stay() -> None:
-    assert "features" not in identity_of(complete(SMALL | {"encoder": "cnn"}))
-    ignored = complete(SMALL | {"encoder": "cnn", "features": "ignore"})
-    assert identity_of(ignored)["features"] == "ignore"

@@ -150,13 +150,6 @@ def test_off_batches_and_digests_are_as_without(sampler: str) -> None:
     assert np.array_equal(*map(negative_weights, batches))
 
 
-def test_digests_of_earlier_settings_are_frozen() -> None:
-    """As before there were explicit negatives."""
-    assert digest(complete({"sampler": "neg"})) == "a70ab2e6d743"
-    assert digest(complete({"sampler": "iid", "loss": "sg"})) == "95f5b8786d15"
-    assert digest(configure()) != digest(configure(explicit_negatives=False))
-
-
 def test_refusals() -> None:
     with pytest.raises(UsageError, match=r"^--explicit-negatives: no user .*--negative-column"):
         make_sampler(PLAIN, configure(), Streams(0))

@@ -6,36 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from small_batches import NAMES, configure, size_of
+from small_batches import configure
 
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.positives import PositiveStream
-
-
-@pytest.mark.parametrize("sampler", NAMES)
-@pytest.mark.parametrize("stratum_size", [1, 4, 8])
-def test_positives_are_a_sequence_of_permutations(
-    tiny: Dataset, sampler: str, stratum_size: int
-) -> None:
-    users, items = tiny.links("train")
-    odd = len(users) - len(users) % 8 - 3  # so that the last stratum is not full
-    graph, n, b = (
-        BipartiteGraph.from_links(users[:odd], items[:odd], tiny.n_users, tiny.n_items),
-        odd,
-        size_of(sampler),
-    )
-    made = make_sampler(graph, configure(sampler, stratum_size=stratum_size), Streams(2))
-    stream = np.concatenate([draw.links for draw in made.draw(0, 4 * n // b)])
-    if sampler == "ns-distinct":  # leaves out what fills no batch
-        n = made.positives.epoch_length
-        assert odd - b < n <= odd
-    for epoch in range(3):
-        links = np.sort(stream[epoch * n : (epoch + 1) * n])
-        assert np.array_equal(links, np.arange(n) if n == odd else np.unique(links))
-    assert not np.array_equal(stream[:n], stream[n : 2 * n])
 
 
 @pytest.mark.parametrize("strata", ["item", "user"])

@@ -201,33 +201,9 @@ def test_recall_on_cold_items_is_far_above_chance(tmp_path: Path) -> None:
     assert record.summary["test_recall_at_50"] > 3 * chance
 
 
-def test_a_turn_can_be_evaluated_within_an_epoch(
-    data_dir: Path, tmp_path: Path, tiny: Dataset
-) -> None:
-    """The last row gets its recall, once; training goes on as if it had not been evaluated."""
-    config = complete(SMALL | {"sampler": "ns", "probe_every": 5})
-    content, losses = DeviceContent.of(tiny), []
-    for name in ("plain", "evaluated"):
-        locations = Locations(data_dir, tmp_path / name)
-        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
-            turns.open(name, config)
-            turns.take(name, Session.advance)
-            if name == "evaluated":
-                turns.take(name, Session.evaluate)
-            turns.save()
-            record = turns.runs[name].recorder.read()
-            assert record is not None
-            recalls = [row["test_recall_at_50"] for row in record.curve]
-            assert [recall is not None for recall in recalls] == [False, name == "evaluated"]
-            turns.take(name, Session.advance)
-            turns.save()
-        losses.append([row["probe_loss"] for row in runs.read(record.folder).curve])
-    assert losses[0] == losses[1]
-
-
 def test_a_run_stops_at_its_probes_alone(tiny: Dataset, tmp_path: Path, data_dir: Path) -> None:
-    """Losses are those of a run that stops at epochs too; nobody evaluates but who is asked to, and
-    once. The end is evaluated all the same.
+    """Losses are those of a run that stops at epochs too, and is not evaluated within them; nobody
+    evaluates but who is asked to, and once. The end is evaluated all the same.
     """
     config = complete(SMALL | {"sampler": "ns", "probe_every": 20, "epochs": 2})
     content, curves = DeviceContent.of(tiny), []
@@ -237,7 +213,7 @@ def test_a_run_stops_at_its_probes_alone(tiny: Dataset, tmp_path: Path, data_dir
             turns.open("", config, stops_at_epochs=stops)
             folder = turns.runs[""].recorder.folder
             turns.take("", Session.advance)
-            for _ in range(2):
+            for _ in range(0 if stops else 2):
                 turns.take("", Session.evaluate)
             while turns.runs:
                 turns.take("", Session.advance)
@@ -249,6 +225,7 @@ def test_a_run_stops_at_its_probes_alone(tiny: Dataset, tmp_path: Path, data_dir
     assert all(rarely[at]["probe_loss"] == often[at]["probe_loss"] for at in rarely)
     evaluated = [at for at in rarely if rarely[at]["test_recall_at_50"] is not None]
     assert evaluated == [20, last]
+    assert often[20]["test_recall_at_50"] is None
     kinds = [row["kind"] for row in curves[1].timing]
     assert kinds.count("evaluation") == 2
     assert "step" not in kinds
