@@ -138,6 +138,8 @@ def test_a_run_continues_on_other_devices(
     assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (devices, tables, True)
     begun = json.loads((record.folder / "config.json").read_text())["config"]
     assert (begun["devices"], record.config.devices) == (stops[0][1], devices)
+    per_dispatch = small.get("iterations_per_dispatch", 1)
+    assert record.environment["iterations_per_dispatch"] == per_dispatch
 
 
 def test_sharded_tables_give_one_probe_and_recall(

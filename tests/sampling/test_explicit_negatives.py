@@ -16,7 +16,7 @@ from ncfbench.config import RunConfig, complete, digest, unused_settings
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling import Draw, make_sampler, plan_capacity
+from ncfbench.sampling import Draw, make_sampler
 from ncfbench.sampling.batch import negative_ids, negative_weights
 
 N_USERS, N_ITEMS = 4, 6
@@ -109,21 +109,6 @@ def test_frequencies_of_drawn_items(sampler: str) -> None:
         if is_drawn.sum() > 1:
             drawn = counts[user][is_drawn]
             assert chisquare(drawn, expected[is_drawn] * drawn.sum()).pvalue > 1e-4
-
-
-def test_no_weight_of_explicit_negatives_is_masked() -> None:
-    made = make_sampler(GRAPH, configure(loss="sg"), Streams(1))
-    capacity = plan_capacity(GRAPH, made.config)
-    n_masked = 0
-    for draw in made.draw(0, 200):
-        batch = made.assemble(draw, capacity)
-        (users, items), weights = negative_ids(batch), negative_weights(batch)
-        for user, item, weight in zip(users.flat, items.flat, weights.flat, strict=True):
-            is_link = (int(user), int(item)) in LINKS
-            assert (weight == 0) == is_link
-            assert not (is_link and int(user) in EXPLICIT)
-            n_masked += is_link
-    assert n_masked, "users without explicit negatives draw from P_n, links too"
 
 
 def test_draws_do_not_depend_on_how_they_are_cut() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -25,17 +24,7 @@ from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
 
-
-@pytest.mark.long
-@pytest.mark.parametrize("sampler", ["iid", "strat-ns"])
-@pytest.mark.parametrize("stops", [(1,), (17,), (20, 36), (47,)])
-def test_an_interrupted_run_ends_with_the_same_curve(
-    data_dir: Path, tmp_path: Path, whole: RunRecord, sampler: str, stops: tuple[int, ...]
-) -> None:
-    """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice."""
-    ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
-
-
+STOPS = ((1,), (17,), (20, 36), (47,))
 MINED = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2, "loss": "hinge"}
 MINED |= {"negatives": 2, "epochs": 1}
 RIVALS = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq", "batch_size": 24}
@@ -46,13 +35,13 @@ RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regu
 @pytest.mark.parametrize(
     ("more", "stops", "by_row"),
     [
+        *(({"sampler": name}, stops, 0) for name in ("iid", "strat-ns") for stops in STOPS),
         (MINED, (6, 12), 0),
         (MINED | {"optimizer": "row-adam", "weight_decay": 0.1}, (6, 12), 2),
         (RIVALS, (5,), 0),
     ],
-    ids=("mined", "rows", "rivals"),
 )
-def test_every_kind_of_state_resumes(
+def test_an_interrupted_run_ends_with_the_same_curve(
     data_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -60,7 +49,9 @@ def test_every_kind_of_state_resumes(
     stops: tuple[int, ...],
     by_row: int,
 ) -> None:
-    """Mined items, stopped between two minings and where one is due; rows that rest then. Batches
+    """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice.
+
+    Mined items, stopped between two minings and where one is due; rows that rest then. Batches
     without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
     interaction and free item vectors.
     """
@@ -69,7 +60,7 @@ def test_every_kind_of_state_resumes(
     whole = train(data_dir, tmp_path / "w", **more)
     assert len(whole.environment["updated_by_row"]) == by_row
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
-    ends_with_the_same_curve(data_dir, tmp_path, whole, stops, **more)
+    assert_resumes(data_dir, tmp_path, whole, stops, **more)
 
 
 @pytest.mark.long
@@ -88,14 +79,12 @@ def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
     assert f"{100 * row['memory_oldest_distance']:.1f} %." in told
     assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
     assert not any(" test items: their recall" in text for text in said.texts)
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+    assert_resumes(data_dir, tmp_path, whole, (5,), **more)
 
 
-def ends_with_the_same_curve(
-    data_dir: Path, tmp_path: Path, whole: RunRecord, stops: tuple[int, ...], **more: Any
+def assert_resumes(
+    data_dir: Path, tmp_path: Path, expected: RunRecord, stops: tuple[int, ...], **more: Any
 ) -> None:
-    is_other = more.get("sampler", "strat-ns") != "strat-ns"
-    expected = train(data_dir, tmp_path / "w", **more) if is_other else whole
     runs_dir = tmp_path / "runs [old] *{x}"
     for number, stop in enumerate(stops):
         progress = Said(stop)
@@ -128,27 +117,6 @@ def ends_with_the_same_curve(
     assert {row["session"] for row in resumed.ledger} == set(range(1, len(stops) + 2))
     wall = sum(row["seconds"] for row in resumed.ledger if row["thread"] == "main")
     assert wall == pytest.approx(resumed.summary["wall_seconds"])
-
-
-@pytest.mark.long
-def test_dispatches_change_no_curve(data_dir: Path, tmp_path: Path) -> None:
-    """Four iterations in one, interrupted once: after the dispatch that the signal falls into."""
-    small: dict[str, Any] = {"encoder": "mf", "epochs": 2, "sampler": "ns"}
-    one = train(data_dir, tmp_path / "one", iterations_per_dispatch=1, **small)
-    small |= {"iterations_per_dispatch": 4}
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path / "four", progress=StopAt(17), **small)
-    (folder,) = (tmp_path / "four").iterdir()
-    assert 17 <= runs.read(folder).summary["iterations"] < 17 + 4
-    four = train(data_dir, tmp_path / "four", resume=True, **small)
-    assert figures(four) == figures(one)
-    assert (
-        sum(row["iterations"] for row in four.timing if row["kind"] == "full")
-        == one.summary["iterations"]
-    )
-    environment = json.loads((folder / "environment.json").read_text())
-    assert environment["iterations_per_dispatch"] == 4
-    assert one.environment["key"] == four.environment["key"], "it is a setting, recorded as such"
 
 
 @pytest.mark.long_cases(r"late")
