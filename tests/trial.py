@@ -12,7 +12,6 @@ import numpy as np
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
-from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.towers import DeviceContent
@@ -75,14 +74,12 @@ class Trial:
         """
         embedder, parameters, config = self.embedder, self.parameters, config or self.config
         some = list(islice(batches(self.graph, config, Streams(1)), 2))
-        rows = UserRows.of(self.graph, embedder)
-        items = embedder.items(parameters, self.graph.items_in_use)
-        vectors = embedder.interaction(parameters), rows.vectors(embedder, parameters), items
-        means, block = BatchGradients(config, *vectors), Block(self.graph, some, rows=rows)
+        means = BatchGradients(self.graph, config, embedder, parameters)
+        block = Block(self.graph, config, some)
         if not block.remembers:  # the table of scores does not know which items are constants
             for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
         assert means.is_small
-        audited = Pullback(self.trainer.towers, embedder, self.graph)(parameters, means(block))
+        audited = Pullback(embedder, self.graph)(parameters, means(block))
         trained = np.mean([flat(self.gradient(batch)[1]) for batch in some], axis=0)
         assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)

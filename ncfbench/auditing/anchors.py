@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
-from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
@@ -26,7 +25,7 @@ from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.state import Parameters, copy_state
-from ncfbench.training.step import Trainer, hardest_of
+from ncfbench.training.step import Trainer
 
 STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
@@ -89,7 +88,7 @@ class AuditedTowers:
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
-        pullback = Pullback(trainer.towers, embedder, dataset.graph)
+        pullback = Pullback(embedder, dataset.graph)
         before = [Point("initial", state.parameters, state.parameters, 0)] if initial else []
         warm = Point("warm", trained.parameters, old or trained.parameters, age)
         return cls(trainer, embedder, pullback, (*before, warm))
@@ -103,11 +102,6 @@ class AuditedTowers:
             parameters, exact = point.parameters, objective(point.parameters)
             gradient = self.pullback(parameters, exact.gradient)
             negative = self.pullback(parameters, exact.negative)
-            vectors = (
-                self.embedder.interaction(parameters),
-                UserRows.of(graph, self.embedder).vectors(self.embedder, parameters),
-                self.embedder.items(parameters, self.pullback.nodes),
-            )
             anchors.append(
                 Anchor(
                     towers=self,
@@ -116,7 +110,7 @@ class AuditedTowers:
                     probe_loss=probe(parameters),
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    batch_gradients=BatchGradients(config, *vectors),
+                    batch_gradients=BatchGradients(graph, config, self.embedder, parameters),
                 )
             )
         return anchors
@@ -159,8 +153,7 @@ class Anchor:
         trainer = dataclasses.replace(self.towers.trainer, config=_audited(config))
         content = self.towers.embedder.content
         _, tree = jax.jit(trainer.gradient)(self.point.parameters, batch, content, None)
-        rows = UserRows.of(graph, self.towers.embedder)
-        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest_of(config), rows))
+        trained, audited = flat(tree), self.mean(Block(graph, config, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
             raise CheckFailedError(

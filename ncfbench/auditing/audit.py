@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ncfbench.auditing import conformance
-from ncfbench.auditing.gradient_audit import Weighing, audit, weighing
+from ncfbench.auditing.gradient_audit import GradientAudit, Weighing, weighing
 from ncfbench.auditing.verdict import BLOCKS, check_request
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
 from ncfbench.config import Folder, RunConfig, complete, identity_of
@@ -119,7 +119,7 @@ def audit_samplers(
     xrays = [xray(dataset, config) for config in reversed(first.values())]
     rows = []
     if audited and batches:
-        rows = audit(
+        rows = GradientAudit(
             dataset,
             audited,
             batches=batches,
@@ -129,7 +129,7 @@ def audit_samplers(
             brief=brief,
             variance_parts=variance_parts,
             progress=progress,
-        )
+        ).rows()
     return Record(rows, xrays, results)
 
 

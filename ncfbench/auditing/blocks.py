@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ncfbench.auditing.layout import with_equal_shapes
 from ncfbench.auditing.user_rows import UserRows
+from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Remembered, negative_ids, negative_weights
@@ -21,34 +22,22 @@ CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
 
 
-class Pairs(NamedTuple):
-    """The pairs of a group of C batches, by their indices in the table of all scores."""
-
-    positive: NDArray[np.int64]
-    """int64[C, b]."""
-    negative: NDArray[np.int64]
-    """int64[C, n, m]."""
-    weight: NDArray[np.floating]
-    """float32[C, n, m]: of the negative pairs."""
+Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.floating]]
+"""The pairs of a group of C batches, by their indices in the table of all scores: int64[C, b]
+positive ones, int64[C, n, m] negative ones, and the weights of these, float32[C, n, m].
+"""
 
 
 class Block:
     """Some batches of one shape, prepared for the gradients of several losses and parameters.
 
     Args:
-        hardest: negatives of each positive link that count; 0 for all.
-        rows: of the users' vectors; by default those of the users alone.
+        config: of the batches' sampler.
     """
 
-    def __init__(
-        self,
-        graph: BipartiteGraph,
-        batches: Sequence[Batch],
-        hardest: int = 0,
-        rows: UserRows | None = None,
-    ) -> None:
-        self.graph, self.hardest = graph, hardest
-        self.rows = rows or UserRows(graph)
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, batches: Sequence[Batch]) -> None:
+        self.graph, self.hardest = graph, hardest_of(config)
+        self.rows = UserRows.of(graph, config)
         self.batches = with_equal_shapes(batches)
         self.remembers = isinstance(batches[0].negatives, Remembered)
         """True if some items have no gradient: the table of all scores does not know which."""
@@ -76,7 +65,8 @@ class Block:
             self._pairs[key] = []
             for part in self._parts:
                 found = [self._pairs_of(batch, by_user=key) for batch in part]
-                self._pairs[key].append(Pairs(*map(np.stack, zip(*found, strict=True))))
+                positive, negative, weight = map(np.stack, zip(*found, strict=True))
+                self._pairs[key].append((positive, negative, weight))
         return self._pairs[key]
 
     def _positives(self, batch: Batch) -> NDArray[np.integer]:
@@ -87,21 +77,19 @@ class Block:
         users, items = negative_ids(batch)
         negative = users if by_user else np.broadcast_to(rows[:, None], users.shape)
         positive = self._index(rows, batch.items[batch.pos_item])
-        return Pairs(positive, self._index(negative, items), negative_weights(batch))
+        return positive, self._index(negative, items), negative_weights(batch)
 
     def _index(self, users: NDArray[np.integer], items: NDArray[np.int32]) -> NDArray[np.int64]:
         nodes = len(self.graph.items_in_use)
         return users.astype(np.int64) * nodes + self.graph.index_in_use[items]
 
 
-def blocks_of(
-    sampler: Sampler, count: int, size: int, rows: UserRows | None = None
-) -> Iterator[Block]:
+def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
     """Yield ``count`` blocks of ``size`` consecutive batches each."""
-    stream = sampler.batches(0, plan_capacity(sampler.graph, sampler.config))
+    graph, config = sampler.graph, sampler.config
+    stream = sampler.batches(0, plan_capacity(graph, config))
     for _ in range(count):
-        batches = list(itertools.islice(stream, size))
-        yield Block(sampler.graph, batches, hardest_of(sampler.config), rows)
+        yield Block(graph, config, list(itertools.islice(stream, size)))
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Sequence[Batch]]:

@@ -7,10 +7,11 @@ probability.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -42,30 +43,10 @@ Named: TypeAlias = tuple[Any, Ids]
 """Weights of named items as negatives of a group of rows, in place of the measure, a sparse table
 [groups, V] whose stored values count, zeros too; and the group of each row, [R].
 """
-
-
-class Sum(NamedTuple):
-    """A sum of losses and its gradients by the users' and items' vectors and the interaction."""
-
-    value: Any
-    """float."""
-    users: Any
-    """float64[rows, D], see :class:`UserRows`."""
-    items: Any
-    """float64[V, D]."""
-    interaction: Any
-    """float64[R]."""
-
-    @classmethod
-    def zero(cls, scored: Scored) -> Sum:
-        """Return the sum of nothing."""
-        interaction, users, items = scored
-        parts = users.shape, items.shape, flat64(interaction).shape
-        return cls(0.0, *map(np.zeros, parts))
-
-    def plus(self, other: Sum) -> Sum:
-        """Return the sum of both."""
-        return Sum(*(left + right for left, right in zip(self, other, strict=True)))
+Sum: TypeAlias = tuple[Any, Any, Any, Any]
+"""A sum of losses, float, and its gradients by the vectors of users and items and by the
+interaction, float64[rows, D], [V, D] and [R]. See :class:`UserRows`.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,15 +87,17 @@ class ExactObjective:
         from scipy import sparse
 
         graph, user_l2 = self.graph, self.config.user_l2
-        rows = UserRows.of(graph, self.embedder)
+        rows = UserRows.of(graph, self.config)
         users = rows.vectors(self.embedder, parameters)
         items = self.embedder.items(parameters, self.nodes)
         scored = self.embedder.interaction(parameters), users.scored, items
         user, item = graph.link_user, graph.index_in_use[graph.link_item]
         row = rows.of_links(user, graph.link_item)
-        links = np.zeros(graph.n_links), item, graph.user_offsets
-        left_out = sparse.csr_array(links, shape=(graph.n_users, len(self.nodes)))
-        weight, positive = np.full(graph.n_links, 1 / graph.n_links), Sum.zero(scored)
+        left_out = sparse.csr_array((graph.n_users, len(self.nodes)))
+        if self.config.mask:
+            links = np.zeros(graph.n_links), item, graph.user_offsets
+            left_out = sparse.csr_array(links, shape=left_out.shape)
+        weight, positive = np.full(graph.n_links, 1 / graph.n_links), _zero(scored)
         if self.is_pointwise:
             positive = sum_links(scored, row, item, weight, self.loss)
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
@@ -122,21 +105,21 @@ class ExactObjective:
         negative_row = user if self.is_pointwise else row
         own = explicit_measure(graph, self.config)
         has_own = np.zeros(len(user), bool) if own is None else np.diff(own.indptr)[user] > 0
-        negative = Sum.zero(scored)
+        negative = _zero(scored)
         for chosen, measure, table in (
-            (~has_own, self.measure, left_out if self.config.mask else None),
-            (has_own, np.zeros(len(self.nodes)), own if own is None else own[:, self.nodes]),
+            (~has_own, self.measure, left_out),
+            (has_own, np.zeros(len(self.nodes)), left_out if own is None else own[:, self.nodes]),
         ):
             if chosen.any():
                 terms = negative_row[chosen], item[chosen], weight[chosen], measure
-                named = None if table is None else (table, user[chosen])
+                named = table, user[chosen]
                 part = sum_rows(scored, *terms, named, self.loss, self.config.lambda_)
-                negative = negative.plus(part)
-        whole = positive.plus(negative)
+                negative = _added(negative, part)
+        whole = _added(positive, negative)
         shares = np.bincount(row, minlength=rows.count) / graph.n_links
         raw = np.asarray(users.raw, np.float64)
         return Exact(
-            value=whole.value + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
+            value=whole[0] + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
             gradient=VectorGradient(*whole[1:], 2 * user_l2 * shares[:, None] * raw),
             negative=VectorGradient(*negative[1:], np.zeros(raw.shape)),
         )
@@ -154,7 +137,7 @@ def sum_rows(
     item: Ids,
     weight: Float64,
     measure: Float64,
-    named: Named | None,
+    named: Named,
     loss: Loss,
     lambda_: float | None,
 ) -> Sum:
@@ -165,11 +148,9 @@ def sum_rows(
         measure: float64[V], the weight of each item as a negative.
         named: weights of some pairs in place of that; 0 of those that are no negatives.
     """
-    from scipy import sparse
-
     size = min(max(BLOCK_TERMS // len(measure), 1), len(user))
     measure_V = measure.astype(np.float32)
-    table, group = named or (sparse.csr_array((1, len(measure))), np.zeros_like(user))
+    table, group = named
     counts = np.diff(table.indptr)[group]
     most = max(int(counts[rows].sum()) for rows, _ in _blocks(weight, size))
 
@@ -193,12 +174,22 @@ def _blocks(weight: Float64, size: int) -> Iterator[tuple[Ids, NDArray[np.float3
 def _sum(
     function: Any, scored: Scored, blocks: Iterable[Any], loss: Loss, lambda_: float | None
 ) -> Sum:
-    total = Sum.zero(scored)
+    total = _zero(scored)
     for block in blocks:
         value, (interaction, users, items) = function(scored, block, loss, lambda_)
-        part = Sum(float(value), np.asarray(users), np.asarray(items), flat64(interaction))
-        total = total.plus(part)
+        part = float(value), np.asarray(users), np.asarray(items), flat64(interaction)
+        total = _added(total, part)
     return total
+
+
+def _zero(scored: Scored) -> Sum:
+    interaction, users, items = scored
+    return 0.0, np.zeros(users.shape), np.zeros(items.shape), np.zeros(flat64(interaction).shape)
+
+
+def _added(one: Sum, other: Sum) -> Sum:
+    value, users, items, interaction = map(operator.add, one, other)
+    return value, users, items, interaction
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, columns, estimate
 from ncfbench.auditing.blocks import blocks_of
-from ncfbench.auditing.user_rows import UserRows
 from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.auditing.verdict import (
     AUDIT_SEED,
@@ -67,19 +66,9 @@ def objective_of(config: RunConfig) -> Objective:
     return config.loss, config.draws_explicit
 
 
-def audit(
-    dataset: Dataset,
-    configs: Sequence[RunConfig],
-    *,
-    batches: int,
-    margin: float,
-    warmup: int,
-    wrong: Collection[Weighing],
-    brief: bool,
-    variance_parts: bool,
-    progress: Progress,
-) -> list[dict[str, Any]]:
-    """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each combination and anchor.
+@dataclass(frozen=True)
+class GradientAudit:
+    """The mean gradient of each sampler beside the exact one, at each anchor.
 
     Args:
         configs: complete settings of each loss, noise distribution and sampler.
@@ -90,65 +79,70 @@ def audit(
         brief: leave out the initial parameters, and the streams as training shuffles them.
         variance_parts: measure the parts of the variance too, for pointwise losses.
     """
-    verdicts = (2 - brief) * len(configs)
-    content, environment_key = DeviceContent.of(dataset, configs), environment.describe()["key"]
-    progress.say(
-        f"{verdicts} verdicts, each from {batches:,} batches; timing one iteration of each sampler"
-        " first."
-    )
-    seconds = iteration_seconds(dataset, content, configs)
-    # Mined items are oldest just before the next mining.
-    ages = [config.mine_every - 1 for config in configs if config.mines]
-    age = min(max(ages, default=0), warmup)
-    towers = {
-        loss: AuditedTowers.make(dataset, content, first, warmup, age, initial=not brief)
-        for loss, (first, *_) in _grouped(configs, attrgetter("loss")).items()
-    }
-    auditor = _Auditor(
-        dataset.graph, batches, margin, verdicts, wrong, brief=brief, variance_parts=variance_parts
-    )
-    rows: list[dict[str, Any]] = []
-    # A verdict takes about as long as the sampler's iterations do.
-    work, done = sum(seconds[config.sampler] for config in configs), 0.0
-    began = time.perf_counter()
-    for noise, of_noise in _grouped(configs, attrgetter("noise")).items():
-        anchors = {
-            objective: towers[last.loss].anchors(dataset.graph, last)
-            for objective, (*_, last) in _grouped(of_noise, objective_of).items()
-        }
-        for sampler, served in _grouped(of_noise, attrgetter("sampler")).items():
-            begin = time.perf_counter()
-            found = auditor.rows(served, anchors, check=noise == configs[0].noise)
-            for row in found:
-                row["full_iteration_seconds"] = seconds[sampler]
-                row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
-            rows += found
-            words = Counter(map(worded, found))
-            summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
-            done += seconds[sampler] * len(served)
-            now = time.perf_counter()
-            left = (now - began) * (work - done) / done
-            progress.say(
-                f"{noise} {sampler}: {summary}  ({now - begin:.1f} s"
-                + (f", about {left:,.0f} s left)" if done < 0.999 * work else ")")
-            )
-    common = {"data_fingerprint": dataset.fingerprint, "environment_key": environment_key}
-    return [row | common for row in rows]
 
-
-@dataclass(frozen=True)
-class _Auditor:
-    graph: BipartiteGraph
+    dataset: Dataset
+    configs: Sequence[RunConfig]
+    _: KW_ONLY
     batches: int
     margin: float
-    verdicts: int
-    """How many verdicts the audit's bounds must hold for together."""
+    warmup: int
     wrong: Collection[Weighing]
-    _: KW_ONLY
     brief: bool
     variance_parts: bool
+    progress: Progress
 
-    def rows(
+    @property
+    def verdicts(self) -> int:
+        """How many verdicts the audit's bounds must hold for together."""
+        return (2 - self.brief) * len(self.configs)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each verdict."""
+        dataset, configs, say = self.dataset, self.configs, self.progress.say
+        content, environment_key = DeviceContent.of(dataset, configs), environment.describe()["key"]
+        say(
+            f"{self.verdicts} verdicts, each from {self.batches:,} batches; timing one iteration of"
+            " each sampler first."
+        )
+        seconds = iteration_seconds(dataset, content, configs)
+        # Mined items are oldest just before the next mining.
+        ages = [config.mine_every - 1 for config in configs if config.mines]
+        age = min(max(ages, default=0), self.warmup)
+        towers = {
+            loss: AuditedTowers.make(
+                dataset, content, first, self.warmup, age, initial=not self.brief
+            )
+            for loss, (first, *_) in _grouped(configs, attrgetter("loss")).items()
+        }
+        rows: list[dict[str, Any]] = []
+        # A verdict takes about as long as the sampler's iterations do.
+        work, done = sum(seconds[config.sampler] for config in configs), 0.0
+        began = time.perf_counter()
+        for noise, of_noise in _grouped(configs, attrgetter("noise")).items():
+            anchors = {
+                objective: towers[last.loss].anchors(dataset.graph, last)
+                for objective, (*_, last) in _grouped(of_noise, objective_of).items()
+            }
+            for sampler, served in _grouped(of_noise, attrgetter("sampler")).items():
+                begin = time.perf_counter()
+                found = self._rows_of(served, anchors, check=noise == configs[0].noise)
+                for row in found:
+                    row["full_iteration_seconds"] = seconds[sampler]
+                    row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
+                rows += found
+                words = Counter(map(worded, found))
+                summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
+                done += seconds[sampler] * len(served)
+                now = time.perf_counter()
+                left = (now - began) * (work - done) / done
+                say(
+                    f"{noise} {sampler}: {summary}  ({now - begin:.1f} s"
+                    + (f", about {left:,.0f} s left)" if done < 0.999 * work else ")")
+                )
+        common = {"data_fingerprint": dataset.fingerprint, "environment_key": environment_key}
+        return [row | common for row in rows]
+
+    def _rows_of(
         self,
         configs: Sequence[RunConfig],
         anchors: Mapping[Objective, Sequence[Anchor]],
@@ -184,8 +178,7 @@ class _Auditor:
             # The parts are those of an estimate of L.
             has_parts = config.family == "pointwise" and not config.objective_settings
             if self.variance_parts and has_parts:
-                rows_of_users = UserRows.of(self.graph, at[0].towers.embedder)
-                parts = measure_parts(self.graph, config, at, self.batches, rows_of_users)
+                parts = measure_parts(self.dataset.graph, config, at, self.batches)
                 for row, shares in zip(own, parts, strict=True):
                     row |= {
                         f"variance_over_{name}": part for name, part in shares._asdict().items()
@@ -197,8 +190,7 @@ class _Auditor:
         self, targets: Sequence[tuple[RunConfig, Anchor]], biases: Biases, *, check: bool
     ) -> None:
         """Add the biases at some anchors whose losses share their batches, in each mode."""
-        config, graph = targets[0][0], self.graph
-        rows = UserRows.of(graph, targets[0][1].towers.embedder)
+        config, graph = targets[0][0], self.dataset.graph
         modes = {"replacement": config} | ({} if self.brief else {"shuffled": config})
         if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
             modes["more"] = more
@@ -209,7 +201,7 @@ class _Auditor:
                 sampler.hard_items = targets[0][1].mined_items(graph, config)
             blocks, size = blocks_and_size(mode, self.batches)
             means: list[list[NDArray[np.float32]]] = []
-            for block in blocks_of(sampler, blocks, size, rows):
+            for block in blocks_of(sampler, blocks, size):
                 if check and mode == "replacement" and not means:
                     last, warm = targets[-1]
                     warm.check_step(graph, last, block.batches[0])
@@ -220,7 +212,7 @@ class _Auditor:
 
     def _row(self, config: RunConfig, anchor: Anchor, biases: Mapping[str, Bias]) -> dict[str, Any]:
         bias, shuffled, more = biases["replacement"], biases.get("shuffled"), biases.get("more")
-        claims = make_sampler(self.graph, config, Streams(0)).claims()
+        claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()
         is_listwise = config.family == "listwise"
         evidence = Evidence(
             bias,

@@ -22,6 +22,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.auditing.blocks import Block
+from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
@@ -34,7 +35,7 @@ from ncfbench.models.objective import (
 )
 from ncfbench.models.precision import full
 from ncfbench.models.tables import INTERACTION, WHOLE_TABLES
-from ncfbench.models.towers import Towers, UserVectors
+from ncfbench.models.towers import UserVectors
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
@@ -69,9 +70,7 @@ class Pullback:
         graph: its items in use have gradients.
     """
 
-    def __init__(
-        self, towers: nnx.GraphDef[Towers], embedder: Embedder, graph: BipartiteGraph
-    ) -> None:
+    def __init__(self, embedder: Embedder, graph: BipartiteGraph) -> None:
         self.embedder, self.graph, self.nodes = embedder, graph, graph.items_in_use
 
         def compiled(method: str) -> Any:
@@ -79,7 +78,7 @@ class Pullback:
             @full
             def pull(parameters: Parameters, cotangent: Any, *arguments: Any) -> Parameters:
                 def embed(parameters: Parameters) -> Any:
-                    return getattr(nnx.merge(towers, parameters), method)(*arguments)
+                    return getattr(nnx.merge(embedder.towers, parameters), method)(*arguments)
 
                 return jax.vjp(embed, parameters)[1](cotangent)[0]
 
@@ -133,16 +132,16 @@ class BatchGradients:
     """The gradient of the mean of some batches' losses, with respect to vectors and interaction.
 
     Args:
-        interaction: with the parameters at which gradients are taken.
-        users: the vectors of all rows of users, see :class:`UserRows`.
-        items: float32[nodes, D], those of the items in use.
+        parameters: at which gradients are taken.
     """
 
     def __init__(
-        self, config: RunConfig, interaction: Interaction, users: UserVectors, items: jax.Array
+        self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder, parameters: Parameters
     ) -> None:
+        users = UserRows.of(graph, config).vectors(embedder, parameters)
+        items = np.asarray(embedder.items(parameters, graph.items_in_use))
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.scored = interaction, np.asarray(users.scored), np.asarray(items)
+        self.scored = embedder.interaction(parameters), np.asarray(users.scored), items
         self.raw = np.asarray(users.raw, np.float64)
         self.is_small = len(users.scored) * len(items) <= TABLE_SCORES
 

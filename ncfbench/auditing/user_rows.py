@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.towers import UserVectors
 from ncfbench.training.inference import Embedder
@@ -27,9 +28,9 @@ class UserRows:
     """True if links have rows of their own."""
 
     @classmethod
-    def of(cls, graph: BipartiteGraph, embedder: Embedder) -> UserRows:
-        """Return the rows that the towers of an embedder need."""
-        return cls(graph, has_links=embedder.content.histories is not None)
+    def of(cls, graph: BipartiteGraph, config: RunConfig) -> UserRows:
+        """Return the rows that the towers of a run need."""
+        return cls(graph, has_links=config.reads_histories)
 
     @property
     def count(self) -> int:

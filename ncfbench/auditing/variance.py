@@ -24,7 +24,6 @@ import numpy as np
 from ncfbench.auditing.anchors import Anchor
 from ncfbench.auditing.bias import estimate
 from ncfbench.auditing.blocks import Block, blocks_of
-from ncfbench.auditing.user_rows import UserRows
 from ncfbench.auditing.verdict import AUDIT_SEED, blocks_and_size
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
@@ -49,36 +48,26 @@ def measure_parts(
     config: RunConfig,
     anchors: Sequence[Anchor],
     batches: int,
-    rows: UserRows | None = None,
 ) -> list[VarianceParts]:
     """Measure the parts at some anchors, on batches drawn with replacement.
 
     Args:
         config: of a pointwise loss, that of the anchors.
         batches: whose variance follows from the spread of their blocks' means.
-        rows: of the anchors' vectors of users; by default those of the users alone.
     """
     blocks, size = blocks_and_size("replacement", batches)
     # The weights of items before linked pairs are left out are those of the same draws unmasked.
-    masked, unmasked = (
-        blocks_of(
-            make_sampler(
-                graph,
-                replace(config, mask=mask),
-                Streams(AUDIT_SEED + config.seed),
-                replacement=True,
-            ),
-            blocks,
-            size,
-            rows,
-        )
+    streams = Streams(AUDIT_SEED + config.seed)
+    samplers = (
+        make_sampler(graph, replace(config, mask=mask), streams, replacement=True)
         for mask in (config.mask, False)
     )
+    masked, unmasked = (blocks_of(sampler, blocks, size) for sampler in samplers)
     means = []
     for block, whole in zip(masked, unmasked, strict=True):
         met = [meeting_all_users(graph, batch, mask=config.mask) for batch in whole.batches]
         alone = [without_negatives(batch) for batch in met]
-        versions = block, *(Block(graph, batches, rows=rows) for batches in (met, alone))
+        versions = block, *(Block(graph, config, batches) for batches in (met, alone))
         means.append([[anchor.mean(version) for version in versions] for anchor in anchors])
     parts = []
     for index, anchor in enumerate(anchors):

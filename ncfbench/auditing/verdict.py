@@ -28,7 +28,7 @@ Word = Literal["unbiased", "consistent", "biased", "too few batches"]
 ShownBy = Literal["gradient", "weights", "declared"]
 
 
-def check_request(batches: int, margin: float, otherwise: str = "") -> None:
+def check_request(batches: int, margin: float, otherwise: str) -> None:
     """Refuse batches or a margin from which no verdict can follow.
 
     Args:

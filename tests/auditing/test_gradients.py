@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from audited import SMALL
+from audited import SMALL, Warm, assert_gradient_of_step
 from flax import nnx
 
-from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
-from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.auditing.gradients import Pullback, flat
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.rng import Streams
-from ncfbench.sampling import batches
-from ncfbench.training.inference import Embedder
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
@@ -67,28 +63,29 @@ def dense_objective(
     return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
 
 
-class Warm:
-    """A loss's trainer and parameters that are no longer near zero, with what is compiled once.
-
-    Texts for one loss; the others are audited on free vectors, which compile sooner.
-    """
-
-    def __init__(self, dataset: Dataset, loss: str) -> None:
-        encoder = "cnn" if loss == "sg" else "mf"
-        config = complete(SMALL | {"loss": loss, "sampler": "ns", "encoder": encoder})
-        self.trainer, state = Trainer.create(config, dataset)
-        self.content = DeviceContent.of(dataset)
-        keys = iter(jax.random.split(jax.random.key(1), 100))
-        self.parameters = jax.tree.map(
-            lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), state.parameters
-        )
-        self.embedder = Embedder(self.trainer.towers, self.content)
-        self.pullback = Pullback(self.trainer.towers, self.embedder, dataset.graph)
-
-
 @pytest.fixture(scope="module")
 def warm(tiny: Dataset) -> Any:
-    return functools.cache(lambda loss: Warm(tiny, loss))
+    """Texts for one loss; the others are audited on free vectors, which compile sooner."""
+
+    @functools.cache
+    def made(loss: str) -> Warm:
+        encoder = "cnn" if loss == "sg" else "mf"
+        settings = {"loss": loss, "sampler": "ns", "encoder": encoder}
+        return Warm(tiny, complete(SMALL | settings))
+
+    return made
+
+
+def assert_exact(dataset: Dataset, config: RunConfig, made: Warm) -> float:
+    """The exact objective and its gradient are those of the definition; return the objective."""
+    found = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
+    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(dataset, config, made.trainer, p)))
+    value, gradient = dense(made.parameters)
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    pullback = Pullback(made.embedder, dataset.graph)
+    pulled, expected = pullback(made.parameters, found.gradient), flat(gradient)
+    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+    return found.value
 
 
 @pytest.mark.long_cases(r"mse|log|hinge-0.5|(sg|softmax)-unigram")
@@ -100,13 +97,7 @@ def test_exact_objective_and_gradient(
     """Several blocks, the last one not full."""
     config = complete(SMALL | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
     monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
-    made = warm(loss)
-    found = ExactObjective(tiny.graph, config, made.embedder)(made.parameters)
-    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(tiny, config, made.trainer, p)))
-    value, gradient = dense(made.parameters)
-    assert found.value == pytest.approx(float(value), rel=1e-5)
-    pulled, expected = made.pullback(made.parameters, found.gradient), flat(gradient)
-    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+    assert_exact(tiny, config, warm(loss))
 
 
 @pytest.mark.parametrize("loss", ["sg", "softmax"])
@@ -123,15 +114,10 @@ def test_exact_objective_with_explicit_negatives(
     shown = replace(tiny, negatives=np.array(pairs, np.int32).T)
     settings = SMALL | {"loss": loss, "sampler": "neg", "noise": "0.5", "explicit_negatives": True}
     config, made = complete(settings), warm(loss)
-    found = ExactObjective(shown.graph, config, made.embedder)(made.parameters)
-    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(shown, config, made.trainer, p)))
-    value, gradient = dense(made.parameters)
-    assert found.value == pytest.approx(float(value), rel=1e-5)
-    pulled, expected = made.pullback(made.parameters, found.gradient), flat(gradient)
-    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+    value = assert_exact(shown, config, made)
     without = complete(settings | {"explicit_negatives": False})
     other = ExactObjective(shown.graph, without, made.embedder)(made.parameters)
-    assert abs(other.value - found.value) > 1e-3 * found.value
+    assert abs(other.value - value) > 1e-3 * value
 
 
 def test_too_many_pairs_are_refused(
@@ -152,28 +138,7 @@ def test_too_many_pairs_are_refused(
     ],
 )
 def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: str) -> None:
-    """By slots, by the table of scores, and by the code that trains: one gradient."""
     strata = "user" if sampler == "strat" and loss != "sg" else "item"
-    made, config = (
-        warm(loss),
-        complete(
-            SMALL
-            | {"loss": loss, "sampler": sampler, "strata": strata}
-            | ({"batch_size": 24} if sampler == "ns-distinct" else {})
-        ),
-    )
-    parameters, nodes = made.parameters, tiny.graph.items_in_use
-    some = list(islice(batches(tiny.graph, config, Streams(1)), 2))
-    users, items = made.embedder.users(parameters), made.embedder.items(parameters, nodes)
-    score = made.embedder.interaction(parameters)
-    means, block = BatchGradients(config, score, users, items), Block(tiny.graph, some)
-    if not block.remembers:  # the table of scores does not know which items are constants
-        for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
-    assert means.is_small
-    audited = made.pullback(parameters, means(block))
-    gradient = jax.jit(
-        lambda batch: made.trainer.gradient(parameters, batch, made.content, None)[1]
-    )
-    trained = np.mean([flat(gradient(batch)) for batch in some], axis=0)
-    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+    settings = {"loss": loss, "sampler": sampler, "strata": strata}
+    settings |= {"batch_size": 24} if sampler == "ns-distinct" else {}
+    assert_gradient_of_step(warm(loss), tiny.graph, complete(SMALL | settings))

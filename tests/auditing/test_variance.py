@@ -48,7 +48,7 @@ def test_parts_add_up_and_all_users_have_none(tiny: Dataset, sampler: str) -> No
     (found,) = measure_parts(tiny.graph, config, [anchor], 3 * BLOCKS)
     made = make_sampler(tiny.graph, config, Streams(AUDIT_SEED), replacement=True)
     batches = [made.assemble(draw) for draw in made.draw(0, 3 * BLOCKS)]
-    means = np.stack([anchor.mean(Block(tiny.graph, [batch])) for batch in batches])
+    means = np.stack([anchor.mean(Block(tiny.graph, config, [batch])) for batch in batches])
     means = means.reshape(BLOCKS, 3, -1).mean(axis=1)
     spread = np.sum((means - means.mean(axis=0)) ** 2) / (BLOCKS - 1) * 3 / 16
     assert sum(found) == pytest.approx(spread, rel=1e-6)
