@@ -13,7 +13,7 @@ from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Numpy, Torch
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Coordinates, Scene
+from ncfbench.linting.scenes import Bool, Coordinates, Float, Scene
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
@@ -21,6 +21,8 @@ FINE = 1e-4
 """Change of a score that single precision shows and bfloat16 does not."""
 LIKE = 0.2
 """Effect of another row's positive on a negative's push, over that of the row's own."""
+SIDES = ("items", "users")
+"""Vectors by which gradients are compared."""
 WEAK, FAR = 0.2, 0.2
 """A wrong pair's push, and the loss of rows that are all right, over those of equal scores."""
 
@@ -37,16 +39,10 @@ def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
     ratios: dict[str, list[float]] = {}
     for seed in SEEDS[:2]:
         scene = evaluator.scenes().plain(seed, ROWS)
-        true_items, true_users = evaluator.true_pushes(scene)
-        for side, found, true in (
-            ("items", evaluator.pushes(scene), true_items),
-            ("users", evaluator.pushes_on_users(scene), true_users),
-        ):
-            for name, pairs in groups(scene).items():
-                size = float(np.linalg.norm(true[pairs]))
-                if size > 1e-4 * float(np.linalg.norm(true)):
-                    ratio = float(np.sum(found[pairs] * true[pairs])) / size**2
-                    ratios.setdefault(f"{name}, on the {side}' side", []).append(ratio)
+        pushes = evaluator.pushes(scene), evaluator.pushes_on_users(scene)
+        for side, found, true in zip(SIDES, pushes, evaluator.true_pushes(scene), strict=True):
+            for name, share in arriving(found, true, groups(scene)):
+                ratios.setdefault(f"{name}, on the {side}' side", []).append(share)
     # float32 leaves a few parts in a thousand.
     wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
     findings = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
@@ -58,12 +54,20 @@ def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
 def groups(scene: Scene) -> dict[str, Bool]:
     """Return bool[b, columns] of positives and of negatives, by name."""
     is_row = np.arange(len(scene.slot)) < scene.b
-    own = owner(scene)[None, :] == np.arange(scene.b)[:, None]
+    own = owner(scene) == np.arange(scene.b)[:, None]
     return {
         "positives": own & is_row,
         "the batch's negatives": ~own & is_row,
         "drawn negatives": np.broadcast_to(~is_row, own.shape),
     }
+
+
+def arriving(found: Float, true: Float, groups: dict[str, Bool]) -> Iterator[tuple[str, float]]:
+    """Yield the share of the true pushes that arrives, by groups of pairs that have some."""
+    for name, pairs in groups.items():
+        size = float(np.linalg.norm(true[pairs]))
+        if size > 1e-4 * float(np.linalg.norm(true)):
+            yield name, float(np.sum(found[pairs] * true[pairs])) / size**2
 
 
 def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) -> Iterator[Finding]:
@@ -144,9 +148,8 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         pulled = push < -limit
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
         pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
-        at = owner(scene)
         drawn = counted_columns(evaluator, push)[:, ROWS:]
-        is_own = at[ROWS:][None, :] == np.arange(ROWS)[:, None]
+        is_own = owner(scene)[ROWS:] == np.arange(ROWS)[:, None]
         misplaced.append(float(drawn.any() and not drawn[is_own].any()))
         patterns.append(drawn)
     if max(largest) == 0 and len({*values}) == 1:

@@ -25,6 +25,8 @@ USERS, ITEMS, LINKS = 60, 80, 480
 """Sizes of the graph without pairs."""
 LOOKED_AT = 8
 """Batches whose gradients are looked at."""
+LEAST_DRAWN = 0.001
+"""Share of the drawn negatives that are links above which that is a fault."""
 READ = 64
 """Batches of the user's own that are read."""
 MOST_ROWS = {"gradients": 512, "drawn": 128, "quotients": 16}
@@ -61,9 +63,9 @@ class Contents:
     drawn_linked: list[float]
 
 
-def default_graph(seed: int = 0) -> BipartiteGraph:
+def default_graph() -> BipartiteGraph:
     """Return a small random graph in which popularity follows Zipf's law."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     popularity = -0.9 * np.log(1 + rng.permutation(ITEMS))
     keys = rng.normal(0, 0.4, USERS)[:, None] + popularity + rng.gumbel(size=(USERS, ITEMS))
     pairs = np.argpartition(-keys.reshape(-1), LINKS)[:LINKS]
@@ -95,27 +97,20 @@ def read_pairs(path: Path) -> BipartiteGraph:
     is_pair = np.logical_and(*(column.codes >= 0 for column in columns))
     if not is_pair.any():
         raise DataError(f"{path} has no pair of {named[0]} and {named[1]}.")
-    ends: list[Ids] = [column.codes[is_pair].astype(np.int64) for column in columns]
-    sizes: list[int] = []
-    names: list[Any] = []
-    for at, column in enumerate(columns):
-        texts = np.array(column.names.to_pylist(), dtype=object)
-        numbers = _numbers(texts)
-        if numbers is not None:
-            ends[at], texts = numbers[ends[at]], np.arange(numbers.max() + 1)
-        sizes.append(len(texts))
-        names.append(texts)
-    users, items = np.divmod(np.unique(ends[0] * sizes[1] + ends[1]), sizes[1])
-    of_users, of_items = (list(texts) for texts in names)
-    return BipartiteGraph.from_links(users, items, sizes[0], sizes[1], of_users, of_items)
+    sides = [(column.names.to_pylist(), column.codes[is_pair]) for column in columns]
+    (users, of_users), (items, of_items) = (_kept_numbers(*side) for side in sides)
+    pairs = np.unique(users.astype(np.int64) * len(of_items) + items)
+    ends = np.divmod(pairs, len(of_items))
+    return BipartiteGraph.from_links(*ends, len(of_users), len(of_items), of_users, of_items)
 
 
-def _numbers(texts: Any) -> Ids | None:
-    """Return ids as the numbers that they are, where they are small whole numbers."""
-    if not all(str(text).isdecimal() and len(str(text)) < 9 for text in texts):
-        return None
-    numbers = np.array(texts, np.int64)
-    return numbers if numbers.max() < max(100 * len(numbers), 10_000) else None
+def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, list[Any]]:
+    """Return ids by their indices in some texts, and the texts; small whole numbers are indices."""
+    if all(str(text).isdecimal() and len(str(text)) < 9 for text in texts):
+        numbers = np.array(texts, np.int64)
+        if (largest := int(numbers.max())) < max(100 * len(numbers), 10_000):
+            return numbers[at], list(range(largest + 1))
+    return at, list(texts)
 
 
 def own_batches(
@@ -194,10 +189,9 @@ def _with_graph(batches: list[Batch]) -> tuple[list[Batch], BipartiteGraph]:
     names: list[list[Any]] = []
     for parts in ([b.user for b in batches], [part for b in batches for part in b[1:]]):
         texts, at = np.unique(np.concatenate([part.ravel() for part in parts]), return_inverse=True)
-        numbers = _numbers(texts)
-        names.append(list(texts if numbers is None else range(numbers.max() + 1)))
-        at = (at if numbers is None else numbers[at]).astype(np.int32)
-        ends = np.split(at, np.cumsum([part.size for part in parts])[:-1])
+        at, own = _kept_numbers(texts, at)
+        names.append(own)
+        ends = np.split(at.astype(np.int32), np.cumsum([part.size for part in parts])[:-1])
         sides.append([end.reshape(part.shape) for end, part in zip(ends, parts, strict=True)])
     users, items, negatives = sides[0], sides[1][::2], sides[1][1::2]
     links = np.unique(np.stack([np.concatenate(users), np.concatenate(items)]), axis=1)
@@ -218,14 +212,16 @@ def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
         rng = np.random.default_rng((5, number))
         if own:
             user, item, negative = (part[:most] for part in own[number % len(own)])
-            found.drawn_linked.extend(_linked_share(evaluator.graph, user, negative))
+            if negative.size:
+                ends = user[:, None].astype(np.int32), negative.astype(np.int32)
+                found.drawn_linked.append(float(evaluator.graph.linked(*ends).mean()))
             takes = evaluator.layout.k if evaluator.layout.negatives == "single" else None
             negative = negative[:, : takes if evaluator.layout.k else 0]
             if evaluator.layout.k and not negative.size:
                 negative = scenes.drawn(rng, user)
-            scene = scenes.of_batch(rng, user, item, negative, 0.1)
+            scene = scenes.of_batch(rng, user, item, negative)
         else:
-            scene = scenes.batch(rng, min(size, most), 0.1)
+            scene = scenes.batch(rng, min(size, most))
         rows = scene.b
         layout = replace(evaluator.layout, k=scene.negative.shape[1])
         push = replace(evaluator, layout=layout).pushes(scene)
@@ -241,11 +237,6 @@ def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
         found.duplicates.append(float(is_again.sum()) / total)
         found.duplicates_push.append(float(push[is_again].sum() / amount))
     return replace(found, rows=rows)
-
-
-def _linked_share(graph: BipartiteGraph, user: Ids, negative: Ids) -> Iterator[float]:
-    if negative.size:
-        yield float(graph.linked(user[:, None].astype(np.int32), negative.astype(np.int32)).mean())
 
 
 def log_spread(graph: BipartiteGraph) -> float:
@@ -280,12 +271,8 @@ def tilted(graph: BipartiteGraph, own: list[Batch]) -> Iterator[Finding]:
         yield finding("missing-logq", shares, unit, 0, "the batches draw popular items more often")
 
 
-def drawn(contents: Contents, *, share: float) -> Iterator[Finding]:
-    """Say whether the user's batches draw linked items as negatives.
-
-    Args:
-        share: of the negatives, above which that is a fault.
-    """
+def drawn(contents: Contents) -> Iterator[Finding]:
+    """Say whether the user's batches draw linked items as negatives."""
     if contents.drawn_linked:
         result = finding(
             "sampled-positives",
@@ -294,5 +281,5 @@ def drawn(contents: Contents, *, share: float) -> Iterator[Finding]:
             0,
             f"{READ} batches at most",
         )
-        if result.low > share:
+        if result.low > LEAST_DRAWN:
             yield result

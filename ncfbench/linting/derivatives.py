@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,9 +24,8 @@ from ncfbench.linting.frameworks import (
     framework_of,
 )
 from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
-from ncfbench.linting.quotients import quotients
 from ncfbench.linting.scenes import Coordinates, Float, Scene, Scenes
-from ncfbench.linting.signature import SCORES, SHAPES, Loss
+from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
 
 
 @dataclass
@@ -44,7 +43,6 @@ class Evaluator:
     """Whether a process's mask of links has the columns of all processes."""
     by_quotients: bool = False
     """Whether pushes come from the loss's values, because its gradients are not its own."""
-    seed: int = 0
     spread: float = 0.25
     """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
@@ -188,8 +186,8 @@ class Evaluator:
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
         (name,) = self._names("users")
-        _, (gradient,) = self._gradients(arrays, [name])
-        return _by_items(gradient, scene, coordinates)
+        (gradient,) = self._gradients(arrays, [name])
+        return by_items(gradient, scene, coordinates)
 
     def perturbed_pushes(
         self, scene: Scene, pairs: Sequence[tuple[int, int]], seed: int, share: float
@@ -226,21 +224,50 @@ class Evaluator:
             found.append((ends[0] - ends[1]) / (2 * step))
         return found
 
-    def true_pushes(self, scene: Scene, *, users: bool = True) -> tuple[Float, Float]:
+    def true_pushes(
+        self,
+        scene: Scene,
+        values: Callable[[list[Arrays]], Sequence[float]] | None = None,
+        *,
+        users: bool = True,
+    ) -> tuple[Float, Float]:
         """Return what difference quotients of the loss give in place of its gradients, on the
         items' side and on the users'; zeros there without ``users``.
+
+        One vector of one row moves at a time, in the direction that changes one score alone.
+
+        Args:
+            values: returns the losses of some calls' arguments; by default :meth:`value_of` each.
         """
-        coordinates = scene.coordinates()
+        coordinates, step = scene.coordinates(), self.framework.step
         arrays = self.arrays(scene, coordinates)
-        return quotients(
-            self.loss,
-            self.framework.step,
-            scene,
-            coordinates,
-            arrays,
-            lambda some: list(map(self.value_of, some)),
-            users=users,
-        )
+        b, n_items = scene.score.shape
+        width = coordinates.users.shape[1]
+        names = {role: name for name, role in self.loss.roles.items() if role in VECTORS}
+        cases: list[Arrays] = []
+
+        def add(role: str, row: int, direction: Float) -> None:
+            for sign in (1, -1):
+                changed = np.array(arrays[names[role]])
+                changed.reshape(-1, width)[row] += sign * step * direction
+                cases.append({**arrays, names[role]: changed})
+
+        for i in range(b):
+            toward_user = np.zeros(width)
+            toward_user[i] = 1
+            toward_user[b : b + n_items] = -scene.score[i] / coordinates.rest
+            for column in range(len(scene.slot)):
+                is_item = column < b or "negatives" not in names
+                role, row = ("items", column) if is_item else ("negatives", column - b)
+                add(role, row, toward_user)
+            for item in scene.slot if users else ():
+                toward_item = np.zeros(width)
+                toward_item[b + item] = 1 / coordinates.rest[item]
+                add("users", i, toward_item)
+        losses = values(cases) if values else list(map(self.value_of, cases))
+        found = np.array(losses).reshape(b, -1, len(scene.slot), 2)
+        slopes = (found[..., 0] - found[..., 1]) / (2 * step)
+        return slopes[:, 0], slopes[:, 1] if users else np.zeros_like(slopes[:, 0])
 
     def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""
@@ -268,16 +295,14 @@ class Evaluator:
         b = scene.b
         own = scores[owner(scene), np.arange(scores.shape[1])]
         drawn = own[b:].reshape(b, -1)
+        square = scores if self.layout.is_catalogue else scores[:, :b]
         return self._named(
             {
-                "scores": own if self.layout.labels == "pairs" else self._square(scores, b),
+                "scores": own if self.layout.labels == "pairs" else square.copy(),
                 "positive_scores": own[:b],
                 "negative_scores": drawn[:, 0] if self.layout.negatives == "single" else drawn,
             }
         )
-
-    def _square(self, scores: Float, b: int) -> Float:
-        return scores.copy() if self.layout.is_catalogue else scores[:, :b].copy()
 
     def _others(self, scene: Scene) -> dict[str, Any]:
         """Return the arguments that are neither vectors nor scores."""
@@ -328,27 +353,22 @@ class Evaluator:
     def _names(self, *roles: str) -> list[str]:
         return [name for name, role in self.loss.roles.items() if role in roles]
 
-    @contextlib.contextmanager
-    def _seeded(self) -> Iterator[None]:
-        if self.is_random:
-            with fixed_randomness(self.seed):
-                yield
-        else:
-            yield
+    def _seeded(self) -> contextlib.AbstractContextManager[None]:
+        return fixed_randomness(0) if self.is_random else contextlib.nullcontext()
 
-    def _gradients(self, arrays: Arrays, names: list[str]) -> tuple[float, list[Float]]:
+    def _gradients(self, arrays: Arrays, names: list[str]) -> list[Float]:
         with self._seeded():
             return self.framework.gradients(self.call(), arrays, names)
 
     def _column_gradient(self, scene: Scene, arrays: Arrays) -> Float:
         """Return float[columns, D], the gradient by each column's vector."""
         names = [name for role in ("items", "negatives") for name in self._names(role)]
-        _, gradients = self._gradients(arrays, names)
+        gradients = self._gradients(arrays, names)
         return np.concatenate([part.reshape(-1, part.shape[-1]) for part in gradients])
 
     def _of_scores(self, scene: Scene, arrays: Arrays) -> Float:
         names = self._names(*SCORES)
-        _, gradients = self._gradients(arrays, names)
+        gradients = self._gradients(arrays, names)
         b, n = scene.b, len(scene.slot)
         found = np.zeros((b, n))
         at = owner(scene)
@@ -380,6 +400,7 @@ def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
     return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
 
 
-def _by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+def by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+    """Return float[b, columns]: each user's gradient along the columns' items."""
     b, n_items = scene.score.shape
     return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator
+from ncfbench.linting.derivatives import Evaluator, owner
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.timing.intervals import Estimate, mean
@@ -88,9 +88,7 @@ def measure(evaluator: Evaluator) -> Facts:
     kind = kind_of(evaluator, scenes[0], pushes[0])
     counted = [counted_columns(evaluator, push) for push in pushes]
     columns = np.arange(pushes[0].shape[1])
-    rows, k = np.arange(ROWS), evaluator.layout.k
-    at = np.concatenate([rows, np.repeat(rows, k)])
-    is_own = at[None, :] == rows[:, None]
+    is_own = owner(scenes[0]) == np.arange(ROWS)[:, None]
     any_counted = np.any(counted, axis=0)
     scale = slope = positive_slope = weight = own_copies = None
     is_power = True

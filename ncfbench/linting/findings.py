@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from ncfbench.errors import UsageError, nearest
 from ncfbench.timing.intervals import Estimate, mean
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -299,17 +298,11 @@ def finding(
     )
 
 
+def rank(code: str, severity: Severity) -> tuple[int, int]:
+    """Return a key that sorts findings, the worst first."""
+    return SEVERITIES.index(severity), list(KINDS).index(code)
+
+
 def short(number: float) -> str:
     """Return a number with three digits."""
     return f"{number if abs(number) > 1e-6 else 0.0:.3g}"
-
-
-def check_codes(codes: Collection[str]) -> None:
-    """Refuse an unknown code.
-
-    Raises:
-        UsageError: it is unknown.
-    """
-    for code in codes:
-        if code not in KINDS:
-            raise UsageError(f"--accept {code}: no finding has that code{nearest(code, KINDS)}")

@@ -9,8 +9,9 @@ import inspect
 import math
 import random
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from ncfbench.errors import UsageError, reason
 
 Arrays: TypeAlias = Mapping[str, Any]
 Call: TypeAlias = Callable[..., Any]
+Float = NDArray[np.float64]
 STEP = 1e-5
 """Step of a difference quotient in float64, where scores are of the order of 0.1."""
 
@@ -36,42 +38,45 @@ AXIS = "processes"
 """Name of the axis that stands for processes in JAX."""
 
 
-class Framework(Protocol):
+class Framework(ABC):
     """Calls a loss with arrays of NumPy, and returns numbers of NumPy."""
 
     name: str
     step: float
     """Step of a difference quotient that its precision allows."""
-    has_gradients: bool
+    has_gradients = True
+
+    def inputs(self, arrays: Arrays) -> dict[str, Any]:
+        """Return a call's arguments: copies, which the loss may change."""
+        return {
+            name: self.tensor(array) if isinstance(array, np.ndarray) else array
+            for name, array in arrays.items()
+        }
+
+    def tensor(self, array: Any) -> Any:
+        """Return a copy of an array of NumPy as the framework has it."""
+        return array.copy()
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """Return the loss."""
+        # PyTorch's gradients stay on: some losses differentiate within themselves.
+        return scalar(call(**self.inputs(arrays)))
 
-    def gradients(
-        self, call: Call, arrays: Arrays, names: Sequence[str]
-    ) -> tuple[float, list[NDArray[np.float64]]]:
-        """Return the loss and its gradients by some arrays."""
+    @abstractmethod
+    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
+        """Return the gradients by some arrays."""
 
+    @abstractmethod
     def key(self) -> Any:
         """Return a source of randomness, for an argument that asks for one."""
 
 
-class Numpy:
+class Numpy(Framework):
     """Difference quotients of a loss in NumPy."""
 
     name, step, has_gradients = "NumPy", STEP, False
 
-    def inputs(self, arrays: Arrays) -> dict[str, Any]:
-        """Return a call's arguments: copies, which the loss may change."""
-        return {n: part.copy() if hasattr(part, "shape") else part for n, part in arrays.items()}
-
-    def value(self, call: Call, arrays: Arrays) -> float:
-        """See :class:`Framework`."""
-        return scalar(call(**self.inputs(arrays)))
-
-    def gradients(
-        self, call: Call, arrays: Arrays, names: Sequence[str]
-    ) -> tuple[float, list[NDArray[np.float64]]]:
+    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
         """See :class:`Framework`."""
         arrays, found = self.inputs(arrays), []
         for name in names:
@@ -85,17 +90,17 @@ class Numpy:
                 gradient[index] = (above - self.value(call, arrays)) / (2 * STEP)
                 array[index] = kept
             found.append(gradient)
-        return self.value(call, arrays), found
+        return found
 
     def key(self) -> Any:
         """See :class:`Framework`."""
         return np.random.default_rng(0)
 
 
-class Torch:
+class Torch(Framework):
     """Gradients of PyTorch."""
 
-    name, has_gradients = "PyTorch", True
+    name = "PyTorch"
 
     def __init__(self, *, double: bool = True) -> None:
         import torch
@@ -120,33 +125,19 @@ class Torch:
         if self.has_joined:
             self.torch.distributed.destroy_process_group()
 
-    def inputs(self, arrays: Arrays) -> dict[str, Any]:
-        """Return a call's arguments: copies, which the loss may change."""
-        tensors = {}
-        for name, array in arrays.items():
-            if isinstance(array, np.ndarray):
-                array = self.torch.tensor(array)
-                if array.is_floating_point():
-                    array = array.to(self.floats)
-                elif array.dtype != self.torch.bool:
-                    array = array.long()
-            tensors[name] = array
-        return tensors
-
-    def value(self, call: Call, arrays: Arrays) -> float:
+    def tensor(self, array: Any) -> Any:
         """See :class:`Framework`."""
-        # Some losses differentiate within themselves, so gradients stay on.
-        return scalar(call(**self.inputs(arrays)))
+        tensor = self.torch.tensor(array)
+        if tensor.is_floating_point():
+            return tensor.to(self.floats)
+        return tensor if tensor.dtype == self.torch.bool else tensor.long()
 
-    def gradients(
-        self, call: Call, arrays: Arrays, names: Sequence[str]
-    ) -> tuple[float, list[NDArray[np.float64]]]:
+    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
         """See :class:`Framework`."""
         tensors = self.inputs(arrays)
         # A model's outputs are no leaves, so that a loss may change them in place.
         outputs = {name: tensors[name].requires_grad_().clone() for name in names}
         loss = single(call(**{**tensors, **outputs}))
-        value = scalar(loss)
         if not isinstance(loss, self.torch.Tensor):
             raise UsageError(
                 f"The loss returns {type(loss).__name__}, through which no gradient comes: return"
@@ -154,23 +145,22 @@ class Torch:
             )
         if loss.requires_grad:
             loss.backward()
-        found = [
+        return [
             np.zeros(tensors[name].shape)
             if tensors[name].grad is None
             else tensors[name].grad.double().numpy()
             for name in names
         ]
-        return value, found
 
     def key(self) -> Any:
         """See :class:`Framework`."""
         return self.torch.Generator().manual_seed(0)
 
 
-class Jax:
+class Jax(Framework):
     """Gradients of JAX, compiled where the loss allows it."""
 
-    name, has_gradients = "JAX", True
+    name = "JAX"
 
     def __init__(self, *, double: bool = True) -> None:
         import jax
@@ -230,43 +220,29 @@ class Jax:
 
         return scalar(self._run(call, arrays, [], plain))
 
-    def gradients(
-        self, call: Call, arrays: Arrays, names: Sequence[str]
-    ) -> tuple[float, list[NDArray[np.float64]]]:
+    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
         """See :class:`Framework`."""
-        value, found = self._run(call, arrays, names, self.jax.value_and_grad)
-        return scalar(value), [np.asarray(part, np.float64) for part in found]
+        _, found = self._run(call, arrays, names, self.jax.value_and_grad)
+        return [np.asarray(part, np.float64) for part in found]
 
     def key(self) -> Any:
         """See :class:`Framework`."""
         return self.jax.random.key(0)
 
 
-class TensorFlow:
+class TensorFlow(Framework):
     """Gradients of TensorFlow."""
 
-    name, step, has_gradients = "TensorFlow", 1e-2, True
+    name, step = "TensorFlow", 1e-2
 
     def __init__(self) -> None:
         self.tf: Any = importlib.import_module("tensorflow")
 
-    def inputs(self, arrays: Arrays) -> dict[str, Any]:
-        """Return a call's arguments."""
-        tensors = {}
-        for name, array in arrays.items():
-            if isinstance(array, np.ndarray):
-                array = array.astype(np.float32 if array.dtype.kind == "f" else array.dtype)
-                array = self.tf.constant(array)
-            tensors[name] = array
-        return tensors
-
-    def value(self, call: Call, arrays: Arrays) -> float:
+    def tensor(self, array: Any) -> Any:
         """See :class:`Framework`."""
-        return scalar(call(**self.inputs(arrays)))
+        return self.tf.constant(array.astype(np.float32) if array.dtype.kind == "f" else array)
 
-    def gradients(
-        self, call: Call, arrays: Arrays, names: Sequence[str]
-    ) -> tuple[float, list[NDArray[np.float64]]]:
+    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
         """See :class:`Framework`."""
         tensors = self.inputs(arrays)
         wanted = [tensors[name] for name in names]
@@ -275,7 +251,7 @@ class TensorFlow:
             loss = single(call(**tensors))
         found = tape.gradient(loss, wanted, unconnected_gradients="zero")
         dense = [self.tf.convert_to_tensor(part).numpy() for part in found]
-        return scalar(loss), [np.asarray(part, np.float64) for part in dense]
+        return [np.asarray(part, np.float64) for part in dense]
 
     def key(self) -> Any:
         """See :class:`Framework`."""

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from ncfbench.catalog.infos import EncoderInfo
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, nearest
 from ncfbench.linting import basics, batches, checks, objectives, options, processes
-from ncfbench.linting.derivatives import Evaluator
+from ncfbench.linting.derivatives import Evaluator, owner
 from ncfbench.linting.facts import SEEDS, Facts, measure
-from ncfbench.linting.findings import KINDS, SEVERITIES, Finding, check_codes, finding
+from ncfbench.linting.findings import KINDS, Finding, finding, rank
 from ncfbench.linting.frameworks import Torch
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.objectives import Fits
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
-from ncfbench.timing.intervals import Estimate, mean
+from ncfbench.timing.intervals import mean
 
 HOPELESS = (
     *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
@@ -109,7 +109,9 @@ def lint_loss(
         DataError: the pairs cannot be read, or are too few or too dense.
         UsageError: the loss or the batches cannot be used.
     """
-    check_codes(accept)
+    for code in accept:
+        if code not in KINDS:
+            raise UsageError(f"--accept {code}: no finding has that code{nearest(code, KINDS)}")
     if batch_size < 2:
         raise UsageError(f"batch_size = {batch_size}: a batch needs 2 links or more.")
     progress = progress or Progress()
@@ -128,22 +130,22 @@ def lint_loss(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
-        steps = _Steps(evaluator, batch_size, own, progress.say, estimates=estimates)
         try:
-            found = [_certain(each) for each in steps.findings()]
+            found, facts, contents, fits = _judged(
+                evaluator, batch_size, own, progress.say, estimates=estimates
+            )
         finally:
             if isinstance(evaluator.framework, Torch):
                 evaluator.framework.leave_group()
-    order = [*KINDS]
-    found.sort(key=lambda each: (SEVERITIES.index(each.severity), order.index(each.code)))
+    found = sorted(map(_certain, found), key=lambda each: rank(each.code, each.severity))
     return Lint(
         name=read.name,
         framework=evaluator.framework.name,
-        facts=steps.facts,
+        facts=facts,
         findings=[each for each in found if each.code not in accept],
         accepted=[each for each in found if each.code in accept],
-        contents=steps.contents,
-        fits=steps.fits,
+        contents=contents,
+        fits=fits,
         sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )
 
@@ -154,124 +156,118 @@ def _certain(found: Finding) -> Finding:
     return replace(found, severity="warning") if is_open and found.severity == "error" else found
 
 
-@dataclass
-class _Steps:
-    evaluator: Evaluator
-    batch_size: int
-    own: list[batches.Batch] | None
-    say: Callable[[str], None]
-    estimates: bool
-    facts: Facts | None = None
-    contents: batches.Contents | None = None
-    fits: Fits | None = None
+def _judged(
+    evaluator: Evaluator,
+    batch_size: int,
+    own: list[batches.Batch] | None,
+    say: Callable[[str], None],
+    *,
+    estimates: bool,
+) -> tuple[list[Finding], Facts | None, batches.Contents | None, Fits | None]:
+    """Return all findings, and what is known of the loss as far as it can be judged."""
+    as_given = evaluator
+    found = [*_memory(evaluator), *basics.inputs(evaluator)]
+    if any(each.code in HOPELESS for each in found):
+        return found, None, None, None
+    lost, evaluator = basics.fidelity(evaluator)
+    found += [*lost, *basics.basics(evaluator)]
+    if any(each.code in HOPELESS for each in found):
+        return found, None, None, None
+    facts = measure(evaluator)
+    if facts.scale:
+        steepest = STEEPEST / facts.scale.value
+        evaluator = replace(evaluator, spread=min(evaluator.spread, steepest))
+    found += basics.extremes(evaluator, facts)
+    say(f"Objective: {facts.title}. Masks, batches and options are next.")
+    found += checks.sizes(evaluator, facts)
+    found += checks.terms(evaluator, facts)
+    found += checks.one_row(evaluator)
+    found += checks.row_weights(evaluator)
+    masks = checks.look_at_masks(evaluator)
+    facts = replace(facts, counts_once=masks.counts_once)
+    contents = batches.look(evaluator, batch_size, own)
+    found += batches.drawn(contents)
+    if own and facts.kind == "listwise" and facts.drawn and not facts.slope:
+        found += batches.tilted(evaluator.graph, own)
+    for each in checks.masks(evaluator, facts, masks):
+        if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
+            found.append(each)
+    found += checks.collisions(evaluator, facts, masks)
+    found += _linked(facts, masks, contents)
+    spread = batches.log_spread(evaluator.graph)
+    b = int(np.mean([len(batch.user) for batch in own])) if own else batch_size
+    tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
+    found += checks.corrections(facts, masks, spread, tilt)
+    found += options.temperatures(evaluator, facts)
+    found += options.margins(evaluator)
+    found += options.idle(evaluator)
+    found += _processes(as_given, say)
+    fits = None
+    # The mean of gradients that are not the loss's own, or of other batches, would mislead.
+    if estimates and not (facts.catalogue or own or evaluator.by_quotients):
+        say("The objective that it estimates best.")
+        fits = objectives.fit(evaluator, facts)
+    return found, facts, contents, fits
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield all findings; facts, contents and fits are known afterwards."""
-        yield from self._memory()
-        wrong = list(basics.inputs(self.evaluator))
-        yield from wrong
-        if any(each.code in HOPELESS for each in wrong):
-            return
-        lost, evaluator = basics.fidelity(self.evaluator)
-        yield from lost
-        wrong = list(basics.basics(evaluator))
-        yield from wrong
-        if any(each.code in HOPELESS for each in wrong):
-            return
-        facts = self.facts = measure(evaluator)
-        if facts.scale:
-            steepest = STEEPEST / facts.scale.value
-            evaluator = replace(evaluator, spread=min(evaluator.spread, steepest))
-        yield from basics.extremes(evaluator, facts)
-        self.say(f"Objective: {facts.title}. Masks, batches and options are next.")
-        yield from checks.sizes(evaluator, facts)
-        yield from checks.terms(evaluator, facts)
-        yield from checks.one_row(evaluator)
-        yield from checks.row_weights(evaluator)
-        masks = checks.look_at_masks(evaluator)
-        facts = self.facts = replace(facts, counts_once=masks.counts_once)
-        contents = self.contents = batches.look(evaluator, self.batch_size, self.own)
-        yield from batches.drawn(contents, share=LEAST_DUPLICATES)
-        if self.own and facts.kind == "listwise" and facts.drawn and not facts.slope:
-            yield from batches.tilted(evaluator.graph, self.own)
-        for each in checks.masks(evaluator, facts, masks):
-            if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
-                yield each
-        yield from checks.collisions(evaluator, facts, masks)
-        yield from self._linked(facts, masks, contents)
-        spread = batches.log_spread(evaluator.graph)
-        b = int(np.mean([len(batch.user) for batch in self.own])) if self.own else self.batch_size
-        tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
-        yield from checks.corrections(facts, masks, spread, tilt)
-        yield from options.temperatures(evaluator, facts)
-        yield from options.margins(evaluator)
-        yield from options.idle(evaluator)
-        yield from self._processes()
-        # The mean of gradients that are not the loss's own, or of other batches, would mislead.
-        if self.estimates and not (facts.catalogue or self.own or evaluator.by_quotients):
-            self.say("The objective that it estimates best.")
-            self.fits = objectives.fit(evaluator, facts)
 
-    def _linked(
-        self, facts: Facts, masks: checks.Masks, contents: batches.Contents
-    ) -> Iterator[Finding]:
-        """Say how much push is on training links, where the objective leaves them out.
+def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> Iterator[Finding]:
+    """Say how much push is on training links, where the objective leaves them out.
 
-        A softmax over all items has them among its items.
-        """
-        if not facts.in_batch or (masks.same_user and max(masks.same_user) < 0.01):
-            return
-        share = mean(contents.linked_push)
-        if (share.lower or 0.0) > LEAST_LINKED:
-            severity = "error" if facts.kind in ("pairwise", "pointwise") else "note"
-            detail = f"batches of {contents.rows} links"
-            unit = "share of the push on negatives"
-            yield finding("linked", share, unit, 0, detail, severity)  # type: ignore[arg-type]
+    A softmax over all items has them among its items.
+    """
+    if not facts.in_batch or (masks.same_user and max(masks.same_user) < 0.01):
+        return
+    share = mean(contents.linked_push)
+    if (share.lower or 0.0) > LEAST_LINKED:
+        severity = "error" if facts.kind in ("pairwise", "pointwise") else "note"
+        detail = f"batches of {contents.rows} links"
+        unit = "share of the push on negatives"
+        yield finding("linked", share, unit, 0, detail, severity)  # type: ignore[arg-type]
 
-    def _memory(self) -> Iterator[Finding]:
-        """Say whether a call depends on earlier ones."""
-        evaluator = self.evaluator
-        if not evaluator.is_stateful:
-            return
-        scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
-        changes = []
-        for before, scene in itertools.pairwise(scenes):
-            call = evaluator.call()
-            arrays = evaluator.arrays(scene, scene.coordinates())
-            alone = evaluator.framework.value(call, arrays)
-            call = evaluator.call()
-            evaluator.framework.value(call, evaluator.arrays(before, before.coordinates()))
-            changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
-        unit = "relative change of the loss by an earlier batch"
-        yield finding("memory", changes, unit, 0, "a call remembers the one before")
 
-    def _processes(self) -> Iterator[Finding]:
-        """Check losses that gather, on several simulated processes."""
-        evaluator = self.evaluator
-        gathering = {
-            name: True
-            for name, value in evaluator.options.items()
-            if value is False and "gather" in name and "grad" not in name
-        }
-        for options_ in ({}, gathering) if gathering else ({},):
-            one = evaluator.with_options(**options_)
-            if evaluator.is_random or evaluator.is_stateful or not processes.can_simulate(one):
+def _memory(evaluator: Evaluator) -> Iterator[Finding]:
+    """Say whether a call depends on earlier ones."""
+    if not evaluator.is_stateful:
+        return
+    scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
+    changes = []
+    for before, scene in itertools.pairwise(scenes):
+        call = evaluator.call()
+        arrays = evaluator.arrays(scene, scene.coordinates())
+        alone = evaluator.framework.value(call, arrays)
+        call = evaluator.call()
+        evaluator.framework.value(call, evaluator.arrays(before, before.coordinates()))
+        changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
+    unit = "relative change of the loss by an earlier batch"
+    yield finding("memory", changes, unit, 0, "a call remembers the one before")
+
+
+def _processes(evaluator: Evaluator, say: Callable[[str], None]) -> Iterator[Finding]:
+    """Check losses that gather, on several simulated processes."""
+    gathering = {
+        name: True
+        for name, value in evaluator.options.items()
+        if value is False and "gather" in name and "grad" not in name
+    }
+    for options_ in ({}, gathering) if gathering else ({},):
+        one = evaluator.with_options(**options_)
+        if evaluator.is_random or evaluator.is_stateful or not processes.can_simulate(one):
+            continue
+        scene = one.scenes().plain(0, ROWS)
+        try:
+            if not processes.gathers(one, scene):
+                factor = processes.scaling(one, scene)
+                if factor > 1.5 and not one.loss.has("batch_size"):
+                    unit = "loss on several processes over that on one"
+                    yield finding("gather-doubled", [factor], unit, 1, "nothing is gathered")
                 continue
-            scene = one.scenes().plain(0, ROWS)
-            try:
-                if not processes.gathers(one, scene):
-                    factor = processes.scaling(one, scene)
-                    if factor > 1.5 and not one.loss.has("batch_size"):
-                        unit = "loss on several processes over that on one"
-                        yield finding("gather-doubled", [factor], unit, 1, "nothing is gathered")
-                    continue
-            except UsageError as error:
-                detail = str(error).rstrip(".")
-                yield finding("not-finite", [0.0], "processes that end", processes.COUNT, detail)
-                continue
-            self.say(f"It gathers: {processes.COUNT} simulated processes.")
-            yield from _of_processes(one)
-            return
+        except UsageError as error:
+            detail = str(error).rstrip(".")
+            yield finding("not-finite", [0.0], "processes that end", processes.COUNT, detail)
+            continue
+        say(f"It gathers: {processes.COUNT} simulated processes.")
+        yield from _of_processes(one)
+        return
 
 
 def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
@@ -281,28 +277,22 @@ def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
     elsewhere: list[float] = []
     for seed in SEEDS[:2]:
         scene = evaluator.scenes().plain(seed, ROWS)
-        found = processes.gathered(evaluator, scene)
+        pushes, right = processes.gathered(evaluator, scene)
         process = np.arange(ROWS) // (ROWS // processes.COUNT)
-        own = np.append(process, np.repeat(process, scene.negative.shape[1]))
-        crosses = process[:, None] != own[None, :]
-        true = found.true_on_items
+        crosses = process[:, None] != process[owner(scene)]
+        true = right[0]
         limit = 1e-3 * np.abs(true).max()
         elsewhere.append(float(np.mean((true < -limit).any(axis=1) & (np.diagonal(true) > -limit))))
-        for side, mine, right in (
-            ("items", found.on_items, true),
-            ("users", found.on_users, found.true_on_users),
-        ):
-            for name, pairs in basics.groups(scene).items():
-                for where, some in (
-                    ("of other processes", pairs & crosses),
-                    ("of the same process", pairs & ~crosses),
-                ):
-                    size = float(np.linalg.norm(right[some]))
-                    if size > 1e-4 * np.linalg.norm(right):
-                        ratio = float(np.sum(mine[some] * right[some])) / size**2
-                        ratios.setdefault(f"{name} {where}, {side}' side", []).append(ratio)
+        groups = {
+            f"{name} {where}": pairs & some
+            for name, pairs in basics.groups(scene).items()
+            for where, some in (("of other processes", crosses), ("of the same process", ~crosses))
+        }
+        for side, found, exact in zip(basics.SIDES, pushes, right, strict=True):
+            for name, share in basics.arriving(found, exact, groups):
+                ratios.setdefault(f"{name}, {side}' side", []).append(share)
         alone = evaluator.true_pushes(scene, users=False)[0]
-        factors.append(float(np.sum(found.on_items * alone)) / float(np.sum(alone**2)))
+        factors.append(float(np.sum(pushes[0] * alone)) / float(np.sum(alone**2)))
     if min(elsewhere) > 0:
         detail = f"{processes.COUNT} processes that gather"
         yield finding("wrong-positive", elsewhere, "share of the rows", 0, detail)
@@ -321,12 +311,3 @@ def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
     elif high < 0.95:
         detail = f"{processes.COUNT} processes against one with all rows"
         yield finding("gather-scale", factors, "ratio of the gradients", 1, detail)
-
-
-def estimate_text(number: Estimate | None) -> str:
-    """Return a number with its interval, for a table."""
-    if number is None:
-        return "-"
-    if number.lower is None or abs((number.upper or 0) - number.lower) < 1e-3 * abs(number.value):
-        return f"{number.value:.3g}"
-    return f"{number.value:.3g} ({number.lower:.3g} to {number.upper:.3g})"

@@ -10,31 +10,19 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ncfbench.errors import UsageError, reason
-from ncfbench.linting.derivatives import Evaluator, by_users
+from ncfbench.linting.derivatives import Evaluator, by_items, by_users
 from ncfbench.linting.frameworks import AXIS, Arrays, Jax, Torch
-from ncfbench.linting.quotients import quotients
 from ncfbench.linting.scenes import Float, Scene
 from ncfbench.linting.signature import VECTORS
 
 COUNT = 2
 """Processes."""
 TIMEOUT_S = 300.0
-
-
-class Gathered(NamedTuple):
-    """A scene on several processes: pushes as they reach the vectors, and as they should."""
-
-    on_items: Float
-    """float[b, columns], by the mean of the processes' gradients."""
-    on_users: Float
-    true_on_items: Float
-    """float[b, columns], of the mean of the processes' losses."""
-    true_on_users: Float
 
 
 def can_simulate(evaluator: Evaluator) -> bool:
@@ -84,8 +72,13 @@ def outcome(evaluator: Evaluator, scene: Scene) -> Float:
     return np.concatenate([*map(np.ravel, _values(evaluator, [arrays])), *map(np.ravel, gradients)])
 
 
-def gathered(evaluator: Evaluator, scene: Scene) -> Gathered:
-    """Return how a scene's rows push each pair when they are spread over processes."""
+def gathered(evaluator: Evaluator, scene: Scene) -> tuple[tuple[Float, Float], tuple[Float, Float]]:
+    """Return how a scene's rows push each pair when they are spread over processes.
+
+    Returns:
+        The pushes as they reach the vectors of items and of users, by the mean of the processes'
+        gradients, and as they should, of the mean of the processes' losses: float[b, columns].
+    """
     coordinates = scene.coordinates()
     arrays = evaluator.arrays(scene, coordinates)
     by_role = {role: name for name, role in evaluator.loss.roles.items()}
@@ -93,17 +86,11 @@ def gathered(evaluator: Evaluator, scene: Scene) -> Gathered:
     users, *columns = _gradients(evaluator, arrays, names)
     width = users.shape[-1]
     column = np.concatenate([part.reshape(-1, width) for part in columns])
-    true = quotients(
-        evaluator.loss,
-        evaluator.framework.step,
-        scene,
-        coordinates,
-        arrays,
-        lambda some: [float(np.mean(losses)) for losses in _values(evaluator, some)],
+    on_users = by_items(users, scene, coordinates)
+    true = evaluator.true_pushes(
+        scene, lambda some: [float(np.mean(losses)) for losses in _values(evaluator, some)]
     )
-    b, n_items = scene.score.shape
-    on_users = (users[:, b : b + n_items] / coordinates.rest)[:, scene.slot]
-    return Gathered(by_users(column, scene, coordinates), on_users, *true)
+    return (by_users(column, scene, coordinates), on_users), true
 
 
 def _values(evaluator: Evaluator, cases: Sequence[Arrays]) -> list[list[float]]:
@@ -147,7 +134,7 @@ def _gradients(evaluator: Evaluator, arrays: Arrays, names: Sequence[str]) -> li
 
     def task(rank: int) -> list[Float]:
         call = evaluator.call(rank, COUNT)
-        return framework.gradients(call, _part(evaluator, arrays, rank), names)[1]
+        return framework.gradients(call, _part(evaluator, arrays, rank), names)
 
     return [np.concatenate(parts) / COUNT for parts in zip(*_threads(task), strict=True)]
 

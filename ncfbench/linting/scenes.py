@@ -171,17 +171,17 @@ class Scenes:
         links = links[:b]
         return self._filled(rng, self.graph.link_user[links], self.graph.link_item[links])
 
-    def batch(self, rng: Generator, b: int, scale: float) -> Scene:
+    def batch(self, rng: Generator, b: int) -> Scene:
         """Return a batch as training has it: links drawn with replacement."""
         links = rng.integers(self.graph.n_links, size=b)
         user, item = self.graph.link_user[links], self.graph.link_item[links]
-        return self.of_batch(rng, user, item, self.drawn(rng, user), scale)
+        return self.of_batch(rng, user, item, self.drawn(rng, user))
 
-    def of_batch(self, rng: Generator, user: Ids, item: Ids, negative: Ids, scale: float) -> Scene:
+    def of_batch(self, rng: Generator, user: Ids, item: Ids, negative: Ids) -> Scene:
         """Return the scene of a batch's ids with random scores."""
         columns = np.concatenate([item, negative.reshape(-1)])
         names, slot = np.unique(columns, return_inverse=True)
-        score = rng.normal(0, min(scale, 0.9 / np.sqrt(len(user))), (len(user), len(names)))
+        score = rng.normal(0, min(0.1, 0.9 / np.sqrt(len(user))), (len(user), len(names)))
         return Scene(self.graph, user, item, negative, slot, _shortened(score))
 
     def _filled(self, rng: Generator, user: Ids, item: Ids) -> Scene:

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.catalog.infos import EncoderInfo
@@ -101,7 +101,7 @@ class Loss:
     made_from: Mapping[str, str]
     options: Mapping[str, Any]
     is_class: bool
-    of_constructor: frozenset[str] = field(default_factory=frozenset)
+    of_constructor: frozenset[str]
 
     def bind(self, options: Mapping[str, Any], constants: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the loss with some options, as a function of keyword arguments.

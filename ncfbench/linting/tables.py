@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ncfbench.linting.facts import Facts
 from ncfbench.linting.findings import Severity
-from ncfbench.linting.lint import Lint, estimate_text
+from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
-from ncfbench.timing.intervals import mean
+from ncfbench.timing.intervals import Estimate, mean
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "open", "note": "muted"}
 SHOWN_FITS = 3
@@ -23,7 +23,7 @@ def lint_tables(lint: Lint) -> list[Table]:
             Col("what to do", "fix", wraps=True),
         ]
         title = f"Findings on {lint.name}"
-        notes = _accepted(lint)
+        notes = [f"Accepted: {each.code}: {each.sentence}" for each in lint.accepted]
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
     if lint.facts:
         cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
@@ -57,8 +57,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}" if share < 1 else f"{100 * share:.0f}"
 
 
-def _accepted(lint: Lint) -> list[str]:
-    return [f"Accepted: {each.code}: {each.sentence}" for each in lint.accepted]
+def _estimate(number: Estimate | None) -> str:
+    """Return a number with its interval, for a table."""
+    if number is None:
+        return "-"
+    if number.lower is None or abs((number.upper or 0) - number.lower) < 1e-3 * abs(number.value):
+        return f"{number.value:.3g}"
+    return f"{number.value:.3g} ({number.lower:.3g} to {number.upper:.3g})"
 
 
 def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
@@ -72,10 +77,10 @@ def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
     rows = [
         ("objective, by what a negative's push depends on", facts.title),
         ("negatives of a row", negatives),
-        ("scale of scores", estimate_text(facts.scale)),
-        ("exponent of probability in a negative's weight", estimate_text(facts.slope)),
-        ("the same of the positive's weight", estimate_text(facts.positive_slope)),
-        ("positive's weight over another item's", estimate_text(facts.positive_weight)),
+        ("scale of scores", _estimate(facts.scale)),
+        ("exponent of probability in a negative's weight", _estimate(facts.slope)),
+        ("the same of the positive's weight", _estimate(facts.positive_slope)),
+        ("positive's weight over another item's", _estimate(facts.positive_weight)),
     ]
     if facts.in_batch:
         rows.append(("an item that two rows have counts", "once" if facts.counts_once else "twice"))
