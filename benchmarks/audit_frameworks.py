@@ -20,13 +20,14 @@ from typing import Any, Literal, TypeAlias
 
 import framework_losses as losses
 
-from ncfbench.linting.findings import KINDS, SEVERITIES, short
+from ncfbench.linting.findings import KINDS, SEVERITIES, rank, short
 from ncfbench.linting.lint import Lint, lint_loss
 
 FOLDER = Path(__file__).resolve().parent
 RECORDS = FOLDER / "results" / "frameworks-cpu.json"
 PAGE = FOLDER.parent / "docs" / "frameworks.md"
 Framework: TypeAlias = Literal["jax", "tensorflow", "torch"]
+TF: Framework = "tensorflow"
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 TFRS, ST = "tensorflow-recommenders", "sentence-transformers"
 RETRIEVAL = "tensorflow_recommenders.tasks:Retrieval"
@@ -34,6 +35,8 @@ MNRL = "sentence_transformers.sentence_transformer.losses:MultipleNegativesRanki
 CACHED = MNRL.replace(":", ":Cached")
 PLAIN = {"compute_metrics": False, "compute_batch_metrics": False, "temperature": 0.05}
 NO_P, NO_IDS = {"candidate_sampling_probability": None}, {"candidate_ids": None}
+HITS = {"remove_accidental_hits": True}
+BPR, BCE = "recbole.model.loss:BPRLoss", "torch.nn:BCEWithLogitsLoss"
 MERLIN, HSTU = "Merlin 23.12, rewritten", "HSTU (generative-recommenders), rewritten"
 METRIC, PYG = "pytorch-metric-learning", "torch_geometric"
 
@@ -52,7 +55,7 @@ class Entry:
     name: str
     package: str
     loss: Any
-    framework: Framework
+    framework: Framework = "torch"
     options: Mapping[str, Any] = field(default_factory=dict)
     batches: Callable[..., Any] | None = None
 
@@ -68,80 +71,35 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("Retrieval", TFRS, RETRIEVAL, "tensorflow", PLAIN | NO_P | NO_IDS),
-    Entry("Retrieval, probabilities", TFRS, RETRIEVAL, "tensorflow", PLAIN | NO_IDS),
+    Entry("Retrieval", TFRS, RETRIEVAL, TF, PLAIN | NO_P | NO_IDS),
+    Entry("Retrieval, probabilities", TFRS, RETRIEVAL, TF, PLAIN | NO_IDS),
+    Entry("Retrieval, hits removed", TFRS, RETRIEVAL, TF, PLAIN | NO_P | HITS),
+    Entry("Retrieval, probabilities, hits removed", TFRS, RETRIEVAL, TF, PLAIN | HITS),
+    Entry("in-batch softmax", "keras-rs", losses.keras_softmax, TF, {"corrects": False}),
     Entry(
-        "Retrieval, hits removed",
-        TFRS,
-        RETRIEVAL,
-        "tensorflow",
-        PLAIN | NO_P | {"remove_accidental_hits": True},
+        "SamplingProbabilityCorrection", "keras-rs", losses.keras_softmax, TF, {"corrects": True}
     ),
+    Entry("RemoveAccidentalHits", "keras-rs", losses.keras_hits, TF, HITS),
+    Entry("MultipleNegativesRankingLoss", ST, MNRL),
+    Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, options={"mini_batch_size": 4}),
     Entry(
-        "Retrieval, probabilities, hits removed",
-        TFRS,
-        RETRIEVAL,
-        "tensorflow",
-        PLAIN | {"remove_accidental_hits": True},
+        "MultipleNegativesRankingLoss, NO_DUPLICATES_HASHED", ST, MNRL, batches=losses.no_duplicates
     ),
-    Entry("in-batch softmax", "keras-rs", losses.keras_softmax, "tensorflow", {"corrects": False}),
-    Entry(
-        "SamplingProbabilityCorrection",
-        "keras-rs",
-        losses.keras_softmax,
-        "tensorflow",
-        {"corrects": True},
-    ),
-    Entry(
-        "RemoveAccidentalHits",
-        "keras-rs",
-        losses.keras_hits,
-        "tensorflow",
-        {"remove_accidental_hits": True},
-    ),
-    Entry("MultipleNegativesRankingLoss", ST, MNRL, "torch"),
-    Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, "torch", {"mini_batch_size": 4}),
-    Entry(
-        "MultipleNegativesRankingLoss, NO_DUPLICATES_HASHED",
-        ST,
-        MNRL,
-        "torch",
-        batches=losses.no_duplicates,
-    ),
-    Entry(
-        "BPRLoss, uniform negatives",
-        "recbole",
-        "recbole.model.loss:BPRLoss",
-        "torch",
-        batches=losses.of_recbole("uniform"),
-    ),
-    Entry(
-        "BPRLoss, popular negatives",
-        "recbole",
-        "recbole.model.loss:BPRLoss",
-        "torch",
-        batches=losses.of_recbole("popularity"),
-    ),
-    Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss", "torch"),
+    Entry("BPRLoss, uniform negatives", "recbole", BPR, batches=losses.of_recbole("uniform")),
+    Entry("BPRLoss, popular negatives", "recbole", BPR, batches=losses.of_recbole("popularity")),
+    Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss"),
     Entry(
         "LightGCN's BPRLoss, triplets of the link loader",
         PYG,
         "torch_geometric.nn.models.lightgcn:BPRLoss",
-        "torch",
         batches=losses.triplets_of_pyg,
     ),
-    Entry(
-        "cross-entropy, negative_sampling",
-        PYG,
-        "torch.nn:BCEWithLogitsLoss",
-        "torch",
-        batches=losses.pairs_of_pyg,
-    ),
-    Entry("NTXentLoss", METRIC, losses.metric_learning, "torch"),
-    Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory, "torch"),
-    Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory, "torch"),
-    Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache, "torch"),
-    Entry("DistributedContrastiveLoss", "gradcache", losses.grad_cache_gathered, "torch"),
+    Entry("cross-entropy, negative_sampling", PYG, BCE, batches=losses.pairs_of_pyg),
+    Entry("NTXentLoss", METRIC, losses.metric_learning),
+    Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory),
+    Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory),
+    Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache),
+    Entry("DistributedContrastiveLoss", "gradcache", losses.grad_cache_gathered),
     Entry("in-batch", MERLIN, losses.merlin, "jax", {"reg_factor": 0.0, "temperature": 0.05}),
     Entry("corrected", MERLIN, losses.merlin, "jax", {"reg_factor": 1.0, "temperature": 0.05}),
     Entry("reg_factor=T", MERLIN, losses.merlin, "jax", {"reg_factor": 0.05, "temperature": 0.05}),
@@ -191,17 +149,12 @@ def record(entry: Entry, found: Lint) -> dict[str, Any]:
 
 def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the page, the worst finding first, and what its codes mean."""
-    order = [*KINDS]
-    rows = sorted(
-        records.values(),
-        key=lambda row: min(
-            (
-                (SEVERITIES.index(each["severity"]), order.index(each["code"]))
-                for each in row["findings"]
-            ),
-            default=(len(SEVERITIES), 0),
-        ),
-    )
+
+    def worst(row: Mapping[str, Any]) -> tuple[int, int]:
+        ranks = (rank(each["code"], each["severity"]) for each in row["findings"])
+        return min(ranks, default=(len(SEVERITIES), 0))
+
+    rows = sorted(records.values(), key=worst)
     lines = [
         "| package | loss | findings, worst first | objective | popular items |",
         "|---|---|---|---|---|",
