@@ -15,12 +15,43 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 
 class Exhibit(NamedTuple):
-    """A loss, its batches if they matter, and for a fault its code and source."""
+    """A loss, the codes of what is wrong with it, and its batches if they matter."""
 
     loss: Any
-    code: str = ""
-    source: str = ""
+    codes: tuple[str, ...] = ()
     batches: Callable[..., Any] | None = None
+    severity: str = "error"
+    source: str = ""
+    """The public report of the fault."""
+
+
+FAULTS: dict[str, Exhibit] = {}
+"""By name, with the code of the finding that names the fault."""
+CORRECT: dict[str, Exhibit] = {}
+"""Losses that are right, by name, with the codes of the parts that are not."""
+
+
+def fault(code: str, source: str = "", **more: Any) -> Callable[[Any], Any]:
+    """Make a loss one of :data:`FAULTS`."""
+    return _exhibit(FAULTS, code, source=source, **more)
+
+
+def right(*codes: str) -> Callable[[Any], Any]:
+    """Make a loss one of :data:`CORRECT`."""
+    return _exhibit(CORRECT, *codes)
+
+
+def _exhibit(losses: dict[str, Exhibit], *codes: str, **more: Any) -> Callable[[Any], Any]:
+    def add(loss: Any) -> Any:
+        losses[loss.__name__] = Exhibit(loss, codes, **more)
+        return loss
+
+    return add
+
+
+GITHUB = "https://github.com"
+TFRS, ST = f"{GITHUB}/tensorflow/recommenders", f"{GITHUB}/huggingface/sentence-transformers"
+LIGHTLY = f"{GITHUB}/lightly-ai/lightly"
 
 
 def unit(x: Any) -> Any:
@@ -43,20 +74,24 @@ def corrected(scores: Any, item_ids: Any, probability: Any) -> Any:
     return np.where(same(item_ids), -1e9, scores - shift)
 
 
+@fault("logq-sign", f"{TFRS}/issues/219")
 def logq_sign(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     scores = 20 * unit(users) @ unit(items).T
     return cross_entropy(np.where(same(item_ids), -1e9, scores + np.log(probability)[None, :]))
 
 
+@fault("missing-logq", f"{GITHUB}/NVIDIA-Merlin/models/issues/161")
 def missing_logq(scores: Any, item_ids: Any, temperature: float = 0.05) -> Any:
     return cross_entropy(np.where(same(item_ids), -1e9, scores / temperature))
 
 
+@fault("logq-positive", "https://arxiv.org/abs/2507.09331")
 def logq_of_the_positive(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     scores = 20 * unit(users) @ unit(items).T
     return cross_entropy(np.where(same(item_ids), -1e9, scores - np.log(probability)[None, :]))
 
 
+@fault("logq-scale", f"{GITHUB}/NVIDIA-Merlin/models/pull/1051")
 def logq_over_temperature(
     users: Any, items: Any, log_probability: Any, temperature: float = 0.1
 ) -> Any:
@@ -64,12 +99,14 @@ def logq_over_temperature(
     return cross_entropy(scores / temperature)
 
 
+@fault("duplicates", f"{ST}/issues/3189")
 def duplicates(users: Any, items: Any, probability: Any) -> Any:
     scores = 10 * users @ items.T
     shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
     return cross_entropy(scores - shift)
 
 
+@fault("linked", f"{ST}/issues/608")
 def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
     scores = users @ items.T
     margin = scores - np.diagonal(scores)[:, None]
@@ -77,17 +114,20 @@ def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
     return np.sum(np.logaddexp(0, margin) * counts) / np.sum(counts)
 
 
+@fault("mask-others", f"{GITHUB}/keras-team/keras-rs/pull/206")
 def transposed_mask(scores: Any, linked: Any) -> Any:
     margin = scores - np.diagonal(scores)[:, None]
     counts = ~(linked.T | np.eye(len(scores), dtype=bool))
     return np.mean(np.sum(np.logaddexp(0, margin) * counts, axis=1)) / len(scores)
 
 
+@fault("mask-zero", f"{GITHUB}/google-research/simclr/issues/20")
 def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     scores = 10 * unit(users) @ unit(items).T
     return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
 
 
+@fault("mask-dropout", f"{ST}/pull/3260")
 def similar_mask(users: Any, items: Any, probability: Any, scale: float = 20.0) -> Any:
     f, g = unit(users), unit(items)
     is_same = (g @ g.T > 1 - 1e-6) & ~np.eye(len(g), dtype=bool)
@@ -95,6 +135,7 @@ def similar_mask(users: Any, items: Any, probability: Any, scale: float = 20.0) 
     return cross_entropy(np.where(is_same, -1e9, logits))
 
 
+@fault("idle-flag", f"{TFRS}/issues/706")
 def idle_flag(
     users: Any,
     items: Any,
@@ -108,6 +149,7 @@ def idle_flag(
     return cross_entropy(logits)
 
 
+@fault("idle-flag", f"{GITHUB}/FlagOpen/FlagEmbedding/issues/1027")
 def idle_in_batch_flag(
     users: Any, items: Any, negatives: Any, use_in_batch_negatives: bool = True
 ) -> Any:
@@ -130,6 +172,11 @@ def any_items(users: Any, items: Any, size: int) -> Iterator[Any]:
         yield users[rows], items[rows], rng.integers(items.max() + 1, size=(size, 3))
 
 
+FAULTS["sampled_positives"] = Exhibit(
+    bpr, ("sampled-positives",), any_items, source=f"{GITHUB}/benfred/implicit/pull/103"
+)
+
+
 def popular_items(users: Any, items: Any, size: int) -> Iterator[Any]:
     """Negatives drawn in proportion to their links, again until they are none of the user's."""
     rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
@@ -142,6 +189,7 @@ def popular_items(users: Any, items: Any, size: int) -> Iterator[Any]:
         yield users[rows], items[rows], np.array(drawn)[:, None]
 
 
+@fault("missing-logq", f"{GITHUB}/NVIDIA-Merlin/models/pull/457", batches=popular_items)
 def drawn_without_logq(positive_scores: Any, negative_scores: Any) -> Any:
     logits = np.concatenate([positive_scores[:, None], negative_scores], axis=1)
     return np.mean(logsumexp(logits, axis=1) - positive_scores)
@@ -159,6 +207,7 @@ def free_items(users: Any, items: Any, size: int) -> Iterator[Any]:
         yield users[rows], items[rows], np.array(drawn)[:, None]
 
 
+@fault("temperature-twice", f"{GITHUB}/Adibvafa/CodonTransformer/pull/20")
 def temperature_twice(
     users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.2
 ) -> Any:
@@ -166,6 +215,7 @@ def temperature_twice(
     return cross_entropy(corrected(scores / temperature, item_ids, probability))
 
 
+@fault("last-batch", f"{GITHUB}/intel/ipex-llm/issues/2079")
 class FixedDivisor:
     """The sum over the rows by the batch size of the settings."""
 
@@ -177,20 +227,24 @@ class FixedDivisor:
         return np.sum(rows) / self.batch_size
 
 
+@fault("uneven-rows", f"{GITHUB}/keras-team/keras/issues/20241")
 def mean_of_chunks(positive_scores: Any, negative_scores: Any, chunk_size: int = 4) -> Any:
     rows = np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]), axis=1)
     parts = [rows[start : start + chunk_size] for start in range(0, len(rows), chunk_size)]
     return np.mean([part.mean() for part in parts])
 
 
+@fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")
 def over_users(users: Any, items: Any) -> Any:
     return cross_entropy(10 * unit(items) @ unit(users).T)
 
 
+@fault("wrong-sign", f"{GITHUB}/kefirski/pytorch_NEG_loss/issues/5")
 def negated(positive_scores: Any, negative_scores: Any) -> Any:
     return np.mean(np.logaddexp(0, positive_scores[:, None] - negative_scores))
 
 
+@fault("wrong-negative", f"{GITHUB}/maciejkula/spotlight")
 def neighbours_negatives(users: Any, items: Any, negatives: Any) -> Any:
     positive = np.sum(users * items, axis=-1)
     negative = np.einsum("bd,bkd->bk", np.roll(users, 1, axis=0), negatives)
@@ -224,6 +278,7 @@ def gathered(users: Any, items: Any, item_ids: Any, probability: Any, axis_name:
     return jax_loss(users, all_items, ids, item_ids, first, p)
 
 
+@fault("gather-lost", f"{LIGHTLY}/issues/1528")
 def gathered_without_gradient(
     users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
 ) -> Any:
@@ -234,11 +289,13 @@ def gathered_without_gradient(
     return jax_loss(users, all_items, ids, item_ids, first, p)
 
 
+@fault("gather-doubled", f"{GITHUB}/texttron/tevatron/issues/143")
 def gathered_twice(users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any) -> Any:
     one = gathered(users, items, item_ids, probability, axis_name)
     return one * jax.lax.psum(1, axis_name)
 
 
+@fault("wrong-positive", f"{GITHUB}/nomewang/M3DM/issues/7")
 def gathered_with_local_labels(
     users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
 ) -> Any:
@@ -246,6 +303,7 @@ def gathered_with_local_labels(
     return jax_loss(users, all_items, ids, item_ids, 0, p)
 
 
+@fault("lost-gradient", f"{GITHUB}/alexandonian/contrastive-feature-loss/issues/3")
 def detached_negatives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     positive = jnp.sum(users * items, axis=-1) * 10
     logits, _ = _jax_logits(users, jax.lax.stop_gradient(items), 0, probability)
@@ -263,118 +321,25 @@ def twice(x: Any) -> Any:
 twice.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
 
 
+@fault("doubled-gradient", f"{GITHUB}/Tencent/TFace/issues/34")
 def doubled_negatives(users: Any, items: Any, negatives: Any) -> Any:
     positive = jnp.sum(users * items, axis=-1)
     negative = jnp.einsum("bd,bkd->bk", users, twice(negatives))
     return jnp.mean(jax.nn.softplus(negative - positive[:, None]))
 
 
+@fault("squashed", f"{GITHUB}/nishnik/Deep-Semantic-Similarity-Model-PyTorch/issues/2")
 def double_softmax(users: Any, items: Any, temperature: float = 0.1) -> Any:
     return cross_entropy(softmax(users @ items.T / temperature, axis=1))
 
 
+@fault("batch-axis", f"{GITHUB}/alireza-nasiri/SoundCLR/issues/4")
 def normalised_along_batch(users: Any, items: Any, temperature: float = 0.1) -> Any:
     f, g = (x / np.maximum(np.linalg.norm(x, axis=0), 1e-9) for x in (users, items))
     return cross_entropy(f @ g.T / temperature)
 
 
+@fault("wrong-negative", f"{GITHUB}/IntelLabs/matsciml/pull/347")
 def broadcast(positive_scores: Any, negative_scores: Any) -> Any:
     """All rows' positives against all rows' negatives, for [b] - [b, 1] is [b, b]."""
     return np.mean(np.logaddexp(0, negative_scores[:, :1] - positive_scores))
-
-
-TFRS, ST, LIGHTLY = (
-    f"https://github.com/{name}"
-    for name in (
-        "tensorflow/recommenders",
-        "huggingface/sentence-transformers",
-        "lightly-ai/lightly",
-    )
-)
-FAULTS = {
-    "logq_sign": Exhibit(logq_sign, "logq-sign", f"{TFRS}/issues/219"),
-    "missing_logq": Exhibit(
-        missing_logq, "missing-logq", "https://github.com/NVIDIA-Merlin/models/issues/161"
-    ),
-    "logq_of_the_positive": Exhibit(
-        logq_of_the_positive, "logq-positive", "https://arxiv.org/abs/2507.09331"
-    ),
-    "logq_over_temperature": Exhibit(
-        logq_over_temperature,
-        "logq-scale",
-        "https://github.com/NVIDIA-Merlin/models/pull/1051",
-    ),
-    "duplicates": Exhibit(duplicates, "duplicates", f"{ST}/issues/3189"),
-    "linked_pairs": Exhibit(linked_pairs, "linked", f"{ST}/issues/608"),
-    "transposed_mask": Exhibit(
-        transposed_mask, "mask-others", "https://github.com/keras-team/keras-rs/pull/206"
-    ),
-    "multiplied_mask": Exhibit(
-        multiplied_mask, "mask-zero", "https://github.com/google-research/simclr/issues/20"
-    ),
-    "similar_mask": Exhibit(similar_mask, "mask-dropout", f"{ST}/pull/3260"),
-    "idle_flag": Exhibit(idle_flag, "idle-flag", f"{TFRS}/issues/706"),
-    "idle_in_batch_flag": Exhibit(
-        idle_in_batch_flag, "idle-flag", "https://github.com/FlagOpen/FlagEmbedding/issues/1027"
-    ),
-    "sampled_positives": Exhibit(
-        bpr, "sampled-positives", "https://github.com/benfred/implicit/pull/103", any_items
-    ),
-    "drawn_without_logq": Exhibit(
-        drawn_without_logq,
-        "missing-logq",
-        "https://github.com/NVIDIA-Merlin/models/pull/457",
-        popular_items,
-    ),
-    "temperature_twice": Exhibit(
-        temperature_twice,
-        "temperature-twice",
-        "https://github.com/Adibvafa/CodonTransformer/pull/20",
-    ),
-    "fixed_divisor": Exhibit(
-        FixedDivisor, "last-batch", "https://github.com/intel/ipex-llm/issues/2079"
-    ),
-    "mean_of_chunks": Exhibit(
-        mean_of_chunks, "uneven-rows", "https://github.com/keras-team/keras/issues/20241"
-    ),
-    "over_users": Exhibit(
-        over_users, "over-users", "https://github.com/LongmaoTeamTf/deep_recommenders/issues/4"
-    ),
-    "negated": Exhibit(
-        negated, "wrong-sign", "https://github.com/kefirski/pytorch_NEG_loss/issues/5"
-    ),
-    "neighbours_negatives": Exhibit(
-        neighbours_negatives, "wrong-negative", "https://github.com/maciejkula/spotlight"
-    ),
-    "gathered_without_gradient": Exhibit(
-        gathered_without_gradient, "gather-lost", f"{LIGHTLY}/issues/1528"
-    ),
-    "gathered_twice": Exhibit(
-        gathered_twice, "gather-doubled", "https://github.com/texttron/tevatron/issues/143"
-    ),
-    "gathered_with_local_labels": Exhibit(
-        gathered_with_local_labels, "wrong-positive", "https://github.com/nomewang/M3DM/issues/7"
-    ),
-    "detached_negatives": Exhibit(
-        detached_negatives,
-        "lost-gradient",
-        "https://github.com/alexandonian/contrastive-feature-loss/issues/3",
-    ),
-    "double_softmax": Exhibit(
-        double_softmax,
-        "squashed",
-        "https://github.com/nishnik/Deep-Semantic-Similarity-Model-PyTorch/issues/2",
-    ),
-    "normalised_along_batch": Exhibit(
-        normalised_along_batch,
-        "batch-axis",
-        "https://github.com/alireza-nasiri/SoundCLR/issues/4",
-    ),
-    "broadcast": Exhibit(
-        broadcast, "wrong-negative", "https://github.com/IntelLabs/matsciml/pull/347"
-    ),
-    "doubled_negatives": Exhibit(
-        doubled_negatives, "doubled-gradient", "https://github.com/Tencent/TFace/issues/34"
-    ),
-}
-"""At least one of each kind."""

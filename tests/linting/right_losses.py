@@ -1,11 +1,14 @@
-"""Losses that are right, of each kind that the museum has faults of."""
+"""Losses that are right, of each kind that the museum has faults of, and parts that look wrong."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from linting.more_faults import cross_entropy_of, same_items
 from linting.museum import (
+    CORRECT,
     Exhibit,
     bpr,
     corrected,
@@ -14,12 +17,14 @@ from linting.museum import (
     free_items,
     gathered,
     jax_loss,
+    right,
     same,
     unit,
 )
-from scipy.special import expit, logsumexp
+from scipy.special import expit, log_softmax, logsumexp
 
 
+@right()
 def in_batch_softmax(
     users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.05
 ) -> Any:
@@ -28,21 +33,25 @@ def in_batch_softmax(
     )
 
 
+@right()
 def sampling_corrected(users: Any, items: Any, probability: Any, temperature: float = 0.1) -> Any:
     """Yi et al. 2019: every column is corrected, and copies of an item stay in the sum."""
     return cross_entropy(users @ items.T / temperature - np.log(probability)[None, :])
 
 
+@right()
 def of_scores(scores: Any, item_ids: Any, log_probability: Any) -> Any:
     return cross_entropy(corrected(scores, item_ids, np.exp(log_probability)))
 
 
+@right()
 def drawn_softmax(users: Any, items: Any, negatives: Any, scale: float = 5.0) -> Any:
     positive = scale * np.sum(users * items, axis=-1, keepdims=True)
     negative = scale * np.einsum("bd,bkd->bk", users, negatives)
     return np.mean(logsumexp(np.concatenate([positive, negative], axis=1), axis=1) - positive[:, 0])
 
 
+@right()
 def drawn_by_popularity(
     positive_scores: Any, negative_scores: Any, negative_probability: Any
 ) -> Any:
@@ -51,16 +60,19 @@ def drawn_by_popularity(
     return np.mean(logsumexp(logits, axis=1) - positive_scores)
 
 
+@right()
 def masked_bpr(scores: Any, linked: Any) -> Any:
     counts = ~(linked | np.eye(len(scores), dtype=bool))
     rows = np.sum(np.logaddexp(0, scores - np.diagonal(scores)[:, None]) * counts, axis=1)
     return np.mean(rows / np.maximum(counts.sum(axis=1), 1))
 
 
+@right()
 def hinge(positive_scores: Any, negative_scores: Any, margin: float = 1.0) -> Any:
     return np.mean(np.maximum(negative_scores - positive_scores[:, None] + margin, 0))
 
 
+@right()
 def random_negative(users: Any, items: Any, negatives: Any) -> Any:
     """One of the drawn negatives, chosen anew in each call."""
     at = np.random.default_rng().integers(negatives.shape[1], size=len(users))
@@ -68,20 +80,24 @@ def random_negative(users: Any, items: Any, negatives: Any) -> Any:
     return np.mean(np.logaddexp(0, negative - np.sum(users * items, axis=-1)))
 
 
+@right()
 def pairs_bce(logits: Any, labels: Any) -> Any:
     return np.mean(np.logaddexp(0, logits) - labels * logits)
 
 
+@right()
 def sum_of_bce(positive_scores: Any, negative_scores: Any, negative_weight: float = 0.5) -> Any:
     positive = np.sum(np.logaddexp(0, -positive_scores))
     return positive + negative_weight * np.sum(np.logaddexp(0, negative_scores))
 
 
+@right()
 def squared(users: Any, items: Any, negatives: Any) -> Any:
     positive = np.sum(users * items, axis=-1)
     return np.mean((1 - positive) ** 2) + np.mean(np.einsum("bd,bkd->bk", users, negatives) ** 2)
 
 
+@right()
 def metric(users: Any, items: Any, negatives: Any, margin: float = 0.5) -> Any:
     """Collaborative metric learning: distances instead of dot products."""
     near = np.sum((users - items) ** 2, axis=-1)
@@ -89,16 +105,19 @@ def metric(users: Any, items: Any, negatives: Any, margin: float = 0.5) -> Any:
     return np.mean(np.maximum(near[:, None] - far + margin, 0))
 
 
+@right()
 def regularised(users: Any, items: Any, negatives: Any, weight: float = 0.01) -> Any:
     size = np.mean(users**2) + np.mean(items**2)
     negative = np.einsum("bd,bkd->bk", users, negatives)
     return bpr(np.sum(users * items, axis=-1), negative) + weight * size
 
 
+@right()
 def jax_softmax(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     return jax_loss(users, items, item_ids, item_ids, 0, probability)
 
 
+@right()
 def symmetric(users: Any, items: Any, item_ids: Any, user_ids: Any, probability: Any) -> Any:
     scores = 10 * unit(users) @ unit(items).T
     mask = same(user_ids) | same(item_ids)
@@ -107,6 +126,7 @@ def symmetric(users: Any, items: Any, item_ids: Any, user_ids: Any, probability:
     return (cross_entropy(logits) + cross_entropy(backward)) / 2
 
 
+@right()
 def decoupled(users: Any, items: Any, item_ids: Any, probability: Any, linked: Any) -> Any:
     """Yeh et al. 2022: the positive is not in the sum."""
     scores = 10 * unit(users) @ unit(items).T
@@ -115,6 +135,7 @@ def decoupled(users: Any, items: Any, item_ids: Any, probability: Any, linked: A
     return np.mean(logsumexp(logits, axis=1) - np.diagonal(scores))
 
 
+@right()
 def aligned_and_uniform(users: Any, items: Any) -> Any:
     """DirectAU, Wang et al. 2022: users are pushed from users, and items from items."""
     f, g = unit(users), unit(items)
@@ -124,33 +145,83 @@ def aligned_and_uniform(users: Any, items: Any) -> Any:
     return near + sum(np.log(np.mean(np.exp(-2 * each))) for each in apart) / 2
 
 
+@right()
 def top1(positive_scores: Any, negative_scores: Any) -> Any:
     """GRU4Rec: bounded, so that pairs that are wrong by far are hardly pushed."""
     return np.mean(expit(negative_scores - positive_scores[:, None]) + expit(negative_scores**2))
 
 
-CORRECT = {
-    "in_batch_softmax": Exhibit(in_batch_softmax),
-    "sampling_corrected": Exhibit(sampling_corrected),
-    "of_scores": Exhibit(of_scores),
-    "drawn_softmax": Exhibit(drawn_softmax),
-    "drawn_by_popularity": Exhibit(drawn_by_popularity),
-    "bpr": Exhibit(bpr),
-    "bpr_of_free_items": Exhibit(bpr, batches=free_items),
-    "masked_bpr": Exhibit(masked_bpr),
-    "hinge": Exhibit(hinge),
-    "uniform_softmax": Exhibit(drawn_without_logq, batches=free_items),
-    "random_negative": Exhibit(random_negative),
-    "pairs_bce": Exhibit(pairs_bce),
-    "sum_of_bce": Exhibit(sum_of_bce),
-    "squared": Exhibit(squared),
-    "metric": Exhibit(metric),
-    "regularised": Exhibit(regularised),
-    "jax_softmax": Exhibit(jax_softmax),
-    "gathered": Exhibit(gathered),
-    "symmetric": Exhibit(symmetric),
-    "decoupled": Exhibit(decoupled),
-    "aligned_and_uniform": Exhibit(aligned_and_uniform),
-    "top1": Exhibit(top1),
-}
-"""At least one of each way to write a loss."""
+@right()
+def sampled_with_hits(users: Any, items: Any, negatives: Any, probability: Any, neg_p: Any) -> Any:
+    """Corrected everywhere, with the positive's own copies among the negatives."""
+    own = np.sum(users * items, axis=1, keepdims=True) - np.log(probability)[:, None]
+    logits = np.concatenate([own, np.einsum("bd,bkd->bk", users, negatives) - np.log(neg_p)], 1)
+    return -np.mean(log_softmax(logits, axis=1)[:, 0])
+
+
+@right()
+def copies_are_positives(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+    """Rows with one item share their label, and every column is corrected."""
+    labels = same(item_ids) + np.eye(len(users))
+    log_share = log_softmax(users @ items.T - np.log(probability)[None, :], axis=1)
+    return -np.mean(np.sum(labels / labels.sum(axis=1, keepdims=True) * log_share, axis=1))
+
+
+@right("missing-logq", "duplicates")
+def sharp(users: Any, items: Any, temperature: float = 0.01) -> Any:
+    return cross_entropy(unit(users) @ unit(items).T / temperature)
+
+
+@right()
+def sharpest(users: Any, items: Any, item_ids: Any) -> Any:
+    """Of a scale at which dropout leaves most negatives without any push."""
+    f, g = (x / jnp.linalg.norm(x, axis=1, keepdims=True) for x in (users, items))
+    return cross_entropy_of(jnp.where(same_items(item_ids), -1e9, 1000 * f @ g.T))
+
+
+def normed(x: Any) -> Any:
+    """A move along one coordinate changes all others a little."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred**2, axis=1, keepdims=True))
+
+
+@right()
+def layers_normed(users: Any, items: Any, item_ids: Any) -> Any:
+    scores = normed(users) @ normed(items).T / jnp.sqrt(users.shape[1])
+    return cross_entropy_of(jnp.where(same_items(item_ids), -1e9, scores))
+
+
+@right("missing-logq", "duplicates")
+def scaled_by_width(users: Any, items: Any) -> Any:
+    return cross_entropy(users @ items.T / np.sqrt(users.shape[1]))
+
+
+@right("missing-logq", "duplicates")
+def harder_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
+    return cross_entropy(scores - margin * np.eye(len(scores)))
+
+
+@right("missing-logq")
+def masked_by_a_margin(scores: Any, margin: float = 0.1) -> Any:
+    """Negatives near the positive may be missing links: a larger margin masks more of them."""
+    near = (scores > np.diagonal(scores)[:, None] - margin) & ~np.eye(len(scores), dtype=bool)
+    return cross_entropy(np.where(near, -1e9, scores))
+
+
+@right()
+def of_the_hardest(positive_scores: Any, negative_scores: Any) -> Any:
+    return bpr(positive_scores, negative_scores.max(axis=1, keepdims=True))
+
+
+@right()
+def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
+    """Rows beyond the margin have no push, whatever shape the negatives have."""
+    return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
+
+
+CORRECT.update(
+    bpr=Exhibit(bpr),
+    bpr_of_free_items=Exhibit(bpr, batches=free_items),
+    uniform_softmax=Exhibit(drawn_without_logq, batches=free_items),
+    gathered=Exhibit(gathered),
+)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linting.museum import FAULTS, bpr, cross_entropy, unit
+from linting.museum import FAULTS, FixedDivisor, bpr, cross_entropy, unit
 from linting.right_losses import CORRECT, in_batch_softmax
 from scipy.special import expit, softmax
 from typer.testing import CliRunner
@@ -48,8 +48,9 @@ def evaluator(loss: Any) -> Evaluator:
 @pytest.mark.long_cases(SLOW)
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_named(name: str) -> None:
-    found = lint(name)
-    assert FAULTS[name].code in [each.code for each in found.errors]
+    found, exhibit = lint(name), FAULTS[name]
+    codes = [each.code for each in found.findings if each.severity == exhibit.severity]
+    assert {*exhibit.codes} <= {*codes}
     for each in found.errors:
         # The number and what would be right are apart, with the whole interval.
         assert each.low <= each.value <= each.high
@@ -59,13 +60,7 @@ def test_faults_are_named(name: str) -> None:
 @pytest.mark.long_cases(SLOW)
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_losses_are_not_accused(name: str) -> None:
-    assert [each.sentence for each in lint(name).errors] == []
-
-
-def test_the_museum_says_where_faults_come_from() -> None:
-    assert len(FAULTS) >= 12
-    assert len(CORRECT) >= 12
-    assert all(exhibit.source.startswith("https://") for exhibit in FAULTS.values())
+    assert {each.code for each in lint(name).errors} == {*CORRECT[name].codes}
 
 
 def test_every_finding_stands_in_the_docs() -> None:
@@ -196,8 +191,8 @@ def test_dense_pairs_are_refused(tmp_path: Path) -> None:
 def test_assertion_names_the_fault() -> None:
     assert_unbiased(bpr)
     with pytest.raises(AssertionError, match="last-batch"):
-        assert_unbiased(FAULTS["fixed_divisor"].loss)
-    assert_unbiased(FAULTS["fixed_divisor"].loss, accept=["last-batch"])
+        assert_unbiased(FixedDivisor)
+    assert_unbiased(FixedDivisor, accept=["last-batch"])
 
 
 LOSSES = """

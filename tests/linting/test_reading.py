@@ -175,6 +175,24 @@ def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
         lint_loss(noisy)
 
 
+class Remembers:
+    """Keeps the items of a call for the next."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+
+    def __call__(self, users: Any, items: Any) -> Any:
+        pool = items if self.kept is None else jnp.concatenate([items, self.kept])
+        self.kept = pool[: len(items)]
+        logits = users @ pool.T
+        return jnp.mean(logsumexp(logits, axis=1) - jnp.sum(users * items, axis=1))
+
+
+def test_a_memory_that_jax_cannot_trace_is_refused() -> None:
+    with pytest.raises(UsageError, match="keeps an array of one call for the next"):
+        lint_loss(Remembers(), estimates=False)
+
+
 def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("item_id,user_id,more\n7,anna,1\n0,bob,2\n7,anna,3\n")

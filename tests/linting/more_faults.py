@@ -1,0 +1,121 @@
+"""Kinds of faults beside those of the museum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import logsumexp
+from linting.museum import bpr, cross_entropy, fault, unit
+from scipy.special import expit
+
+
+def same_items(ids: Any) -> Any:
+    return (ids[:, None] == ids[None, :]) & ~jnp.eye(len(ids), dtype=bool)
+
+
+def cross_entropy_of(logits: Any) -> Any:
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+@fault("positive-twice")
+def positive_twice(users: Any, items: Any) -> Any:
+    positive, scores = np.sum(users * items, axis=1), users @ items.T
+    return np.mean(np.log(np.exp(positive) + np.exp(scores).sum(axis=1)) - positive)
+
+
+@fault("logq-scale")
+def counts_for_logarithms(scores: Any, counts: Any) -> Any:
+    return cross_entropy(scores - counts[None, :])
+
+
+@fault("no-negatives")
+def labels_of_zero(users: Any, items: Any) -> Any:
+    scores = 10 * unit(users) @ unit(items).T
+    return np.mean(np.logaddexp(0, -np.eye(len(users)) * scores))
+
+
+@fault("no-negatives")
+def negatives_without_user(users: Any, items: Any, negatives: Any) -> Any:
+    near, far = (np.einsum("bd,b...d->b...", x, y) for x, y in ((users, items), (items, negatives)))
+    return np.mean(np.logaddexp(0, -near)) + np.mean(np.logaddexp(0, far))
+
+
+@fault("no-negatives")
+def pulled_negatives(scores: Any, labels: Any) -> Any:
+    return np.mean(np.logaddexp(0, -scores))
+
+
+@fault("squashed")
+def sigmoid_twice(scores: Any, labels: Any) -> Any:
+    logits = expit(scores)
+    return np.mean(np.logaddexp(0, logits) - labels * logits)
+
+
+@fault("wrong-negative")
+def shared_view(users: Any, items: Any, negatives: Any) -> Any:
+    b, k, width = negatives.shape
+    drawn = negatives.reshape(k, b, width).transpose(1, 0, 2)
+    return bpr(np.sum(users * items, axis=1), np.einsum("bd,bkd->bk", users, drawn))
+
+
+@fault("wrong-negative")
+def tiled_positives(positive_scores: Any, negative_scores: Any) -> Any:
+    k = negative_scores.shape[1]
+    return np.mean(np.logaddexp(0, negative_scores.reshape(-1) - np.tile(positive_scores, k)))
+
+
+@fault("row-weights")
+def weights_after_the_mean(users: Any, items: Any, item_ids: Any, sample_weight: Any) -> Any:
+    logits = jnp.where(same_items(item_ids), -1e9, users @ items.T)
+    return cross_entropy_of(logits) * jnp.mean(sample_weight)
+
+
+@fault("over-batch")
+def softmax_over_all(scores: Any) -> Any:
+    return -jnp.mean(jnp.diagonal(scores) - logsumexp(scores))
+
+
+@fault("idle-negatives")
+def first_negative(users: Any, items: Any, negatives: Any) -> Any:
+    return bpr(np.sum(users * items, axis=1), np.sum(users * negatives[:, 0], axis=1)[:, None])
+
+
+@fault("uneven-terms")
+def mean_and_sum(positive_scores: Any, negative_scores: Any) -> Any:
+    return np.mean(np.logaddexp(0, -positive_scores)) + np.sum(np.logaddexp(0, negative_scores))
+
+
+@fault("last-batch")
+def divided_twice(scores: Any) -> Any:
+    return cross_entropy(scores) / len(scores)
+
+
+@fault("margin")
+def easier_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
+    return cross_entropy(scores + margin * np.eye(len(scores)))
+
+
+@fault("idle-flag")
+def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
+    return cross_entropy(scores)
+
+
+@fault("changed-input", severity="warning")
+def centred_in_place(scores: Any) -> Any:
+    scores -= scores.max(axis=1, keepdims=True)
+    return cross_entropy(scores)
+
+
+@fault("not-finite", severity="warning")
+def of_hardest(users: Any, items: Any) -> Any:
+    scores = users @ items.T
+    others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
+    return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
+
+
+@fault("rounded", severity="warning")
+def in_bfloat16(users: Any, items: Any) -> Any:
+    f, g = (x.astype(jnp.bfloat16) for x in (users, items))
+    return cross_entropy_of((f @ g.T).astype(float))
