@@ -20,6 +20,9 @@ SHARING = SamplerInfo(families=FAMILIES, shares_items=True, least_strata=2)
 
 
 class _Sharing(StratifiedSharingSampler):
+    def __init_subclass__(cls) -> None:
+        cls.info = SHARING
+
     @abstractmethod
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         """float[b, V]: the faulty weights."""
@@ -32,8 +35,6 @@ class _Sharing(StratifiedSharingSampler):
 
 class DistinctOnce(_Sharing):
     """Counts a distinct item once, however many links brought it."""
-
-    info = SHARING
 
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         ratio = np.zeros(weight.shape[1])
@@ -52,16 +53,12 @@ class DistinctOnce(_Sharing):
 class UnmaskedPairs(_Sharing):
     """Divides by the number of unmasked pairs instead of all pairs of different strata."""
 
-    info = SHARING
-
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         return weight / weight.sum()
 
 
 class DiagonalKept(_Sharing):
     """Lets a positive link's own stratum be its negative."""
-
-    info = SHARING
 
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
@@ -70,40 +67,43 @@ class DiagonalKept(_Sharing):
 
 
 class Right(NegativeSampler):
-    """Negative Sampling, under another name."""
+    """Negative Sampling, under another name, and its subclasses: each with a record of its own."""
 
     info = LISTED
+
+    def __init_subclass__(cls) -> None:
+        cls.info = LISTED
+
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
+        """Return a batch with the fault."""
+        return batch
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        return self.changed(super().assemble(draw, capacity), draw)
+
+
+def reweighed(batch: Batch, weight: np.ndarray) -> Batch:
+    return batch._replace(negatives=batch.negatives._replace(weight=weight))
 
 
 class ShapesFault(Right):
     """Weights in double precision."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
-        return batch._replace(
-            negatives=batch.negatives._replace(weight=batch.negatives.weight.astype(np.float64))
-        )
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
+        return reweighed(batch, batch.negatives.weight.astype(np.float64))
 
 
 class IdsFault(Right):
     """A user slot that no link names holds a user there is not."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         return batch._replace(users=np.append(batch.users, np.int32(self.graph.n_users)))
 
 
 class HeldOutFault(Right):
     """Embeds a held-out item, though no link names it."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         cold = np.flatnonzero(self.graph.item_degrees == 0)[0]
         n = int(batch.n_items)
         items = np.append(batch.items, np.int32(0)) if n == len(batch.items) else batch.items.copy()
@@ -113,8 +113,6 @@ class HeldOutFault(Right):
 
 class PermutationsFault(Right):
     """Every epoch trains on one link twice and on another never."""
-
-    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         if self.positives.replacement:
@@ -127,8 +125,6 @@ class PermutationsFault(Right):
 
 class StreamsFault(Right):
     """Draws from a generator of its own, which remembers what was drawn before."""
-
-    info = LISTED
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -145,10 +141,7 @@ class StreamsFault(Right):
 class WeightsFault(Right):
     """A weight that is not a number, once in a while."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         if draw.links[0] % 7 == 0:
             batch.negatives.weight[0, 0] = np.nan
         return batch
@@ -156,8 +149,6 @@ class WeightsFault(Right):
 
 class DrawsFault(Right):
     """Draws unigram whatever P_n is, and makes up for it by weights."""
-
-    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         drawn = []
@@ -167,32 +158,23 @@ class DrawsFault(Right):
             drawn.append(draw._replace(items=self.graph.link_item[links]))
         return drawn
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         importance = self.importance(self.noise.data)
         weight = batch.negatives.weight * importance[draw.items]
-        return batch._replace(negatives=batch.negatives._replace(weight=weight.astype(np.float32)))
+        return reweighed(batch, weight.astype(np.float32))
 
 
 class ExpectationFault(Right):
     """Forgets a tenth of the negative term."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
-        return batch._replace(
-            negatives=batch.negatives._replace(weight=batch.negatives.weight * np.float32(0.9))
-        )
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
+        return reweighed(batch, batch.negatives.weight * np.float32(0.9))
 
 
 class EmptyShuffled(Right):
     """Right with replacement, and without any negative in the stream that training uses."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         if not self.positives.replacement:
             batch.negatives.weight[:] = 0
         return batch
@@ -203,22 +185,17 @@ class OneArray(Right):
     queue.
     """
 
-    info = LISTED
-
     kept: Any = None
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        batch = super().assemble(draw, capacity)
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
         if self.kept is None:
             self.kept = np.empty_like(batch.negatives.weight)
         self.kept[:] = batch.negatives.weight
-        return batch._replace(negatives=batch.negatives._replace(weight=self.kept))
+        return reweighed(batch, self.kept)
 
 
 class RaisesInDraw(Right):
     """Cannot draw."""
-
-    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         raise RuntimeError("planted")
@@ -226,8 +203,6 @@ class RaisesInDraw(Right):
 
 class RaisesWithReplacement(Right):
     """Cannot draw with replacement."""
-
-    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         if self.positives.replacement:
@@ -238,7 +213,5 @@ class RaisesWithReplacement(Right):
 class NoBatch(Right):
     """Assembles something else."""
 
-    info = LISTED
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Any:
-        return super().assemble(draw, capacity).items
+    def changed(self, batch: Batch, draw: Draw) -> Any:
+        return batch.items
