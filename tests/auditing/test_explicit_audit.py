@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from explicit import GRAPH, LINKS, N_ITEMS, SHARES, target
 from invoked import check, invoke
 from tables_of import as_csv, prepare
 
@@ -21,31 +21,11 @@ from ncfbench.reporting.contents import expected_weights
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 
-N_USERS, N_ITEMS = 4, 6
-LINKS = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (2, 0), (2, 4), (3, 5)]
-EXPLICIT = {0: [2, 3, 5], 2: [1]}
-PAIRS = [(user, item) for user, items in EXPLICIT.items() for item in items]
-GRAPH = BipartiteGraph.from_links(*np.array(LINKS, np.int32).T, N_USERS, N_ITEMS).with_negatives(
-    *np.array(PAIRS, np.int32).T
-)
-EVERYTHING = [*itertools.product(range(N_USERS), range(N_ITEMS))]
-
 
 def configure(sampler: str = "neg", loss: str = "sg", **settings: Any) -> RunConfig:
     usual = {"explicit_negatives": True, "batch_size": 4, "negatives": 2, "noise": "0.5"}
     strata = {"strata": "user", "stratum_size": 2} if sampler == "strat" else {}
     return complete({"sampler": sampler, "loss": loss, **usual, **strata, **settings})
-
-
-def mass(user: int, item: int, config: RunConfig) -> float:
-    """The weight of an item as a negative of a user, by the definition."""
-    is_sum, own = config.loss == "softmax", EXPLICIT.get(user)
-    if own:
-        return (item in own) * (1.0 if is_sum else 1 / len(own))
-    if config.mask and (user, item) in LINKS:
-        return 0.0
-    degrees = [sum(other == item for _, other in LINKS) for item in range(N_ITEMS)]
-    return 1.0 if is_sum else degrees[item] ** 0.5 / sum(degree**0.5 for degree in degrees)
 
 
 @pytest.mark.parametrize("mask", [True, False])
@@ -56,6 +36,7 @@ def test_exact_expectations_link_by_link(loss: str, mask: bool) -> None:
     x, y = functions.x, functions.y
     n_random = 8
     positive, linked = np.zeros(n_random), 0.0
+    weights = target(config.family, 0.5, mask=mask) / len(LINKS)
     negative = np.zeros(x.shape[1])
     for user, item in LINKS:
         own = np.einsum("td,td->t", x[user], y[item])[:n_random]
@@ -64,7 +45,7 @@ def test_exact_expectations_link_by_link(loss: str, mask: bool) -> None:
         if loss != "sg":
             factor[:n_random] = own
         for other in range(N_ITEMS):
-            weight = mass(user, other, config) / len(LINKS)
+            weight = weights[user, other]
             negative += weight * factor * np.einsum("td,td->t", x[user], y[other])
             linked += weight * ((user, other) in LINKS)
     expected = np.concatenate([positive, negative, [linked]])
@@ -74,12 +55,8 @@ def test_exact_expectations_link_by_link(loss: str, mask: bool) -> None:
 @pytest.mark.parametrize("mask", [True, False])
 def test_expected_weights_pair_by_pair(mask: bool) -> None:
     config = configure(mask=mask)
-    shares = [sum(user == other for other, _ in LINKS) / len(LINKS) for user in range(N_USERS)]
-    expected = np.zeros(N_ITEMS)
-    for user, item in EVERYTHING:
-        expected[item] += shares[user] * mass(user, item, config)
     found = expected_weights(make_sampler(GRAPH, config, Streams(0)))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, SHARES @ target("pointwise", 0.5, mask=mask), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("sampler", "loss"), [("neg", "softmax"), ("iid", "sg"), ("strat", "log")])

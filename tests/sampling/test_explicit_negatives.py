@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from explicit import EXPLICIT, GRAPH, LINKS, N_ITEMS, N_USERS, PLAIN, SHARES, noise, target
 from invoked import check, invoke
 from scipy.stats import chisquare
 from tables_of import as_csv, prepare
 
 from ncfbench.config import RunConfig, complete, digest, unused_settings
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
 from ncfbench.sampling.batch import negative_ids, negative_weights
 
-N_USERS, N_ITEMS = 4, 6
-LINKS = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (2, 0), (2, 4), (3, 5)]
-EXPLICIT = {0: [2, 3, 5], 2: [1]}
-"""Explicit negatives of users 0 and 2; users 1 and 3 have none."""
-PLAIN = BipartiteGraph.from_links(*np.array(LINKS, np.int32).T, N_USERS, N_ITEMS)
-PAIRS = np.array([(user, item) for user in EXPLICIT for item in EXPLICIT[user]], np.int32).T
-GRAPH = PLAIN.with_negatives(*PAIRS)
 LOSS = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
 
 def configure(sampler: str = "neg", **settings: Any) -> RunConfig:
     usual = {"sampler": sampler, "explicit_negatives": True, "batch_size": 4, "negatives": 3}
     return complete(usual | settings)
-
-
-def noise(alpha: float) -> np.ndarray:
-    weight = PLAIN.item_degrees.astype(float) ** alpha
-    return np.asarray(weight / weight.sum())
-
-
-def target(family: str, alpha: float) -> np.ndarray:
-    """The weight of each item as a negative of each user, by plain loops."""
-    expected = np.zeros((N_USERS, N_ITEMS))
-    for user, item in itertools.product(range(N_USERS), range(N_ITEMS)):
-        own = EXPLICIT.get(user)
-        if own:
-            usual = 1.0 if family == "listwise" else 1 / len(own)
-            expected[user, item] = usual if item in own else 0.0
-        elif (user, item) not in LINKS:
-            expected[user, item] = 1.0 if family == "listwise" else noise(alpha)[item]
-    return expected
 
 
 @pytest.mark.parametrize("name", ["unigram", "uniform", "0.5"])
@@ -70,14 +44,14 @@ def test_expected_weights_are_those_of_the_objective(sampler: str, family: str, 
     small = {"batch_size": 1, "negatives": 1, **strata}
     config = configure(sampler, loss=LOSS[family], noise=name, **small)
     made = make_sampler(GRAPH, config, Streams(0), weight_dtype=np.float64)
-    found, shares = np.zeros((N_USERS, N_ITEMS)), PLAIN.user_degrees / PLAIN.n_links
+    found = np.zeros((N_USERS, N_ITEMS))
     for link, (own, _) in enumerate(LINKS):
         for user in range(N_USERS) if sampler == "iid" else [own]:
             explicit = EXPLICIT.get(user)
             of_items = noise(config.noise_exponent)
             if explicit:
                 of_items = np.isin(np.arange(N_ITEMS), explicit) / len(explicit)
-            chance = (shares[user] if sampler == "iid" else 1.0) / len(LINKS)
+            chance = (SHARES[user] if sampler == "iid" else 1.0) / len(LINKS)
             for item in np.flatnonzero(of_items):
                 users = np.full((1, int(sampler == "iid")), user, np.int32)
                 drawn = Draw(np.array([link], np.int32), users, np.array([[item]], np.int32))
@@ -85,7 +59,7 @@ def test_expected_weights_are_those_of_the_objective(sampler: str, family: str, 
                 (users_, items_), weights = negative_ids(batch), negative_weights(batch)
                 assert (int(users_[0, 0]), int(items_[0, 0])) == (user, item)
                 found[user, item] += chance * of_items[item] * float(weights[0, 0])
-    expected = shares[:, None] * target(family, config.noise_exponent)
+    expected = SHARES[:, None] * target(family, config.noise_exponent)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 
 
