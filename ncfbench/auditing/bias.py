@@ -19,6 +19,7 @@ from ncfbench.timing.intervals import family_quantile, jackknife_error, t_quanti
 Float = NDArray[np.floating]
 
 POWER = 0.9
+"""Probability with which a bias or an error of the size that is stated as detectable is found."""
 RESOLUTION = 1e-3
 """Share of the exact gradient below which a bias may be float32's rounding and counts as none."""
 

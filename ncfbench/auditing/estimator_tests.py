@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.auditing.bias import POWER
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling.batch import Batch, Listed, MetUsers, negative_ids, negative_weights
@@ -26,8 +27,6 @@ TEST_FUNCTIONS = 8
 """Random functions of links whose expectation under a batch's weights is compared with the exact
 one, beside named ones.
 """
-POWER = 0.9
-"""Probability with which the stated detectable error would be found."""
 
 
 class TestFunctions:

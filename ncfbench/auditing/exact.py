@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.auditing.gradients import Float64, VectorGradient, flat64
-from ncfbench.auditing.user_rows import UserRows
+from ncfbench.auditing.user_rows import Ids, UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -36,7 +36,6 @@ MAX_TERMS = 2**34
 BLOCK_TERMS = 2**20
 LINK_BLOCK = 2**16
 
-Ids = NDArray[np.integer]
 Scored: TypeAlias = tuple[Interaction, jax.Array, jax.Array]
 """The interaction, and the vectors of all users and of the items in use."""
 Named: TypeAlias = tuple[Any, Ids]

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.errors import UsageError, reason
+from ncfbench.linting.scenes import Float
 
 Arrays: TypeAlias = Mapping[str, Any]
 Call: TypeAlias = Callable[..., Any]
-Float = NDArray[np.float64]
 STEP = 1e-5
 """Step of a difference quotient in float64, where scores are of the order of 0.1."""
 
