@@ -21,6 +21,16 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
 
+AUDITED: dict[str, Any] = {
+    "memory": 128,
+    "dimension": 6,
+    "word_dimension": 6,
+    "filters": 6,
+    "batch_size": 64,
+    "user_l2": 0.01,
+}
+"""Settings of a small model whose audit takes a moment."""
+
 
 class Trial:
     """Settings on a data set, or a configuration; nothing is trained yet."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audited import SMALL
 from invoked import check, invoke
+from trial import AUDITED
 
 from ncfbench.auditing.audit import Record, audit_samplers
 from ncfbench.catalog import SAMPLERS
@@ -31,7 +31,7 @@ def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audit_few(few_nodes: Path, **given: Any) -> Record:
-    given = {"dataset": "few", "noises": ["uniform"], "data_dir": few_nodes} | SMALL | given
+    given = {"dataset": "few", "noises": ["uniform"], "data_dir": few_nodes} | AUDITED | given
     return audit_samplers(**given)
 
 
@@ -197,7 +197,7 @@ def test_by_default_one_loss_at_one_set_of_parameters(
 def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     words = ["audit", "--dataset", "few", "--loss", "sg,softmax", "--noise", "1,unigram"]
     words += ["--batches", "96", "--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
-    for name, value in SMALL.items():
+    for name, value in AUDITED.items():
         words += ["--set", f"{name}={value}"] if name != "batch_size" else []
     result = invoke(*words, "--samplers", "iid,ns")
     parts = ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective")
@@ -216,12 +216,14 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
 
 def test_xray_counts(tiny: Dataset) -> None:
     """One small batch counted by hand, and the popularity of right weights."""
-    row = xray(tiny, complete(SMALL | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300)
+    row = xray(
+        tiny, complete(AUDITED | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300
+    )
     assert (row["nominal_users"], row["nominal_items"], row["nominal_negatives"]) == (64, 256, 192)
     assert row["unmasked_negatives"] == pytest.approx(192 * (1 - row["masked_share"]), rel=0.01)
     assert row["effective_negatives"] == pytest.approx(row["unmasked_negatives"], rel=1e-6)
     assert row["popularity_ratio"] == pytest.approx(1, abs=0.03)
     for sampler in ("ns", "strat-ns", "mixed-ns"):
-        row = xray(tiny, complete(SMALL | {"sampler": sampler, "noise": "0.5"}), 300)
+        row = xray(tiny, complete(AUDITED | {"sampler": sampler, "noise": "0.5"}), 300)
         assert row["popularity_ratio"] == pytest.approx(1, abs=0.05)
         assert row["effective_negatives_of_a_positive"] < row["unmasked_negatives_of_a_positive"]

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from audited import SMALL, Warm, assert_gradient_of_step
 from flax import nnx
+from trial import AUDITED, Trial
 
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import Pullback, flat
@@ -68,15 +68,16 @@ def warm(tiny: Dataset) -> Any:
     """Texts for one loss; the others are audited on free vectors, which compile sooner."""
 
     @functools.cache
-    def made(loss: str) -> Warm:
+    def made(loss: str) -> Trial:
         encoder = "cnn" if loss == "sg" else "mf"
-        settings = {"loss": loss, "sampler": "ns", "encoder": encoder}
-        return Warm(tiny, complete(SMALL | settings))
+        trial = Trial(tiny, AUDITED | {"loss": loss, "sampler": "ns", "encoder": encoder})
+        trial.add_noise(0.2)
+        return trial
 
     return made
 
 
-def assert_exact(dataset: Dataset, config: RunConfig, made: Warm) -> float:
+def assert_exact(dataset: Dataset, config: RunConfig, made: Trial) -> float:
     """The exact objective and its gradient are those of the definition; return the objective."""
     found = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
     dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(dataset, config, made.trainer, p)))
@@ -95,7 +96,7 @@ def test_exact_objective_and_gradient(
     tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str, noise: str, mask: bool
 ) -> None:
     """Several blocks, the last one not full."""
-    config = complete(SMALL | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
+    config = complete(AUDITED | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
     monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
     assert_exact(tiny, config, warm(loss))
 
@@ -112,7 +113,12 @@ def test_exact_objective_with_explicit_negatives(
         monkeypatch.setitem(EXPLICIT, user, own)
     pairs = [(user, item) for user, items in EXPLICIT.items() for item in items]
     shown = replace(tiny, negatives=np.array(pairs, np.int32).T)
-    settings = SMALL | {"loss": loss, "sampler": "neg", "noise": "0.5", "explicit_negatives": True}
+    settings = AUDITED | {
+        "loss": loss,
+        "sampler": "neg",
+        "noise": "0.5",
+        "explicit_negatives": True,
+    }
     config, made = complete(settings), warm(loss)
     value = assert_exact(shown, config, made)
     without = complete(settings | {"explicit_negatives": False})
@@ -141,4 +147,4 @@ def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: s
     strata = "user" if sampler == "strat" and loss != "sg" else "item"
     settings = {"loss": loss, "sampler": sampler, "strata": strata}
     settings |= {"batch_size": 24} if sampler == "ns-distinct" else {}
-    assert_gradient_of_step(warm(loss), tiny.graph, complete(SMALL | settings))
+    warm(loss).check_audit(complete(AUDITED | settings))
