@@ -7,7 +7,7 @@ from typing import Any
 
 from ncfbench.config import complete, digest
 from ncfbench.reporting import frames
-from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 
@@ -46,6 +46,5 @@ def record(
 
 
 def rows_of(records: list[RunRecord], **options: Any) -> dict[str, dict[str, Any]]:
-    (group,) = frames.group(records)
-    rows = speedup_rows(group, **({"allow_mixed": False, "locations": {}} | options))
-    return {(row["sampler"] + " " + row["variant"]).strip(): row for row in rows}
+    (found,) = compare(frames.group(records), **options)
+    return {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}

@@ -58,7 +58,7 @@ def compare_folders(
         warn(results.problems)
         if not results.comparisons:
             raise NothingToReportError(f"No finished run in {shown(results.runs_dir)}.")
-    found = changes(both[0].comparisons, both[1].comparisons, limit=limit, allow_mixed=allow_mixed)
+    found = changes(both[0].groups, both[1].groups, limit=limit, allow_mixed=allow_mixed)
     if kind == "json":
         print_json({"limit": limit, "changes": list(map(asdict, found))})
     else:

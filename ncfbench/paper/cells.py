@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,21 +78,20 @@ class CellVerdict:
 
 
 def judge_cells(
-    speedups: Sequence[Sequence[Row]],
-    recalls: Sequence[Sequence[Row]],
+    comparisons: Iterable[tuple[Sequence[Row], Sequence[Row]]],
     manifests: Mapping[str, Mapping[str, Any]],
 ) -> list[CellVerdict]:
     """Return a verdict on each printed cell of each comparison, then on each that none has.
 
     Args:
-        speedups, recalls: rows of each comparison, as the report's tables hold them.
+        comparisons: rows of the speedup and of the recall table of each.
         manifests: of data sets, by fingerprint, which say what their text is.
     """
     found: list[CellVerdict] = []
     covered: set[PrintedCell] = set()
     unknown: dict[tuple[str, str], list[str]] = {}
     printed_datasets = {cell.dataset for cell in printed.values()}
-    for speedup, recall in zip(speedups, recalls, strict=True):
+    for speedup, recall in comparisons:
         ours = {name: speedup[0][name] for name in KEY if name != "sampler"}
         manifest = manifests.get(ours["data_fingerprint"])
         source = str(manifest.get("source", ours["dataset"])) if manifest else ours["dataset"]

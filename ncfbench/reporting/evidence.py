@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ncfbench.paper.measures import STRATA, Evidence, Row
@@ -10,25 +10,24 @@ from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.profiles import ProfiledComparison, by_profile
+from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import RATIOS, log_ratios, recall_difference
 from ncfbench.runs.arms import shared_settings
 from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS
 
 
 def find_evidence(
-    groups: Sequence[Sequence[Run]],
-    speedups: Sequence[Sequence[Row]],
+    comparisons: Iterable[Comparison],
     beside: Mapping[str, Sequence[Row]],
     profiled: Sequence[ProfiledComparison],
 ) -> list[Evidence]:
-    """Return the evidence of each group of runs, and of profiles that have enough rounds for an
+    """Return the evidence of each comparison, and of profiles that have enough rounds for an
     interval: by themselves, and for the times of runs.
 
     Args:
-        speedups: rows of the speedup table, by group.
         beside: tables beside the runs, by name.
     """
-    arms = {runs[0].name: arm_rows(runs, rows) for runs, rows in zip(groups, speedups, strict=True)}
+    arms = {each.runs[0].name: arm_rows(each.runs, each.speedups) for each in comparisons}
     known, audits = list(arms.values()), beside.get("audit", ())
     found = [Evidence(own, comparisons=known, audits=audits) for own in known]
     for profile in by_profile(beside.get("costmodel", ())):

@@ -23,7 +23,7 @@ def export(results: Results, folder: Path) -> tuple[int, int]:
     Raises:
         DataError: the folder cannot be written.
     """
-    compared = [run for runs in results.comparisons for run in runs]
+    compared = [run for runs in results.groups for run in runs]
     tuned = {run.data_fingerprint for run in compared if run.config.tuned}
     trials = [
         trial for trial in read_all(results.runs_dir / FOLDER)[0] if trial.data_fingerprint in tuned

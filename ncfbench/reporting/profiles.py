@@ -14,6 +14,7 @@ from typing import Any
 
 from ncfbench.reporting.frames import Run, with_baselines
 from ncfbench.reporting.labels import unusual_settings
+from ncfbench.reporting.rows import Comparison
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.intervals import Estimate, product
@@ -67,24 +68,19 @@ def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
 
 
 def find_profiled(
-    groups: Sequence[Sequence[Run]], speedups: Sequence[Sequence[Row]], costmodel: Sequence[Row]
+    comparisons: Sequence[Comparison], costmodel: Sequence[Row]
 ) -> list[ProfiledComparison]:
-    """Return the groups of runs of each profile that share its data and settings.
+    """Return the comparisons of each profile that share its data and settings.
 
     Computations that give the same result may differ; runs with the profile's own are preferred to
     those.
 
     Args:
-        speedups: rows of the speedup table, by group.
         costmodel: rows of the cost model.
     """
     profiled = []
     for profile in by_profile(costmodel):
-        able = [
-            joined
-            for runs, rows in zip(groups, speedups, strict=True)
-            if (joined := _join(runs, rows, profile)) is not None
-        ]
+        able = [joined for each in comparisons if (joined := _join(each, profile)) is not None]
         profiled += [each for each in able if each.is_same] or able
     return profiled
 
@@ -113,10 +109,9 @@ def time_label(runs: Iterable[Run]) -> str:
     return f"training time, s ({'by a profile' if is_profiled else 'full account'}, log scale)"
 
 
-def _join(
-    runs: Sequence[Run], rows: Sequence[Row], profile: Mapping[str, Row]
-) -> ProfiledComparison | None:
+def _join(comparison: Comparison, profile: Mapping[str, Row]) -> ProfiledComparison | None:
     """Return runs with the times of a profile; None where they do not belong together."""
+    runs = comparison.runs
     some, first = next(iter(profile.values())), runs[0]
     config, base = first.config, profile.get(first.baseline_sampler)
     # The profile's ratios are over its own baseline, whatever the runs are measured against.
@@ -132,7 +127,7 @@ def _join(
         or own[0] != theirs[0]
     ):
         return None
-    by_arm = {(row["sampler"], row["variant"]): row for row in rows}
+    by_arm = {(row["sampler"], row["variant"]): row for row in comparison.speedups}
     arms = {_arm(run.variant, config.encoder): run for run in runs}
     base_arm = _arm(_variant(base), config.encoder)
     joined = []

@@ -35,7 +35,7 @@ from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import (
@@ -63,8 +63,7 @@ class Results:
     """Runs of a folder, compared.
 
     Attributes:
-        comparisons: rows of the frame ``arms``, those together that compare.
-        speedups, recalls: rows by comparison.
+        comparisons: the runs, those together that compare, with their rows.
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
@@ -79,9 +78,7 @@ class Results:
     """
 
     runs_dir: Path
-    comparisons: Sequence[Sequence[Run]]
-    speedups: Sequence[Rows]
-    recalls: Sequence[Rows]
+    comparisons: Sequence[Comparison]
     verdicts: Sequence[CellVerdict]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
@@ -95,6 +92,11 @@ class Results:
     is_filtered: bool = False
     is_of_sweep: bool = False
 
+    @property
+    def groups(self) -> list[Sequence[Run]]:
+        """Rows of the frame ``arms``, those together that compare."""
+        return [each.runs for each in self.comparisons]
+
     @cached_property
     def runs(self) -> list[Run]:
         """The compared runs, with the targets of the answers."""
@@ -104,7 +106,7 @@ class Results:
             for arm in answer.arms
             for run in arm.runs.values()
         }
-        compared = (run for runs in self.comparisons for run in runs)
+        compared = (run for runs in self.groups for run in runs)
         return [in_answers.get(run.name) or run.without_target() for run in compared]
 
     @cached_property
@@ -120,12 +122,12 @@ class Results:
     @property
     def speedup(self) -> Rows:
         """Rows of ``speedup.parquet``."""
-        return [row for rows in self.speedups for row in rows]
+        return [row for each in self.comparisons for row in each.speedups]
 
     @property
     def recall(self) -> Rows:
         """Rows of ``recall.parquet``."""
-        return [row for rows in self.recalls for row in rows]
+        return [row for each in self.comparisons for row in each.recalls]
 
     @property
     def has_verdicts(self) -> bool:
@@ -141,7 +143,7 @@ class Results:
     @cached_property
     def with_profiles(self) -> list[ProfiledComparison]:
         """Comparisons whose iterations have the length that a profile beside them measured."""
-        return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
+        return find_profiled(self.comparisons, self.beside.get("costmodel", []))
 
     @cached_property
     def profiled(self) -> list[ProfiledComparison]:
@@ -151,7 +153,7 @@ class Results:
     @cached_property
     def retimed(self) -> list[Sequence[Run]]:
         """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
-        return with_profile_times(self.comparisons, self.with_profiles)
+        return with_profile_times(self.groups, self.with_profiles)
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -216,10 +218,7 @@ class Results:
 
     @property
     def _papers(self) -> list[Table]:
-        return [
-            *speedup_tables(self.comparisons, self.speedups),
-            *recall_tables(self.comparisons, self.recalls),
-        ]
+        return [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
 
     @cached_property
     def detail_tables(self) -> list[Table]:
@@ -232,25 +231,23 @@ class Results:
             *frontier_tables([*self.overall, *self.answers]),
             *objective_tables(self.overall),
             *(self._papers if self.race else []),
-            *parts_tables(self.comparisons, self.speedups),
+            *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]
 
     @cached_property
     def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
-        if any(runs[0].chosen_baseline for runs in self.comparisons):
+        if any(runs[0].chosen_baseline for runs in self.groups):
             return []
-        return judge_claims(
-            find_evidence(self.comparisons, self.speedups, self.beside, self.profiled)
-        )
+        return judge_claims(find_evidence(self.comparisons, self.beside, self.profiled))
 
     @cached_property
     def paper_tables(self) -> list[Table]:
         """The paper's claims, and ours beside its speedups and recalls where it printed a cell."""
         found = [claims_table(self.claims)] if self.claims else []
         if self.has_verdicts:
-            found += beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+            found += beside_tables(self.comparisons, self.verdicts)
         return found
 
     def sensitivity(self) -> Rows:
@@ -340,10 +337,15 @@ def collect(
     manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
     floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
-    comparisons = [
+    labelled = (
         [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
         for compared in grouped
-    ]
+    )
+    # What was left out on purpose is not missing.
+    is_chosen = bool(wanted) or chosen_by is not None
+    comparisons = compare(
+        labelled, allow_mixed=allow_mixed, locations=locations, has_missing=not is_chosen
+    )
     beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
@@ -351,21 +353,11 @@ def collect(
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
     sweeps, broken = find_sweeps(folders.runs_dir)
-    speedups = [
-        speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
-    ]
-    recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    if wanted or chosen_by:  # what was left out on purpose is not missing
-        speedups, recalls = (
-            [[row for row in rows if row["status"] != "missing"] for rows in by_comparison]
-            for by_comparison in (speedups, recalls)
-        )
+    rows = [(each.speedups, each.recalls) for each in comparisons]
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
-        speedups=speedups,
-        recalls=recalls,
-        verdicts=[] if baseline else judge_cells(speedups, recalls, manifests),
+        verdicts=[] if baseline else judge_cells(rows, manifests),
         manifests=manifests,
         floors=floors,
         beside=beside,
@@ -375,6 +367,6 @@ def collect(
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=bool(wanted) or chosen_by is not None or baseline is not None,
+        is_filtered=is_chosen or baseline is not None,
         is_of_sweep=chosen_by is not None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
@@ -21,16 +22,45 @@ from ncfbench.timing import intervals, speedups
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Runs that compare, and their rows of the speedup and of the recall table."""
+
+    runs: Sequence[Run]
+    speedups: Sequence[Row]
+    recalls: Sequence[Row]
+
+
+def compare(
+    groups: Iterable[Sequence[Run]],
+    *,
+    allow_mixed: bool = False,
+    locations: Mapping[str, str] | None = None,
+    has_missing: bool = True,
+) -> list[Comparison]:
+    """Return the comparison of each group of runs.
+
+    Args:
+        allow_mixed: divide times of different environments too; ``same_environment`` marks them.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        has_missing: keep the rows of samplers without a run.
+    """
+    found = []
+    for runs in groups:
+        speedups = speedup_rows(runs, allow_mixed=allow_mixed, locations=locations or {})
+        both = speedups, recall_rows(runs, locations=locations or {})
+        kept = ([row for row in rows if has_missing or row["status"] != "missing"] for rows in both)
+        found.append(Comparison(runs, *kept))
+    return found
+
+
 def speedup_rows(
     runs: Sequence[Run], *, allow_mixed: bool, locations: Mapping[str, str]
 ) -> list[Row]:
     """Return one row for each arm of a group, and one for each valid sampler without a run.
 
     ``tied`` are the columns in which a row is the best of its baseline, or cannot be told from it.
-
-    Args:
-        allow_mixed: divide times of different environments too; ``same_environment`` marks them.
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    See :func:`compare` for the arguments.
     """
     arms, first = by_variant(runs), runs[0]
     rows, tied = [], tied_speedups(arms)

@@ -17,7 +17,7 @@ from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.paper.measures import DISTURBED, falls_by_chance
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.paper import claims_table
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
@@ -30,11 +30,10 @@ def judged(
 
     A sampler may be busy: its times vary by more than those of a quiet machine.
     """
-    comparisons = group(runs)
-    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    for row in itertools.chain(*speedups):
+    comparisons = compare(group(runs))
+    for row in itertools.chain(*(each.speedups for each in comparisons)):
         row["full_iteration_spread"] = 0.3 if row["sampler"] == busy else 0.1
-    found = judge_claims(find_evidence(comparisons, speedups, {"audit": audits}, []))
+    found = judge_claims(find_evidence(comparisons, {"audit": audits}, []))
     own = [one for one in found if "coupling" not in one.settings]
     assert len({one.claim for one in own}) == len(own)
     return {one.claim: one for one in own}
@@ -235,7 +234,7 @@ def test_profiles_judge_the_length_of_an_iteration(
     ]
 
     def by_profile(rows: Sequence[Any]) -> list[ClaimVerdict]:
-        return judge_claims(find_evidence([], [], {"costmodel": rows}, []))
+        return judge_claims(find_evidence([], {"costmodel": rows}, []))
 
     found = by_profile(rows)
     assert [one.verdict for one in found] == ([verdict] if verdict else [])

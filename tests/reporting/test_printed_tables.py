@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Sequence
 from typing import Any
 
 from literal_runs import record
 from rich.console import Console
 
 from ncfbench.paper.cells import judge_cells
-from ncfbench.reporting.frames import Run, group
+from ncfbench.reporting.frames import group
 from ncfbench.reporting.labels import seeds_label
 from ncfbench.reporting.render.terminal import TableView, make_console
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.table import Cell, Table
 from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
@@ -26,8 +27,6 @@ from ncfbench.reporting.views.results import (
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
-
-Row = dict[str, Any]
 
 
 def test_names_are_text_and_not_markup() -> None:
@@ -49,14 +48,9 @@ def rendered(*tables: Table) -> str:
     return out.getvalue()
 
 
-def compared(runs: list[RunRecord]) -> tuple[list[list[Run]], list[list[Row]], list[list[Row]]]:
-    """Comparisons, and their rows of the speedup and the recall table."""
-    groups = group(runs)
-    return (
-        groups,
-        [speedup_rows(each, allow_mixed=False, locations={}) for each in groups],
-        [recall_rows(each, locations={}) for each in groups],
-    )
+def beside(found: Sequence[Comparison]) -> list[Table]:
+    verdicts = judge_cells([(each.speedups, each.recalls) for each in found], {})
+    return beside_tables(found, verdicts)
 
 
 def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
@@ -75,8 +69,8 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         record("strat", [9, 8, 7], 10),
         record("iid", [8, 2], 400, encoder="lstm", dataset="mind"),
     ]
-    groups, rows, recalls = compared(runs)
-    text = rendered(*speedup_tables(groups, rows))
+    found = compare(group(runs))
+    text = rendered(*speedup_tables(found))
     for word in (
         *("Speedup over iid, SG loss", "per it.", "# of it.", "total", "citeulike", "mind"),
         *("CNN", "LSTM", "13.33", "(0/1)", "never"),
@@ -84,8 +78,8 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
     ):
         assert word in text
     assert "†" not in text
-    assert "0.5000" in rendered(*recall_tables(groups, recalls))
-    (missing,) = missing_tables([row for part in rows for row in part])
+    assert "0.5000" in rendered(*recall_tables(found))
+    (missing,) = missing_tables([row for each in found for row in each.speedups])
     assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
 
 
@@ -101,8 +95,8 @@ def test_times_of_separate_runs_are_marked() -> None:
         together(["a", None], "strat-ns", [9, 4, 2], 40),
         record("iid", [9, 6, 4], 100, negatives=20),
     ]
-    groups, rows, recalls = compared(runs)
-    table = speedup_tables(groups, rows)[0]
+    found = compare(group(runs))
+    table = speedup_tables(found)[0]
     shown = texts_of(table)
     assert shown["ns"] == ["10.00", "1.33", "13.33"]
     assert shown["strat-ns (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
@@ -111,11 +105,11 @@ def test_times_of_separate_runs_are_marked() -> None:
     explained = "†: times of separate runs, not interleaved"
     assert any(note.startswith(explained) for note in table.notes)
     assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
-    beside = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))[0]
-    texts = texts_of(beside)
+    table = beside(found)[0]
+    texts = texts_of(table)
     assert texts["strat-ns"][0].endswith(" †")
     assert not texts["ns"][0].endswith("†")
-    assert any(note.startswith("†") for note in beside.notes)
+    assert any(note.startswith("†") for note in table.notes)
 
 
 def test_times_of_a_busy_machine_are_marked() -> None:
@@ -142,8 +136,8 @@ def test_the_best_of_each_column_and_baseline() -> None:
         record("iid", [9, 5, 3], 900, 0.5, negatives=20),
         record("neg", [9, 5, 3], 100, 0.3, negatives=20),
     ]
-    groups, rows, recalls = compared(runs)
-    table = speedup_tables(groups, rows)[0]
+    found = compare(group(runs))
+    table = speedup_tables(found)[0]
     texts = texts_of(table)
     assert texts["neg"][0] == "40.00"
     assert texts["ns"] == ["4.00", "2.00", "8.00"]
@@ -161,17 +155,17 @@ def test_the_best_of_each_column_and_baseline() -> None:
         "iid (k=20)": [False, True, False],  # as good in iterations
         "neg (k=20)": [True, True, True],
     }
-    shown = cells_of(recall_tables(groups, recalls)[0])
+    shown = cells_of(recall_tables(found)[0])
     assert [name for name, row in shown.items() if row[0].style == "best"] == ["iid (k=20)"]
 
 
 def test_sheets_say_why_a_cell_has_no_value() -> None:
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
-    groups, rows, recalls = compared(runs)
-    for row in (*rows[0], *recalls[0]):
+    (found,) = compare(group(runs))
+    for row in (*found.speedups, *found.recalls):
         if row["sampler"] == "strat":
             row |= {"status": "diverged", "runs": ["a"]}
-    texts = texts_of(speedup_tables(groups, rows)[0])
+    texts = texts_of(speedup_tables([found])[0])
     assert {sampler: row[2] for sampler, row in texts.items()} == {
         "iid": "1.00",
         "neg": "no run",
@@ -179,12 +173,12 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
         "ns": "other machine",
         "strat-ns": "no run",
     }
-    shown = texts_of(recall_tables(groups, recalls)[0])
+    shown = texts_of(recall_tables([found])[0])
     assert (shown["strat"][0], shown["ns"][0]) == ("diverged", "0.4000")
-    next(row for row in recalls[0] if row["sampler"] == "iid")["reported_epoch"] = 1.5
-    epochs = texts_of(recall_tables(groups, recalls)[0])
+    next(row for row in found.recalls if row["sampler"] == "iid")["reported_epoch"] = 1.5
+    epochs = texts_of(recall_tables([found])[0])
     assert [epochs[name][0] for name in ("iid", "ns")] == ["0.4000 @1.5", "0.4000 @3"]
-    speedup, recall = beside_tables(groups, rows, recalls, judge_cells(rows, recalls, {}))
+    speedup, recall = beside([found])
     texts = texts_of(speedup)
     assert texts["strat"][2] == "diverged (8.56, missing)"
     assert texts["ns"][2] == "other machine (19.50)"
@@ -198,8 +192,7 @@ def test_an_impossible_arm_is_no_missing_run() -> None:
         *(record(name, [9, 5, 3], 200, loss="log") for name in ("neg", "strat-ns")),
         record("strat-ns", [9, 5, 3], 200, loss="log", stratum_size=8),
     ]
-    groups, _, recalls = compared(runs)
-    (table,) = recall_tables(groups, recalls)
+    (table,) = recall_tables(compare(group(runs)))
     assert [column.heading for column in table.header[2:]] == ["SG", "Log"]
     assert texts_of(table) == {
         "iid": ["0.4000", "invalid"],
@@ -220,8 +213,8 @@ def test_titles_name_b_s_k_and_seeds() -> None:
         for encoder in ("cnn", "lstm")
     ]
     runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
-    groups, rows, _ = compared(runs)
-    (speedup,), (parts,) = speedup_tables(groups, rows), parts_tables(groups, rows)
+    found = compare(group(runs))
+    (speedup,), (parts,) = speedup_tables(found), parts_tables(found)
     settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
     assert speedup.title == f"Speedup over iid, SG loss: {settings}"
     assert settings in parts.title
@@ -232,12 +225,12 @@ def test_titles_name_b_s_k_and_seeds() -> None:
 def test_tables_updated_by_row_are_named() -> None:
     """Once for each encoder, under what the ratios are made of; where there are some."""
     runs = [record(sampler, [9, 3], 1) for sampler in ("iid", "ns")]
-    groups, rows, _ = compared(runs)
-    (parts,) = parts_tables(groups, rows)
+    found = compare(group(runs))
+    (parts,) = parts_tables(found)
     assert not any("by row" in note for note in parts.notes)
     for run in runs:
         run.environment["updated_by_row"] = ["user_tower/vectors/embedding"]
-    (parts,) = parts_tables(groups, rows)
+    (parts,) = parts_tables(found)
     (note,) = [note for note in parts.notes if "by row" in note]
     assert note == ("CNN: updated by row (docs/optimizers.md): user_tower/vectors/embedding.")
 
@@ -247,8 +240,7 @@ def test_a_memory_says_how_stale_it_is() -> None:
     run = record("xbm", [9, 5, 3, 2], 1, memory=64)
     for row, far in ((run.curve[1], 0.5), (run.curve[2], 0.125)):
         row |= dict(zip(schemas.STALENESS, (far / 2, far, 8), strict=True))
-    groups, rows, _ = compared([record("iid", [9, 3], 1), run])
-    (parts,) = parts_tables(groups, rows)
+    (parts,) = parts_tables(compare(group([record("iid", [9, 3], 1), run])))
     stale = "6.2 % off after 1 update, 12.5 % after 8, dropout included"
     assert [note for note in parts.notes if "remembered" in note] == [
         f"CNN, xbm (M=64): at the end remembered item vectors were {stale}."

@@ -16,7 +16,7 @@ from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
-from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.reporting.targets import sensitivity
 from ncfbench.reporting.views.answers import trust
 from ncfbench.reporting.views.profiled import profiled_tables
@@ -52,9 +52,7 @@ def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
 def joined(
     runs: list[RunRecord], rows: list[dict[str, Any]], baseline: str | None = None
 ) -> list[ProfiledComparison]:
-    comparisons = group(runs, baseline)
-    speedups = [speedup_rows(found, allow_mixed=False, locations={}) for found in comparisons]
-    return find_profiled(comparisons, speedups, rows)
+    return find_profiled(compare(group(runs, baseline)), rows)
 
 
 IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
@@ -140,10 +138,7 @@ def test_another_baseline_than_the_profile_s_is_left_out() -> None:
 
 def soonest(runs: list[RunRecord], rows: list[dict[str, Any]]) -> list[ClaimVerdict]:
     """Verdicts by profiles; the runs' own differ in words."""
-    profiled = joined(runs, rows)
-    comparisons = group(runs)
-    speedups = [speedup_rows(found, allow_mixed=False, locations={}) for found in comparisons]
-    verdicts = judge_claims(find_evidence(comparisons, speedups, {}, profiled))
+    verdicts = judge_claims(find_evidence(compare(group(runs)), {}, joined(runs, rows)))
     return [verdict for verdict in verdicts if "profile" in verdict.evidence]
 
 

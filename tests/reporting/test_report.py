@@ -16,7 +16,7 @@ from ncfbench.config import complete, merge
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import run_command, unusual_label
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
@@ -163,8 +163,8 @@ def test_another_computation_is_another_comparison() -> None:
     groups = {unusual_label(group[0].config): group for group in frames.group(both)}
     assert set(groups) == {"", "convolution=plain"}
     for title, speedup in (("", 20), ("convolution=plain", 2)):
-        found = speedup_rows(groups[title], allow_mixed=False, locations={})
-        rows = {row["sampler"]: row for row in found}
+        (found,) = compare([groups[title]])
+        rows = {row["sampler"]: row for row in found.speedups}
         assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(speedup)
         assert rows["strat-ns"]["settings"] == title
         assert ("--convolution plain" in rows["ns"]["command"]) == bool(title)
@@ -190,13 +190,13 @@ def test_the_newest_finished_run_counts() -> None:
 
 def test_recall_rows() -> None:
     two = [record("iid", [9], 1, recall, seed=seed) for seed, recall in enumerate((0.3, 0.5))]
-    (group,) = frames.group(two)
-    rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
+    (found,) = compare(frames.group(two))
+    rows = {row["sampler"]: row for row in found.recalls}
     assert rows["iid"]["test_recall_at_50"] == pytest.approx(0.4)
     assert (rows["iid"]["seeds"], rows["ns"]["status"]) == (2, "missing")
     reason = "held-out items have none"
-    (mf,) = frames.group([record("iid", [9], 1, None, encoder="mf", reason=reason)])
-    row = recall_rows(mf, locations={})[0]
+    (mf,) = compare(frames.group([record("iid", [9], 1, None, encoder="mf", reason=reason)]))
+    row = mf.recalls[0]
     assert [row[name] for name in ("status", "test_recall_at_50", "reason")] == [
         *("no recall", None, reason)
     ]
@@ -226,8 +226,8 @@ def test_recalls_are_tied_by_paired_differences() -> None:
         runs.append(record("strat", [9, 5], 10, recall - 0.01 - 0.001 * seed, seed=seed))
         above = -0.001 + 0.02 * (-1) ** seed
         runs.append(record("strat-ns", [9, 5], 10, recall + above, seed=seed))
-    (group,) = frames.group(runs)
-    assert tied(recall_rows(group, locations={}), RECALL) == {"ns", "strat-ns"}
+    (found,) = compare(frames.group(runs))
+    assert tied(found.recalls, RECALL) == {"ns", "strat-ns"}
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -244,18 +244,17 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool
             values = found.astype(np.float32)
             kept = Evaluation({}, values, values / len(values))
             evaluations.write(folder, {(100, "test"): kept})
-    (group,) = frames.group(read_all(tmp_path)[0])
+    (compared,) = compare(frames.group(read_all(tmp_path)[0]))
     best = max(arms, key=lambda sampler: float(np.mean(arms[sampler])))
     expected = {"ns", "strat-ns"} if is_kept else {best}
-    assert tied(recall_rows(group, locations={}), RECALL) == expected
+    assert tied(compared.recalls, RECALL) == expected
 
 
 def test_speedups_with_one_seed_are_tied_when_near() -> None:
     """Totals of 10, 9 and 5 times; and the bold cells of the table."""
     lengths = {"iid": 100, "ns": 10, "strat-ns": 100 / 9, "neg": 20}
-    (group,) = frames.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()])
-    rows = speedup_rows(group, allow_mixed=False, locations={})
-    assert tied(rows, "total_speedup") == {"ns", "strat-ns"}
-    (table,) = speedup_tables([group], [rows])
+    found = compare(frames.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()]))
+    assert tied(found[0].speedups, "total_speedup") == {"ns", "strat-ns"}
+    (table,) = speedup_tables(found)
     best = {row[1].text for row in table.rows if row[4].style == "best"}
     assert best == {"ns", "strat-ns"}

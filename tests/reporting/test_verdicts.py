@@ -21,7 +21,7 @@ from ncfbench.paper.cells import (
 )
 from ncfbench.paper.printed import PrintedCell
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.runs.folder import RunRecord
 
 
@@ -149,10 +149,8 @@ def test_a_wider_interval_never_reproduces_more() -> None:
 def judged(
     runs: Sequence[RunRecord], manifests: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[CellVerdict]:
-    comparisons = group(runs)
-    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    recalls = [recall_rows(each, locations={}) for each in comparisons]
-    return judge_cells(speedups, recalls, manifests or {})
+    rows = [(each.speedups, each.recalls) for each in compare(group(runs))]
+    return judge_cells(rows, manifests or {})
 
 
 def test_undecided_cells_are_counted() -> None:

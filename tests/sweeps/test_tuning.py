@@ -21,7 +21,7 @@ from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import UsageError
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import unusual_label
-from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, MOST_TRIALS, Budget
@@ -143,15 +143,15 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
         write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], learning_rate=0.02, **own)
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], learning_rate=0.005, **own)
     write_run(tmp_path, "ns", [9, 4, 2], 20)
-    found = {one[0].config.tuned: one for one in frames.group(runs.read_all(tmp_path)[0])}
+    comparisons = compare(frames.group(runs.read_all(tmp_path)[0]))
+    found = {one.runs[0].config.tuned: one for one in comparisons}
     assert set(found) == {"", "learning_rate:4x2"}, "tuned runs are not mixed with others"
     tuned = found["learning_rate:4x2"]
-    assert unusual_label(tuned[0].config) == "tuned=learning_rate:4x2"
-    rows = speedup_rows(tuned, allow_mixed=False, locations={})
-    status = {row["sampler"]: (row["status"], row.get("command")) for row in rows}
+    assert unusual_label(tuned.runs[0].config) == "tuned=learning_rate:4x2"
+    status = {row["sampler"]: (row["status"], row.get("command")) for row in tuned.speedups}
     assert status["ns"] == ("reached", None)
     assert status["strat-ns"] == ("missing", None), "no command by itself can choose its settings"
-    table, *_ = speedup_tables([tuned], [rows])
+    table, *_ = speedup_tables([tuned])
     note = (
         "CNN: learning_rate tuned on validation recall, 4 trials of 2 epochs: iid"
         " learning_rate=0.02; ns"
@@ -161,9 +161,8 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     )
     other = {"dataset": "other", "fingerprint": "e" * 64, "tuned": "learning_rate:4x2"}
     write_run(tmp_path / "o", "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], learning_rate=0.1, **other)
-    (others,) = frames.group(runs.read_all(tmp_path / "o")[0])
-    both = [rows, speedup_rows(others, allow_mixed=False, locations={})]
-    table, *_ = speedup_tables([tuned, others], both)
+    others = compare(frames.group(runs.read_all(tmp_path / "o")[0]))
+    table, *_ = speedup_tables([tuned, *others])
     for name, rate in (("citeulike", "0.02"), ("other", "0.1")):
         begin, own = f"{name} CNN: learning_rate tuned on", f"iid learning_rate={rate}"
         assert any(text.startswith(begin) and own in text for text in table.notes)

@@ -36,11 +36,10 @@ def figures(results: Results) -> dict[str, Draw]:
 
     Training time is that of a profile where the runs' own is not to be trusted.
     """
-    comparisons, profile = results.comparisons, results.beside
-    board = results.board
+    groups, board = results.groups, results.board
     found: dict[str, Draw] = {"board": partial(draw_board, board)} if board else {}
     found |= {answer.named("answer"): partial(draw_answer, answer) for answer in results.answers}
-    for runs, retimed in zip(comparisons, results.retimed, strict=True):
+    for runs, retimed in zip(groups, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
         floors = results.floors.get(runs[0].data_fingerprint, ())
         own: dict[str, Draw] = {
@@ -50,8 +49,8 @@ def figures(results: Results) -> dict[str, Draw]:
             "negatives": partial(draw_arms, runs, "negatives", floors),
         }
         found |= {file_name(kind, runs[0]): draw for kind, draw in own.items()}
-    labels = {runs[0].data_fingerprint: runs[0].data_label for runs in comparisons}
-    costs = profile.get("costmodel", ())
+    labels = {runs[0].data_fingerprint: runs[0].data_label for runs in groups}
+    costs = results.beside.get("costmodel", ())
     for rows in _grouped(costs, lambda row: tuple(row[name] for name in PROFILE)):
         label = labels.get(rows[0]["data_fingerprint"], "")
         found[profile_name("epoch-time", rows[0])] = partial(draw_epoch_times, rows, label)
@@ -62,7 +61,7 @@ def figures(results: Results) -> dict[str, Draw]:
             name = profile_name("crossover", alike[0])
             name += f"-k{_negatives(alike)}" if name in found else ""
             label = labels.get(alike[0]["data_fingerprint"], "")
-            found[name] = partial(draw_crossover, alike, _iterations(comparisons, alike), label)
+            found[name] = partial(draw_crossover, alike, _iterations(groups, alike), label)
     return found
 
 

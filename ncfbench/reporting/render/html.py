@@ -52,7 +52,7 @@ def page(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         figures: names of the wanted figures; all by default.
     """
-    runs = [run for compared in results.comparisons for run in compared]
+    runs = [run for compared in results.groups for run in compared]
     folded = [table.name for table in results.folded_answers]
     first = [*results.overall_tables, *results.answer_tables]
     answers = {table.name for table in first if table.name not in folded}

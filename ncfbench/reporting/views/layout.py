@@ -5,7 +5,7 @@ ratios of times, of runs that were not interleaved or on a busy machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,13 +21,12 @@ from ncfbench.catalog import (
 )
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import label, unusual_label
+from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
-Member = tuple[Sequence[Run], Sequence[Row]]
-"""Runs that compare, and their rows of the speedup or the recall table."""
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
 Mark = Callable[[Row], str]
@@ -96,20 +95,20 @@ SIMULATED_NOTE = (
 
 def arrange(
     title: str,
-    members: Sequence[Member],
+    comparisons: Sequence[Comparison],
+    rows: Iterable[Row],
     columns: Sequence[Column],
     notes: Sequence[str],
     *,
     name: str,
 ) -> Table:
-    """Return a table with a row for each encoder, sampler and variant."""
+    """Return a table with a row for each encoder, sampler and variant of some comparisons' rows."""
     arms: dict[Arm, dict[Place, Row]] = {}
-    for _, rows in members:
-        for row in rows:
-            arm = (row["encoder"], row["sampler"], row["variant"])
-            place = (row["dataset"], row["data_fingerprint"], row["loss"])
-            arms.setdefault(arm, {})[place] = row
-    data = data_names(members)
+    for row in rows:
+        arm = (row["encoder"], row["sampler"], row["variant"])
+        place = (row["dataset"], row["data_fingerprint"], row["loss"])
+        arms.setdefault(arm, {})[place] = row
+    data = data_names(comparisons)
     cols = [
         Col("encoder", lambda arm: find_encoder(arm[0]).title),
         Col("sampler", lambda arm: sampler_label(arm[1], arm[2])),
@@ -119,7 +118,7 @@ def arrange(
         for place, data_set in data.items()
         for column in columns
     ]
-    first = [runs[0] for runs, _ in members]
+    first = [each.runs[0] for each in comparisons]
     labels = {data[data_of(run)]: run.data_label for run in first if run.data_label}
     is_invalid = any(
         (*place, column.loss) not in places and _absent(arm, column.loss) is INVALID
@@ -178,35 +177,31 @@ def no_mark(row: Row) -> str:
     return ""
 
 
-def by_table(
-    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
-) -> dict[tuple[str, str], list[Member]]:
-    """Return the groups of runs that share a table, by loss and unusual settings."""
-    tables: dict[tuple[str, str], list[Member]] = {}
-    for runs, own in zip(groups, rows, strict=True):
-        config = runs[0].config
-        tables.setdefault((config.loss, unusual_label(config)), []).append((runs, own))
+def by_table(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
+    """Return the comparisons that share a table, by loss and unusual settings."""
+    tables: dict[tuple[str, str], list[Comparison]] = {}
+    for each in comparisons:
+        config = each.runs[0].config
+        tables.setdefault((config.loss, unusual_label(config)), []).append(each)
     return tables
 
 
-def by_settings(
-    groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]
-) -> dict[str, list[Member]]:
-    """Return the groups of runs that share a table of all losses, by unusual settings."""
-    tables: dict[str, list[Member]] = {}
-    for (_, settings), members in by_table(groups, rows).items():
-        tables.setdefault(settings, []).extend(members)
+def by_settings(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
+    """Return the comparisons that share a table of all losses, by unusual settings."""
+    tables: dict[str, list[Comparison]] = {}
+    for (_, settings), own in by_table(comparisons).items():
+        tables.setdefault(settings, []).extend(own)
     return tables
 
 
-def label_of(members: Sequence[Member]) -> str:
+def label_of(comparisons: Iterable[Comparison]) -> str:
     """Return b, s, k, unusual settings and seeds of the runs of a table."""
-    return label([run for runs, _ in members for run in runs])
+    return label([run for each in comparisons for run in each.runs])
 
 
-def losses(members: Sequence[Member]) -> list[str]:
+def losses(comparisons: Iterable[Comparison]) -> list[str]:
     """Return the losses of a table in the catalog's order, plug-ins last."""
-    present = {runs[0].config.loss for runs, _ in members}
+    present = {each.runs[0].config.loss for each in comparisons}
     return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
 
 
@@ -215,9 +210,9 @@ def data_of(run: Run) -> tuple[str, str]:
     return run.config.dataset, run.data_fingerprint
 
 
-def data_names(members: Sequence[Member]) -> dict[tuple[str, str], str]:
+def data_names(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], str]:
     """Return a heading for each data set, with digits of the fingerprint where names collide."""
-    data = dict.fromkeys(data_of(runs[0]) for runs, _ in members)
+    data = dict.fromkeys(data_of(each.runs[0]) for each in comparisons)
     names = [name for name, _ in data]
     return {
         (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"

@@ -11,7 +11,7 @@ from ncfbench.paper.cells import CellVerdict
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.paper.measures import NOT_REPRODUCED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.views.layout import (
     Column,
@@ -56,25 +56,23 @@ STYLES: dict[str, Style] = {
 
 
 def beside_tables(
-    groups: Sequence[Sequence[Run]],
-    speedups: Sequence[Sequence[Row]],
-    recalls: Sequence[Sequence[Row]],
-    verdicts: Sequence[CellVerdict],
+    comparisons: Sequence[Comparison], verdicts: Sequence[CellVerdict]
 ) -> list[Table]:
     """Return speedups and recalls beside the printed ones, as far as the paper printed any."""
     by_cell = {verdict.key: verdict for verdict in verdicts}
     printed = {(one.dataset, one.data_fingerprint, one.encoder, one.loss) for one in verdicts}
-    members = [
-        (runs, [[row for row in rows if not row["variant"]] for rows in both])
-        for runs, *both in zip(groups, speedups, recalls, strict=True)
-        if (*data_of(runs[0]), runs[0].config.encoder, runs[0].config.loss) in printed
+    chosen = [
+        each
+        for each in comparisons
+        for first in each.runs[:1]
+        if (*data_of(first), first.config.encoder, first.config.loss) in printed
     ]
-    chosen = [runs for runs, _ in members]
     tables = []
-    for (loss, settings), own in by_table(chosen, [rows for _, (rows, _) in members]).items():
+    for (loss, settings), own in by_table(chosen).items():
         if loss != SPEEDUP_LOSS:
             continue
-        times, mark = marks([row for _, rows in own for row in rows])
+        rows = [row for each in own for row in each.speedups if not row["variant"]]
+        times, mark = marks(rows)
         columns = []
         for heading, measure, is_timed in SPEEDUPS:
             render = partial(_beside, by_cell, measure, mark if is_timed else no_mark)
@@ -82,13 +80,14 @@ def beside_tables(
         title = f"Speedup beside the paper's, {find_loss(loss).title} loss: {label_of(own)}"
         notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
         name = slug("paper-speedup", loss, settings)
-        tables.append(arrange(title, own, columns, notes, name=name))
-    for settings, own in by_settings(chosen, [rows for _, (_, rows) in members]).items():
+        tables.append(arrange(title, own, rows, columns, notes, name=name))
+    for settings, own in by_settings(chosen).items():
+        rows = [row for each in own for row in each.recalls if not row["variant"]]
         render = partial(_beside, by_cell, RECALL, no_mark)
         columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
         title = f"Recall@50 beside the paper's: {label_of(own)}"
         name = slug("paper-recall", settings)
-        tables.append(arrange(title, own, columns, [BRACKETS_NOTE], name=name))
+        tables.append(arrange(title, own, rows, columns, [BRACKETS_NOTE], name=name))
     return tables
 
 

@@ -9,12 +9,12 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.quality import ERROR
+from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
     Column,
     Mark,
-    Member,
     Render,
     Row,
     arrange,
@@ -64,72 +64,73 @@ NO_BASELINE = ("missing", "no baseline", "no baseline of this seed")
 """Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
-def speedup_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return a speedup table for each loss and choice of settings that have a baseline."""
     tables = []
-    for (loss, settings), members in by_table(groups, rows).items():
-        baseline = find_sampler(members[0][0][0].baseline_sampler).title
-        flat = [row for _, member in members for row in member]
-        if all(row["status"] in NO_BASELINE for row in flat):
+    for (loss, settings), own in by_table(comparisons).items():
+        baseline = find_sampler(own[0].runs[0].baseline_sampler).title
+        rows = [row for each in own for row in each.speedups]
+        if all(row["status"] in NO_BASELINE for row in rows):
             continue
-        times, mark = marks(flat)
+        times, mark = marks(rows)
         columns = [
             Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
             for heading, measure, timed in SPEEDUPS
         ]
-        notes = [_reference_note(members), *_untrained_notes(members), INTERVAL_NOTE, TIES_NOTE]
-        notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in flat)
-        notes += [*times, *_tuned_notes(members)]
-        if any(row.get("same_environment") is False for row in flat):
+        notes = [_reference_note(own), *_untrained_notes(own), INTERVAL_NOTE, TIES_NOTE]
+        notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
+        notes += [*times, *_tuned_notes(own)]
+        if any(row.get("same_environment") is False for row in rows):
             notes.append("Some times are of different machines.")
-        title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(members)}"
+        title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(own)}"
         name = slug("speedup", loss, settings)
         columns.append(Column("n", loss, _seeds))
-        tables.append(arrange(title, members, columns, notes, name=name))
+        tables.append(arrange(title, own, rows, columns, notes, name=name))
     return tables
 
 
-def parts_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return what the ratios of each speedup table and data set are made of."""
     tables = []
-    for (loss, settings), members in by_table(groups, rows).items():
+    for (loss, settings), of_table in by_table(comparisons).items():
         columns = [Column(heading, loss, render) for heading, render in PARTS.items()]
-        for data in data_names(members):
-            own = [member for member in members if data_of(member[0][0]) == data]
+        for data in data_names(of_table):
+            own = [each for each in of_table if data_of(each.runs[0]) == data]
+            rows = [row for each in own for row in each.speedups]
             title = (
                 f"What the ratios are made of, {find_loss(loss).title} loss: {label_of(own)}"
                 " (full account; step beside it)"
             )
             name = slug("parts", data[0], loss, settings)
             notes = [*_staleness_notes(own), *_by_row_notes(own)]
-            tables.append(arrange(title, own, columns, notes, name=name))
+            tables.append(arrange(title, own, rows, columns, notes, name=name))
     return tables
 
 
-def recall_tables(groups: Sequence[Sequence[Run]], rows: Sequence[Sequence[Row]]) -> list[Table]:
+def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return a recall table of all losses for each choice of other settings."""
     tables = []
-    for settings, members in by_settings(groups, rows).items():
-        flat = [row for _, member in members for row in member]
-        known = [row for row in flat if row.get("reported_epoch") is not None]
+    for settings, own in by_settings(comparisons).items():
+        rows = [row for each in own for row in each.recalls]
+        known = [row for row in rows if row.get("reported_epoch") is not None]
         epochs = {f"{row['reported_epoch']:.3g}" for row in known}
         render = partial(_recall, len(epochs) > 1)
-        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(members)]
+        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
         notes = [RECALL_NOTE]
-        if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in flat):
+        if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
             notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
-        if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in flat):
+        if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
             notes.append(WITHOUT_ERROR)
         notes.append(RECALL_TIES_NOTE)
-        reasons = sorted({str(row["reason"]) for row in flat if row.get("reason")})
+        reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
         notes += [sentence(f"No recall: {reason}") for reason in reasons]
-        notes += [*_tuned_notes(members), _epochs_note(epochs)]
-        is_known = any(row.get(f"{RECALL}_known_items") is not None for row in flat)
+        notes += [*_tuned_notes(own), _epochs_note(epochs)]
+        is_known = any(row.get(f"{RECALL}_known_items") is not None for row in rows)
         kind = "test links" if is_known else "cold test items"
-        has_new = any(row.get(f"{RECALL}_new_items") is not None for row in flat)
+        has_new = any(row.get(f"{RECALL}_new_items") is not None for row in rows)
         notes += [KINDS_NOTE] if is_known and has_new else []
-        title = f"Recall@50 on {kind}: {label_of(members)}"
-        tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
+        title = f"Recall@50 on {kind}: {label_of(own)}"
+        tables.append(arrange(title, own, rows, columns, notes, name=slug("recall", settings)))
     return tables
 
 
@@ -141,26 +142,26 @@ def missing_tables(rows: Sequence[Row]) -> list[Table]:
     return [Table.of(title, [column], commands, name="missing")] if commands else []
 
 
-def _reference_note(members: Sequence[Member]) -> str:
-    names = data_names(members)
+def _reference_note(comparisons: Sequence[Comparison]) -> str:
+    names = data_names(comparisons)
     parts = []
-    for runs, member in members:
-        own = [row for row in member if row["status"] == "baseline"]
-        usual = find_encoder(runs[0].config.encoder).negatives
+    for each in comparisons:
+        own, first = [row for row in each.speedups if row["status"] == "baseline"], each.runs[0]
+        usual = find_encoder(first.config.encoder).negatives
         for row in own:
             which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
-            name = f"{names[data_of(runs[0])]} {row['encoder']}{which}"
+            name = f"{names[data_of(first)]} {row['encoder']}{which}"
             parts.append(f"{name}: {row['reference_loss']:.4f}")
     known = "; ".join(parts) or "none: no baseline has trained"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
 
 
-def _untrained_notes(members: Sequence[Member]) -> list[str]:
-    names = data_names(members)
+def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
+    names = data_names(comparisons)
     reasons = [
-        f"Not trained, {names[data_of(runs[0])]} {row['encoder']}: {row['reason']}"
-        for runs, member in members
-        for row in member
+        f"Not trained, {names[data_of(each.runs[0])]} {row['encoder']}: {row['reason']}"
+        for each in comparisons
+        for row in each.speedups
         if row["status"] == "not trained"
     ]
     return list(dict.fromkeys(reasons))
@@ -175,16 +176,17 @@ def _epochs_note(epochs: set[str]) -> str:
     )
 
 
-def _tuned_notes(members: Sequence[Member]) -> list[str]:
-    notes, names = [], data_names(members)
-    for runs, _ in members:
-        config = runs[0].config
-        name = f"{names[data_of(runs[0])]} " if len(names) > 1 else ""
+def _tuned_notes(comparisons: Sequence[Comparison]) -> list[str]:
+    notes, names = [], data_names(comparisons)
+    for each in comparisons:
+        first, arms = each.runs[0], by_variant(each.runs)
+        config = first.config
+        name = f"{names[data_of(first)]} " if len(names) > 1 else ""
         if config.tuned:
             budget = Budget.of(config.tuned)
             values = "; ".join(
                 " ".join((variant.label(config.encoder), chosen))
-                for variant, own in by_variant(runs).items()
+                for variant, own in arms.items()
                 if (chosen := _tuned(own.values()))
             )
             notes.append(
@@ -203,22 +205,23 @@ def _tuned(runs: Iterable[Run]) -> str:
     return " or ".join(filter(None, dict.fromkeys(chosen)))
 
 
-def _staleness_notes(members: Sequence[Member]) -> list[str]:
+def _staleness_notes(comparisons: Sequence[Comparison]) -> list[str]:
     return [
-        f"{find_encoder(runs[0].config.encoder).title}, {variant.label(runs[0].config.encoder)}:"
+        f"{find_encoder(encoder).title}, {variant.label(encoder)}:"
         f" at the end remembered item vectors were {stale}."
-        for runs, _ in members
-        for variant, own in by_variant(runs).items()
+        for each in comparisons
+        for encoder in [each.runs[0].config.encoder]
+        for variant, own in by_variant(each.runs).items()
         if (stale := last_staleness(own[min(own)].curve))
     ]
 
 
-def _by_row_notes(members: Sequence[Member]) -> list[str]:
+def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:
     notes = [
         f"{find_encoder(run.config.encoder).title}: updated by row (docs/optimizers.md):"
         f" {', '.join(tables)}."
-        for runs, _ in members
-        for run in runs
+        for each in comparisons
+        for run in each.runs
         if (tables := run.environment.get("updated_by_row"))
     ]
     return list(dict.fromkeys(notes))
