@@ -12,7 +12,6 @@ import pyarrow as pa
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.reporting.results import collect
-from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups as analysis
@@ -298,4 +297,5 @@ def change(path: Path, schema: Any, edit: Callable[[Rows], None]) -> None:
 
 def answers_of(folder: Path) -> Rows:
     """The answers as ``report --json`` prints them."""
-    return as_rows(collect(folder, folder).answers, {})
+    found: Rows = collect(folder, folder).answered["answers"]
+    return found

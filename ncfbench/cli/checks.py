@@ -15,15 +15,10 @@ def verify_tables(where: Locations, kind: str) -> None:
     """Check the written tables, the answers and the board by a second computation."""
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.verify.verification import verify
-    from ncfbench.reporting.views import board, overall
-    from ncfbench.reporting.views.answer_rows import as_rows
     from ncfbench.reporting.views.checks import verification_tables
 
     results = collect(where.runs_dir, where.data_dir)
-    floors = [floor.row for own in results.floors.values() for floor in own]
-    answers, over = as_rows(results.answers, {}), overall.as_rows(results.overall)
-    on_board = board.as_row(results.board)
-    found = verify(where.runs_dir, answers, floors, over, results.race, on_board)
+    found = verify(where.runs_dir, results.answered, results.floor_rows, results.race)
     wrong = len(found.mismatches)
     if kind == "json":
         print_json(asdict(found))

@@ -254,13 +254,9 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
-    from ncfbench.reporting.views import board, overall
-    from ncfbench.reporting.views.answer_rows import as_rows
 
     return {
-        "overall": overall.as_rows(results.overall),
-        "board": board.as_row(results.board),
-        "answers": as_rows(results.answers, wanted.locations),
+        **results.answered,
         "speedup": results.speedup,
         "recall": results.recall,
         "claims": [asdict(one) for one in results.claims],

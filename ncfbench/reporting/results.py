@@ -38,13 +38,16 @@ from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_
 from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
 from ncfbench.reporting.table import Table
+from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
 from ncfbench.reporting.views.answers import (
     answer_tables,
     frontier_tables,
     quality_tables,
     ranking_tables,
 )
+from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
+from ncfbench.reporting.views.overall import as_rows as overall_rows
 from ncfbench.reporting.views.overall import objective_tables, overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
@@ -130,6 +133,15 @@ class Results:
         return [row for each in self.comparisons for row in each.recalls]
 
     @property
+    def floor_rows(self) -> Rows:
+        """Rows of ``floors.parquet``."""
+        return [
+            dict(floor.row)
+            for floors in self.floors.values()
+            for floor in sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+        ]
+
+    @property
     def has_verdicts(self) -> bool:
         """True if any run has a cell that the paper printed."""
         return any(verdict.verdict != MISSING for verdict in self.verdicts)
@@ -196,6 +208,15 @@ class Results:
     def overall_tables(self) -> list[Table]:
         """The answers over losses and encoders, each with its paragraph."""
         return overall_tables(self.overall)
+
+    @property
+    def answered(self) -> dict[str, Any]:
+        """The answers and the board as plain objects, for JSON."""
+        return {
+            "overall": overall_rows(self.overall),
+            "board": board_row(self.board),
+            "answers": answer_rows(self.answers, self.locations),
+        }
 
     @cached_property
     def answer_tables(self) -> list[Table]:
@@ -281,16 +302,12 @@ class Results:
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
-        floors = [
-            dict(floor.row)
-            for rows in self.floors.values()
-            for floor in sorted(rows, key=lambda floor: [*TITLES].index(floor.row["floor"]))
-        ]
         written = {
             "speedup": ([row | own for row in self.speedup], schemas.SPEEDUP),
             "recall": ([row | own for row in self.recall], schemas.RECALL),
-            **({"floors": (floors, schemas.FLOOR)} if floors else {}),
         }
+        if floors := self.floor_rows:
+            written["floors"] = floors, schemas.FLOOR
         paths = [keep_rows(folder / f"{name}.parquet", *table) for name, table in written.items()]
         kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]

@@ -100,10 +100,10 @@ def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
     kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
     (answer,) = answers_of(tmp_path)
-    assert verify(tmp_path, [answer], kept).mismatches == []
+    assert verify(tmp_path, {"answers": [answer]}, kept).mismatches == []
     del answer["feature_seconds"]
     answer["floors"][0]["passed_after_seconds"] -= 3.5
-    wrong = {one.column for one in verify(tmp_path, [answer], kept).mismatches}
+    wrong = {one.column for one in verify(tmp_path, {"answers": [answer]}, kept).mismatches}
     assert wrong == {"feature_seconds", "passed_after_seconds"}
 
 

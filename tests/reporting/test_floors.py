@@ -134,10 +134,11 @@ def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> No
     assert answer["best"] is None
     (row,) = answer["floors"]
     assert (row["best_arm"], row["passed_after_seconds"]) == ("passes", 40.0)
-    kept = [floor.row for own in results.floors.values() for floor in own]
-    assert verify(tmp_path, [answer], kept).mismatches == []
+    answered = {"answers": [answer]}
+    assert verify(tmp_path, answered, results.floor_rows).mismatches == []
     row["best_arm"] = "level"
-    assert [one.column for one in verify(tmp_path, [answer], kept).mismatches] == ["best_arm"]
+    (wrong,) = verify(tmp_path, answered, results.floor_rows).mismatches
+    assert wrong.column == "best_arm"
 
 
 def test_before_training_and_after_divergence(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_verification_covers_the_floors(folder: Path) -> None:
     (answer,) = as_rows(collect(folder, folder).answers, {})
 
     def wrong() -> list[tuple[str, str]]:
-        found = verify(folder, [answer], kept).mismatches
+        found = verify(folder, {"answers": [answer]}, kept).mismatches
         return sorted((one.cell.split("/")[-1], one.column) for one in found)
 
     assert wrong() == []

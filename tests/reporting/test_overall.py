@@ -17,7 +17,6 @@ from ncfbench.reporting.render import html
 from ncfbench.reporting.results import Results, collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views import overall as views
-from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.storage import schemas, tables
 
 SEEDS = (0, 1)
@@ -236,12 +235,12 @@ def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
     tables.write_rows(tmp_path / "floors.parquet", rows, schemas.FLOOR)
     check(invoke("report", tmp_path), 0)
     results = collect(tmp_path, tmp_path)
-    own_floors = [floor.row for own in results.floors.values() for floor in own]
-    answers, (found,) = as_rows(results.answers, {}), views.as_rows(results.overall)
+    (found,) = results.answered["overall"]
 
     def verified(**changed: Any) -> set[tuple[str, str]]:
         """The cells and columns that are wrong in an answer with changed values."""
-        wrong = verification.verify(tmp_path, answers, own_floors, [found | changed]).mismatches
+        answered = results.answered | {"overall": [found | changed]}
+        wrong = verification.verify(tmp_path, answered, results.floor_rows).mismatches
         return {(one.cell, one.column) for one in wrong}
 
     assert verified() == set()

@@ -181,7 +181,8 @@ def test_verification_recomputes_the_differences(tmp_path: Path) -> None:
     kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
 
     def wrong() -> list[str]:
-        return sorted(one.column for one in verify(tmp_path, [answer], kept).mismatches)
+        found = verify(tmp_path, {"answers": [answer]}, kept).mismatches
+        return sorted(one.column for one in found)
 
     assert wrong() == []
     kept[0]["test_item_shares"][1] += 0.01

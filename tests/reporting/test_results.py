@@ -13,8 +13,6 @@ from kept import FOLDERS, REPOSITORY, kept
 from ncfbench.paper.measures import DISTURBED
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.views import board, overall
-from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.storage import schemas, tables
 
 
@@ -30,10 +28,7 @@ def test_there_are_results() -> None:
 def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
     results = kept(folder.name)
-    floors = [floor.row for rows in results.floors.values() for floor in rows]
-    over = overall.as_rows(results.overall)
-    answers, on_board = as_rows(results.answers, {}), board.as_row(results.board)
-    found = verification.verify(folder, answers, floors, over, board=on_board)
+    found = verification.verify(folder, results.answered, results.floor_rows)
     assert found.numbers > 150  # the smallest has 152
     assert (found.mismatches, found.problems) == ([], [])
     for name, rows, schema in (

@@ -30,7 +30,7 @@ def folder(reported: Path, tmp_path: Path) -> Path:
 
 
 def test_written_tables_verify(folder: Path) -> None:
-    found = verification.verify(folder, answers_of(folder))
+    found = verification.verify(folder, {"answers": answers_of(folder)})
     assert found.mismatches == []
     assert found.numbers > 13 * 9 + 5 * 20 + 5 * 14
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
@@ -226,7 +226,7 @@ def test_a_row_with_a_diverged_run(folder: Path) -> None:
 
 def assert_reports_verify(folder: Path) -> None:
     assert invoke("report", folder).exit_code == 0
-    assert verification.verify(folder, answers_of(folder)).mismatches == []
+    assert verification.verify(folder, {"answers": answers_of(folder)}).mismatches == []
 
 
 @pytest.mark.long_cases("2|6")

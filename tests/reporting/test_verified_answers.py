@@ -46,7 +46,7 @@ def test_every_value_of_an_answer_is_checked(answered: Path) -> None:
     arms["strat"]["times_sooner_at_most"] *= 1.01
     answer["target"] += 0.001
     answer["best"] = "iid"
-    found = verification.verify(answered, [answer]).mismatches
+    found = verification.verify(answered, {"answers": [answer]}).mismatches
     assert {one.table for one in found} == {"answer"}
     name = "citeulike/cnn/sg"
     assert sorted((one.cell, one.column) for one in found) == sorted(
@@ -63,10 +63,10 @@ def test_arms_of_an_answer_have_their_runs(answered: Path) -> None:
     first, second, third = answer["arms"][:3]
     first["runs"] = first["runs"][:-1]
     second["arm"], third["arm"] = third["arm"], second["arm"]
-    notes = [one.note for one in verification.verify(answered, [answer]).mismatches]
+    notes = [one.note for one in verification.verify(answered, {"answers": [answer]}).mismatches]
     assert sum("no arm has just" in note for note in notes) == 2
     assert sum("its name lacks" in note for note in notes) == 2
-    gone = verification.verify(answered, []).mismatches
+    gone = verification.verify(answered, {"answers": []}).mismatches
     assert {one.note for one in gone} == {"no answer has this run"}
 
 
@@ -83,9 +83,9 @@ def test_answers_with_a_profile_s_times_verify(tmp_path: Path, key: str) -> None
     assert invoke("report", tmp_path).exit_code == 0
     (answer,) = answers_of(tmp_path)
     assert answer["profile_rounds"] == (None if key == "one" else 7)
-    assert verification.verify(tmp_path, [answer]).mismatches == []
+    assert verification.verify(tmp_path, {"answers": [answer]}).mismatches == []
     answer["arms"][0]["times_sooner_upper"] *= 1.001
-    (wrong,) = verification.verify(tmp_path, [answer]).mismatches
+    (wrong,) = verification.verify(tmp_path, {"answers": [answer]}).mismatches
     assert wrong.column == "times_sooner_upper"
 
 

@@ -8,26 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import answers_of, write_run
+from folders import write_run
 from invoked import check, invoke
 from test_board import write_data_set, write_two
 
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.views import board as view
 
 
 def boarded(folder: Path) -> dict[str, Any]:
     assert invoke("report", folder, "--data-dir", folder).exit_code == 0
-    row = view.as_row(collect(folder, folder).board)
-    assert row is not None
-    return row
+    return collect(folder, folder).answered["board"]
 
 
 def wrong(folder: Path, board: dict[str, Any] | None) -> set[tuple[str, str]]:
     """Return the cells and columns of the board that do not match."""
-    floors = [floor.row for own in collect(folder, folder).floors.values() for floor in own]
-    found = verification.verify(folder, answers_of(folder), floors, board=board)
+    results = collect(folder, folder)
+    answered = {"answers": results.answered["answers"], "board": board}
+    found = verification.verify(folder, answered, results.floor_rows)
     return {(one.cell, one.column) for one in found.mismatches if one.table == "board"}
 
 

@@ -40,20 +40,17 @@ class Verification:
 
 def verify(
     runs_dir: Path,
-    answers: Sequence[Row] | None = None,
+    answered: Row | None = None,
     floors: Sequence[Row] = (),
-    overall: Sequence[Row] = (),
     race: Row | None = None,
-    board: Row | None = None,
 ) -> Verification:
     """Recompute the tables that ``report`` left in a folder, its answers and its board.
 
     Args:
-        answers: as ``report --json`` prints them; None leaves them out.
-        overall: those over losses and encoders, as it prints them.
-        race: the last answer of the race whose runs these are.
+        answered: ``answers``, those ``overall`` and the ``board``, where there is one, as ``report
+            --json`` prints them; None leaves them out.
         floors: their kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
-        board: as it prints that; None where there is none.
+        race: the last answer of the race whose runs these are.
 
     Raises:
         NothingToReportError: there are no tables.
@@ -77,9 +74,10 @@ def verify(
     for table, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL)):
         checks += _table_checks(table, tables.read_rows(paths[table], schema), expected)
     arms: list[Arm] = []
-    checks += [] if answers is None else answer_checks(answers, own, profiled, floors, arms)
-    checks += overall_checks(overall, arms, floors, race or {})
-    checks += [] if answers is None else board_checks(board, arms, floors, race or {})
+    if answered is not None:
+        checks += answer_checks(answered["answers"], own, profiled, floors, arms)
+        checks += overall_checks(answered.get("overall", ()), arms, floors, race or {})
+        checks += board_checks(answered.get("board"), arms, floors, race or {})
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),
