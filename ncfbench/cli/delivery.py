@@ -63,11 +63,16 @@ def draw_into(
         UsageError: Matplotlib is missing, or there is no such figure or kind of file.
         DataError: a file cannot be written.
     """
-    from ncfbench.reporting.figures import check_kind, draw_all, figures
+    from ncfbench.reporting.figures import check_kind, drawn
+    from ncfbench.reporting.figures.drawing import save
 
     for kind in kinds:
         check_kind(kind)
-    return draw_all(figures(results), folder, kinds, wanted)
+    return [
+        path
+        for name, drawing in drawn(results, wanted).items()
+        for path in save(drawing, [folder / f"{name}.{kind}" for kind in kinds])
+    ]
 
 
 def draw_one(results: Results, file: Path, wanted: Sequence[str]) -> list[Path]:
@@ -76,18 +81,15 @@ def draw_one(results: Results, file: Path, wanted: Sequence[str]) -> list[Path]:
     Raises:
         UsageError, DataError: as for :func:`draw_into`, or the file would hold several figures.
     """
-    from ncfbench.reporting.figures import check_kind, figures
+    from ncfbench.reporting.figures import check_kind, drawn
     from ncfbench.reporting.figures.drawing import save
-    from ncfbench.reporting.selection import choose
 
     check_kind(file.suffix.lstrip("."))
-    known = figures(results)
-    made = {name: known[name]() for name in choose(known, wanted, "figure")}
-    drawn = {name: drawing for name, drawing in made.items() if drawing is not None}
-    if len(drawn) != 1:
-        names = ", ".join(drawn) or "none, since the runs have nothing to draw"
+    found = drawn(results, wanted)
+    if len(found) != 1:
+        names = ", ".join(found) or "none, since the runs have nothing to draw"
         raise UsageError(f"{file} holds one figure, but the name stands for: {names}.")
-    return save(next(iter(drawn.values())), [file])
+    return save(next(iter(found.values())), [file])
 
 
 def print_names(results: Results, wanted: Wanted) -> None:

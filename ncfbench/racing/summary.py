@@ -145,10 +145,10 @@ def draw(answer: Answer, path: Path) -> Path | None:
     for each in reversed(answer.results):
         for seed, curve in each.runs.curves.items():
             points = thin([*zip(curve.seconds, map(answer.value, curve.losses), strict=True)])
-            color, line, mark = styles.get(each.name, (GREY, "-", ""))
+            style = styles.get(each.name, {"color": GREY, "linestyle": "-", "marker": ""})
+            style = style | {"markersize": 3, "linewidth": 1.2}
             label = each.name if each.name in stayed and not seed else None
-            style = {"color": color, "linestyle": line, "marker": mark, "markersize": 3}
-            axis.plot(*zip(*points, strict=True), **style, linewidth=1.2, label=label)
+            axis.plot(*zip(*points, strict=True), **style, label=label)
     if answer.level is not None:
         axis.axhline(answer.value(answer.level), color=GREY, linestyle=":", linewidth=1)
     axis.set(xlabel=f"s of {_clock_name(answer)}", ylabel=metric.name)

@@ -159,16 +159,16 @@ class Table:
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings in one line each; the first column of a group names the group."""
-        spans = [
-            (f"{group}: " if group and not index else "") + column.heading
+        return tuple(
+            (f"{group}: " if group and index == columns[0] else "") + self.header[index].heading
             for group, columns in self.spans()
-            for index, column in enumerate(columns)
-        ]
-        return tuple(spans)
+            for index in columns
+        )
 
-    def spans(self) -> list[tuple[str, list[Col]]]:
-        """Return neighbouring columns by group, from left to right."""
-        grouped = itertools.groupby(self.header, lambda column: column.group)
+    def spans(self, shown: Iterable[int] | None = None) -> list[tuple[str, list[int]]]:
+        """Return neighbouring columns, of those shown, by the heading of their group."""
+        indices = range(len(self.header)) if shown is None else shown
+        grouped = itertools.groupby(indices, lambda index: self.header[index].group)
         return [(group, list(columns)) for group, columns in grouped]
 
     def starts_group(self, index: int) -> bool:

@@ -168,7 +168,7 @@ def test_epoch_times_tell_settings_of_encoders_apart() -> None:
 def test_styles_cycle_and_stay_apart() -> None:
     """Further samplers repeat colours, with other lines and marks."""
     found = styles_of(f"sampler {place}" for place in range(35))
-    assert len(set(found.values())) == 35
+    assert len({tuple(each.values()) for each in found.values()}) == 35
     assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.board import draw_board
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
-from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
+from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
@@ -23,7 +22,6 @@ from ncfbench.reporting.tied import log_ratios
 
 T = TypeVar("T")
 KINDS = ("svg", "png", "pdf")
-USUAL_KINDS = ("svg", "png")
 PROFILE = ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key")
 """Columns of a profile whose rows stand in one figure of epoch times."""
 Row = Mapping[str, Any]
@@ -65,28 +63,18 @@ def figures(results: Results) -> dict[str, Draw]:
     return found
 
 
-def draw_all(
-    found: Mapping[str, Draw],
-    folder: Path,
-    kinds: Sequence[str] = USUAL_KINDS,
-    wanted: Sequence[str] = (),
-) -> list[Path]:
-    """Draw the wanted figures, all by default, as files of each kind; return the files.
+def drawn(results: Results, wanted: Sequence[str] = ()) -> dict[str, Drawing]:
+    """Return the wanted figures that the runs have something to draw for, all by default, by name.
 
     Args:
         wanted: names, or what names begin with (:func:`ncfbench.reporting.selection.choose`).
 
     Raises:
         UsageError: Matplotlib is not installed, or there is no figure of a name.
-        DataError: the folder cannot be written.
     """
-    drawn = [(name, found[name]()) for name in choose(found, wanted, "figure")]
-    return [
-        path
-        for name, drawing in drawn
-        if drawing is not None
-        for path in save(drawing, [folder / f"{name}.{kind}" for kind in kinds])
-    ]
+    known = figures(results)
+    made = {name: known[name]() for name in choose(known, wanted, "figure")}
+    return {name: drawing for name, drawing in made.items() if drawing is not None}
 
 
 def check_kind(kind: str) -> None:

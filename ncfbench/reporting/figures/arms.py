@@ -9,8 +9,6 @@ from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.arms import TEST_RECALL
 from ncfbench.reporting.figures.drawing import (
-    PLUGIN_STYLE,
-    STYLES,
     Drawing,
     add_legend_below,
     describe,
@@ -19,6 +17,7 @@ from ncfbench.reporting.figures.drawing import (
     finish,
     new_figure,
     rank,
+    sampler_style,
 )
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted
@@ -108,7 +107,6 @@ def _by_value(
 def _plot_points(
     axis: Any, sampler: str, points: Mapping[int, Runs], seeds: Sequence[int], measure: str
 ) -> None:
-    color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
     means = {value: _mean(points[value], seeds, measure) for value in sorted(points)}
     known = {value: mean for value, mean in means.items() if mean is not None}
     halves = [0.0 if mean.upper is None else mean.upper - mean.value for mean in known.values()]
@@ -116,9 +114,7 @@ def _plot_points(
         list(known),
         [mean.value for mean in known.values()],
         yerr=halves if any(halves) else None,
-        color=color,
-        linestyle=line,
-        marker=mark,
+        **sampler_style(sampler),
         markersize=4,
         linewidth=1.5,
         capsize=3,
@@ -129,9 +125,8 @@ def _plot_points(
 def _plot_level(axis: Any, sampler: str, runs: Runs, seeds: Sequence[int], measure: str) -> None:
     mean = _mean(runs, [seed for seed in seeds if seed in runs], measure)
     if mean is not None:
-        color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)
-        label = f"{find_sampler(sampler).title} (the batch's)"
-        axis.axhline(mean.value, color=color, linestyle=line, linewidth=1.5, label=label)
+        style = sampler_style(sampler) | {"marker": "", "linewidth": 1.5}
+        axis.axhline(mean.value, **style, label=f"{find_sampler(sampler).title} (the batch's)")
 
 
 def _mean(runs: Runs, seeds: Sequence[int], measure: str) -> intervals.Estimate | None:

@@ -31,18 +31,16 @@ def draw_board(board: Board) -> Drawing:
     for axis, share in zip(axes, SHARES, strict=True):
         standings = board.standings[share]
         first = soonest(standings)
-        for name, (color, line, mark) in styles.items():
+        for name, style in styles.items():
             ends, shares = steps(factors(standings[name], first), len(first))
-            look = {"color": color, "linestyle": line, "marker": mark, "markersize": 4}
-            axis.plot(ends, shares, drawstyle="steps-post", label=name, **look)
+            axis.plot(ends, shares, drawstyle="steps-post", label=name, markersize=4, **style)
         axis.set_xscale("log")
         axis.set(xlim=(1, LARGEST_FACTOR), ylim=(-0.03, 1.03))
         axis.set(xlabel=f"times as long as the soonest, to {share:g} of the best {board.metric}")
         label_few(axis.xaxis)
         finish(axis)
     axes[0].set(ylabel="share of data sets")
-    handles, labels = axes[0].get_legend_handles_labels()
-    add_legend_below(figure, handles, labels)
+    add_legend_below(figure, *axes[0].get_legend_handles_labels())
     which = f"{len(styles)} of {len(everyone)} contestants"
     return entitle(figure, f"The board: {', '.join(board.names)}, {which}", "")
 

@@ -12,8 +12,6 @@ import numpy as np
 from ncfbench.catalog import ENCODERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting.figures.drawing import (
     GREY,
-    PLUGIN_STYLE,
-    STYLES,
     Drawing,
     entitle,
     finish,
@@ -21,6 +19,7 @@ from ncfbench.reporting.figures.drawing import (
     new_figure,
     own_settings,
     rank,
+    sampler_style,
 )
 from ncfbench.reporting.profiles import by_profile
 
@@ -63,7 +62,7 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
             [place + left for place in places],
             [known[arms[place]] for place in places],
             0.9 * width,
-            color=STYLES.get(sampler, PLUGIN_STYLE)[0],
+            color=sampler_style(sampler)["color"],
             edgecolor="black",
             hatch=HATCHES[index % len(HATCHES)],
             label=find_sampler(sampler).title,
@@ -152,20 +151,19 @@ def _draw_speedups(
     for sampler in samplers:
         if factors and sampler not in factors:
             continue
-        colour, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
-        factor = factors.get(sampler, 1.0)
+        style, factor = sampler_style(sampler), factors.get(sampler, 1.0)
         pairs = {arm: (rows[base], rows[sampler]) for arm, rows in able.items() if sampler in rows}
         fewer = median(one["item_slots"] / other["item_slots"] for one, other in pairs.values())
         rest = median(_rest(one) / _rest(other) for one, other in pairs.values())
         # (rest + items) of the baseline over those of the sampler, in units of the baseline's rest.
         curve = factor * (1 + grid) / (1 / rest + grid / fewer)
-        axis.plot(grid, curve, color=colour, linestyle=line, linewidth=1.2)
+        axis.plot(grid, curve, **style | {"marker": "", "linewidth": 1.2})
         points = [
             (shares[arm], factor * _measured(one) / _measured(other))
             for arm, (one, other) in pairs.items()
         ]
         label = find_sampler(sampler).title
-        axis.plot(*zip(*points, strict=True), color=colour, linestyle="", marker=mark, label=label)
+        axis.plot(*zip(*points, strict=True), **style | {"linestyle": "", "label": label})
     axis.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
     _name_encoders(axis, shares)

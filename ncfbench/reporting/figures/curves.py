@@ -171,8 +171,8 @@ def _main_styles(arms: Sequence[ArmResult]) -> dict[str, dict[str, Any]]:
     """Return the styles of named arms: of their samplers, or their own where samplers repeat."""
     styles = {arm.name: line_style(Variant.of(arm.config)) for arm in arms}
     if len({style["color"] for style in styles.values()}) < len(arms):
-        for name, (color, line, mark) in styles_of(styles).items():
-            styles[name] |= {"color": color, "linestyle": line, "marker": mark}
+        for name, own in styles_of(styles).items():
+            styles[name] |= own
     return styles
 
 
@@ -180,7 +180,8 @@ def _plot_arm(
     axis: Any, arm: ArmResult, measure: str, style: dict[str, Any] | None, *, is_best: bool
 ) -> None:
     # The start is no point of a logarithmic axis.
-    points = thin([point for point in arm.means(measure) if point[0] > 0 and _is_finite(point)])
+    means = arm.means(measure)
+    points = thin([(at, value) for at, value in means if at > 0 and math.isfinite(value)])
     if not points:
         return
     if style is None:
@@ -188,10 +189,6 @@ def _plot_arm(
     else:
         style = style | {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
     axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
-
-
-def _is_finite(point: tuple[float, float]) -> bool:
-    return math.isfinite(point[1])
 
 
 def _add_legend(figure: Any, axes: Any) -> None:

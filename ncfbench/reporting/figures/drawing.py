@@ -21,6 +21,8 @@ from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
 
 T = TypeVar("T")
+Style = dict[str, Any]
+"""Colour, line and mark, by Matplotlib's names."""
 _STYLES = (
     ("#000000", "-", "o"),
     ("#7a7a7a", "--", "s"),
@@ -35,18 +37,19 @@ _STYLES = (
 )
 
 
-def styles_of(names: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+def styles_of(names: Iterable[str]) -> dict[str, Style]:
     """Return a colour, line and mark of each name; where colours repeat, lines and marks differ."""
     found = {}
     for number, name in enumerate(names):
         turn, place = divmod(number, len(_STYLES))
-        found[name] = (_STYLES[place][0], *_STYLES[(place + turn) % len(_STYLES)][1:])
+        _, line, mark = _STYLES[(place + turn) % len(_STYLES)]
+        found[name] = {"color": _STYLES[place][0], "linestyle": line, "marker": mark}
     return found
 
 
 STYLES = styles_of(SAMPLERS)
-"""Colour, line and mark of a sampler, told apart without colour too; others share one style."""
-PLUGIN_STYLE = ("#56b4e9", "-.", "X")
+"""Styles of samplers, told apart without colour too."""
+PLUGIN_STYLE: Style = {"color": "#56b4e9", "linestyle": "-.", "marker": "X"}
 GREY = "#7a7a7a"
 FLOOR_COLOR = "#404040"
 FURTHEST = 10.0
@@ -253,18 +256,15 @@ def rank(sampler: str) -> int:
     return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)
 
 
-def line_style(variant: Variant) -> dict[str, Any]:
-    """Return colour, line and marks of a variant; marks of local sharing are hollow."""
-    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+def sampler_style(sampler: str) -> Style:
+    """Return the style of a sampler; those of plug-ins share one."""
+    return STYLES.get(sampler, PLUGIN_STYLE)
+
+
+def line_style(variant: Variant) -> Style:
+    """Return the style of a variant's curve; marks of local sharing are hollow."""
     hollow = {"markerfacecolor": "white", "alpha": 0.7} if variant.share else {}
-    return {
-        "color": color,
-        "linestyle": line,
-        "marker": mark,
-        "markersize": 4,
-        "linewidth": 1.5,
-        **hollow,
-    }
+    return {**sampler_style(variant.sampler), "markersize": 4, "linewidth": 1.5, **hollow}
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:

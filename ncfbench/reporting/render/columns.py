@@ -7,7 +7,6 @@ labels are folded; then cells are folded at spaces, which numbers lack.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
@@ -69,12 +68,6 @@ def blocks(table: Table, limit: int) -> list[Widths]:
     return found
 
 
-def spans(table: Table, shown: Iterable[int]) -> list[tuple[str, list[int]]]:
-    """Return neighbouring columns by the heading of their group."""
-    grouped = itertools.groupby(shown, lambda index: table.header[index].group)
-    return [(group, list(columns)) for group, columns in grouped]
-
-
 def total_width(widths: Widths, columns: Sequence[int]) -> int:
     """Return the width of columns side by side."""
     return sum(widths[index] for index in columns) + GAP * max(len(columns) - 1, 0)
@@ -85,7 +78,7 @@ def _under_groups(
 ) -> tuple[Widths, Widths]:
     """Return both widths widened by the headings of groups: whole, and folded at spaces."""
     natural, least = dict(natural), dict(least)
-    for group, own in spans(table, columns):
+    for group, own in table.spans(columns):
         natural[own[-1]] += max(cell_len(group) - total_width(natural, own), 0)
         lacking = max(_widest(group.split()) - total_width(least, own), 0)
         for index in own:
@@ -98,7 +91,7 @@ def _under_groups(
 def _parts(table: Table, values: Sequence[int], least: Widths, room: int) -> list[list[int]]:
     """Return the columns of each block: those of a group together, where a block can hold it."""
     parts: list[list[int]] = [[]]
-    for group, columns in spans(table, values):
+    for group, columns in table.spans(values):
         is_whole = bool(group) and total_width(least, columns) <= room
         for piece in [columns] if is_whole else [[index] for index in columns]:
             if parts[-1] and total_width(least, [*parts[-1], *piece]) > room:

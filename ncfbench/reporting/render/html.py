@@ -128,18 +128,14 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[dict[str, Any]]:
     """
     if find_spec("matplotlib") is None:
         return []
-    from ncfbench.reporting.figures import figures
+    from ncfbench.reporting.figures import drawn, figures
     from ncfbench.reporting.figures.drawing import draw
 
-    found = figures(results)
-    shown = []
-    for number, name in enumerate(choose(found, wanted, "figure")):
-        drawing = found[name]()
-        if drawing is None:
-            continue
+    names, shown = choose(figures(results), wanted, "figure"), []
+    for name, drawing in drawn(results, wanted).items():
         file = io.StringIO()
         draw(drawing, file, "svg")
-        svg = inline_svg(file.getvalue(), f"f{number}")
+        svg = inline_svg(file.getvalue(), f"f{names.index(name)}")
         box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
         points = float(box[1]) if box else 680.0
         shown.append({"name": name, "title": drawing.title, "svg": svg, "points": points})

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ncfbench.reporting.render.columns import GAP, Widths, blocks, spans, total_width
+from ncfbench.reporting.render.columns import GAP, Widths, blocks, total_width
 from ncfbench.reporting.table import Style, Table, is_command
 
 STYLES: dict[Style, str] = {
@@ -90,9 +90,10 @@ def _block(table: Table, widths: Widths, box: Box) -> Iterator[RichTable]:
     draw = partial(RichTable, box=box, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     if any(column.group for column in columns):
         groups = draw(show_header=False)
-        for _, own in spans(table, widths):
+        spans = table.spans(widths)
+        for _, own in spans:
             groups.add_column(width=total_width(widths, own), justify="center", overflow="fold")
-        groups.add_row(*(Text(group) for group, _ in spans(table, widths)))
+        groups.add_row(*(Text(group) for group, _ in spans))
         yield groups
     body = draw(header_style="bold", show_header=any(column.heading for column in columns))
     for column, width in zip(columns, widths.values(), strict=True):
