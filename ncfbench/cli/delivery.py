@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -143,8 +144,7 @@ def deliver(
             for table in _publishable(results, wanted)
         }
     elif wanted.format == "html":
-        tables = chosen_tables(results, wanted)
-        texts = {output: html.page(results, tables, wanted.locations, wanted.figures)}
+        texts = {output: html.page(results, chosen_tables(results, wanted), wanted.figures)}
     else:
         texts = {output: _text(results, wanted, drawn)}
     for path, text in texts.items():
@@ -159,30 +159,22 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
         full: with the details.
         paper: with those beside the paper's.
     """
-    from ncfbench.auditing.tables import audit_tables
     from ncfbench.reporting.selection import unique
 
-    folded = results.folded_answers
-    profiled, is_detail = _profile_tables(results)
-    return unique(
-        [
-            *results.first_tables,
-            *(table for table in results.answer_tables if full or table not in folded),
-            *results.main_tables,
-            *(results.detail_tables if full else []),
-            *(results.paper_tables if paper else []),
-            *(profiled if full or not is_detail else []),
-            *audit_tables(results.beside),
-        ]
-    )
+    hidden = {"detail": not full, "costs": not full, "paper": not paper}
+    return unique(table for table in _all_tables(results) if not hidden.get(table.section))
 
 
-def _profile_tables(results: Results) -> tuple[list[Table], bool]:
-    """Return the profiles' tables, and whether they are details: those of several, beside runs."""
+def _all_tables(results: Results) -> list[Table]:
+    """Return all tables with their sections; costs of several profiles, beside runs, have one."""
+    from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables, split_profiles
+    from ncfbench.reporting.table import in_section
 
     several = len(split_profiles(results.beside.get("costmodel", ()))) > 1
-    return profile_tables(results.beside), several and bool(results.comparisons)
+    section = "costs" if several and results.comparisons else ""
+    profiled = in_section(section, profile_tables(results.beside))
+    return [*results.tables, *profiled, *audit_tables(results.beside)]
 
 
 def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
@@ -210,15 +202,15 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     if wanted.paper:
         found = summary_lines(results.verdicts) if results.has_verdicts else [NOT_PRINTED]
         print_sentences(*found, "")
-    profiled, is_detail = _profile_tables(results)
+    counts = Counter(table.section for table in _all_tables(results))
     hidden = [
-        f"{len(tables)} with {what} ({flag})"
-        for tables, what, flag, is_shown in (
-            ([*results.folded_answers, *results.detail_tables], "details", "--full", wanted.full),
-            (profiled if is_detail else [], "costs of an iteration", "--full", wanted.full),
-            (results.paper_tables, "the paper's claims and figures", "--paper", wanted.paper),
+        f"{counts[section]} with {what} ({flag})"
+        for section, what, flag, is_shown in (
+            ("detail", "details", "--full", wanted.full),
+            ("costs", "costs of an iteration", "--full", wanted.full),
+            ("paper", "the paper's claims and figures", "--paper", wanted.paper),
         )
-        if tables and not is_shown
+        if counts[section] and not is_shown
     ]
     if hidden:
         print_sentences(f"Further tables: {', '.join(hidden)}.", "")

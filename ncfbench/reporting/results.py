@@ -37,7 +37,7 @@ from ncfbench.reporting.overall import Overall, find_overall
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
-from ncfbench.reporting.table import Table
+from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
 from ncfbench.reporting.views.answers import (
     answer_tables,
@@ -146,11 +146,34 @@ class Results:
         """True if any run has a cell that the paper printed."""
         return any(verdict.verdict != MISSING for verdict in self.verdicts)
 
-    @property
+    @cached_property
     def tables(self) -> list[Table]:
-        """All tables of the runs: answers, main ones, details, and those beside the paper's."""
-        first = *self.first_tables, *self.answer_tables, *self.main_tables
-        return [*first, *self.detail_tables, *self.paper_tables]
+        """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
+        ``paper``. The board has none; it is first where a sweep is reported.
+        """
+        covered = {overall.data_fingerprint for overall in self.overall}
+        found, board = in_section("answer", overall_tables(self.overall)), board_tables(self.board)
+        found = [*board, *found] if self.is_of_sweep else [*found, *board]
+        answers = answer_tables(self.answers, self.locations)
+        for answer, table in zip(self.answers, answers, strict=True):
+            is_covered = answer.data_fingerprint in covered
+            found += in_section("detail" if is_covered else "answer", [table])
+        papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
+        missing = missing_tables([*self.speedup, *self.recall])
+        # The runs of a race differ in many settings.
+        found += in_section("main", [] if self.race else [*papers, *missing])
+        details = [
+            *ranking_tables(self.answers),
+            *quality_tables(self.answers),
+            *frontier_tables([*self.overall, *self.answers]),
+            *objective_tables(self.overall),
+            *(papers if self.race else []),
+            *parts_tables(self.comparisons),
+            *profiled_tables(self.profiled),
+        ]
+        beside = beside_tables(self.comparisons, self.verdicts) if self.has_verdicts else []
+        claims = [claims_table(self.claims)] if self.claims else []
+        return [*found, *in_section("detail", details), *in_section("paper", [*claims, *beside])]
 
     @cached_property
     def with_profiles(self) -> list[ProfiledComparison]:
@@ -198,18 +221,6 @@ class Results:
         return find_board(find_overall(self.answers, allow_mixed=self.allow_mixed, race=race))
 
     @property
-    def first_tables(self) -> list[Table]:
-        """The answers over losses and encoders, and the board: first where a sweep is reported."""
-        board = board_tables(self.board)
-        before, after = (board, []) if self.is_of_sweep else ([], board)
-        return [*before, *self.overall_tables, *after]
-
-    @cached_property
-    def overall_tables(self) -> list[Table]:
-        """The answers over losses and encoders, each with its paragraph."""
-        return overall_tables(self.overall)
-
-    @property
     def answered(self) -> dict[str, Any]:
         """The answers and the board as plain objects, for JSON."""
         return {
@@ -219,57 +230,11 @@ class Results:
         }
 
     @cached_property
-    def answer_tables(self) -> list[Table]:
-        """The answer of each data set, encoder and loss, each with its paragraph."""
-        return answer_tables(self.answers, self.locations)
-
-    @cached_property
-    def folded_answers(self) -> list[Table]:
-        """Those of :attr:`answer_tables` whose arms are in an answer over losses and encoders."""
-        covered = {overall.data_fingerprint for overall in self.overall}
-        pairs = zip(self.answers, self.answer_tables, strict=True)
-        return [table for answer, table in pairs if answer.data_fingerprint in covered]
-
-    @cached_property
-    def main_tables(self) -> list[Table]:
-        """Speedups and recalls, as in the paper, and the commands for missing cells; none of a
-        race, whose runs differ in many settings.
-        """
-        return [] if self.race else [*self._papers, *missing_tables([*self.speedup, *self.recall])]
-
-    @property
-    def _papers(self) -> list[Table]:
-        return [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
-
-    @cached_property
-    def detail_tables(self) -> list[Table]:
-        """All arms of the answers, their quality, the best recall at every time, objectives beside
-        each other, the parts of the speedups, and speedups with the times of profiles.
-        """
-        return [
-            *ranking_tables(self.answers),
-            *quality_tables(self.answers),
-            *frontier_tables([*self.overall, *self.answers]),
-            *objective_tables(self.overall),
-            *(self._papers if self.race else []),
-            *parts_tables(self.comparisons),
-            *profiled_tables(self.profiled),
-        ]
-
-    @cached_property
     def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []
         return judge_claims(find_evidence(self.comparisons, self.beside, self.profiled))
-
-    @cached_property
-    def paper_tables(self) -> list[Table]:
-        """The paper's claims, and ours beside its speedups and recalls where it printed a cell."""
-        found = [claims_table(self.claims)] if self.claims else []
-        if self.has_verdicts:
-            found += beside_tables(self.comparisons, self.verdicts)
-        return found
 
     def sensitivity(self) -> Rows:
         """Return speedups at every target, with the times that the figures have."""

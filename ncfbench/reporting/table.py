@@ -122,6 +122,7 @@ class Table:
         labels: leading columns that name a row, repeated where a table is split into blocks.
         grouped: leading columns whose value is shown once for neighbouring rows that share it. A
             rule separates such groups of rows.
+        section: of a report, which shows some sections on demand.
     """
 
     title: str
@@ -132,6 +133,7 @@ class Table:
     lead: str = ""
     labels: int = 1
     grouped: int = 0
+    section: str = ""
 
     @classmethod
     def of(
@@ -191,6 +193,11 @@ class Table:
 def facts_table(title: str, facts: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values, without headings."""
     return Table.of(title, [Col("", 0), Col("", 1, wraps=True)], facts)
+
+
+def in_section(section: str, tables: Iterable[Table]) -> list[Table]:
+    """Return the tables as those of a section of a report."""
+    return [replace(table, section=section) for table in tables]
 
 
 def slug(*parts: str) -> str:

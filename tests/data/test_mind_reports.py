@@ -44,7 +44,7 @@ def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
     tables.write_json(runs / beside.FILE, {manifest["fingerprint"]: manifest})
     results = collect(runs, tmp_path / "d")
-    text = unescape(html.page(results, results.tables, {}))
+    text = unescape(html.page(results, results.tables))
     label = mind.LABEL
     assert text.count(f"citeulike: {label}.") >= 3, "the page's head, and below each table"
     assert f'<td class="left wrap">{label}</td>' in text, "among the facts of the data set"

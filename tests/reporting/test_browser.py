@@ -50,7 +50,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_full_folder(tmp_path_factory.mktemp("runs"))
     results = collect(folder, folder / "no-data")
     path = folder / "report.html"
-    path.write_text(page(results, results.tables, {}), encoding="utf-8")
+    path.write_text(page(results, results.tables), encoding="utf-8")
     return path
 
 

@@ -152,7 +152,7 @@ def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.Mon
     for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
         (run / beside.FILE).write_text(json.dumps(kept))
         results = collect(run, run / "no-data")
-        text = html.page(results, results.tables, {})
+        text = html.page(results, results.tables)
         assert (PREPARE in text) == ("words mean" in text) == known
 
 

@@ -70,7 +70,7 @@ def test_a_column_of_the_answer_is_declared_once(
     write_run(tmp_path, "ns", [9, 4, 2], 10)
     more = Col("probes", lambda arm: sum(len(run.curve) for run in arm.runs.values()))
     monkeypatch.setattr(views, "COLUMNS", [*views.COLUMNS, more])
-    answer = ncfbench.report(tmp_path).answer_tables[0]
+    answer = ncfbench.report(tmp_path).tables[0]
     assert answer.headings[-1] == "probes"
     assert [row[-1].text for row in answer.rows] == ["3", "3"]
     for words in ([], ["--format", "markdown"], ["--format", "latex", "--table", "answer"]):

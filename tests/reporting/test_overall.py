@@ -203,9 +203,9 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_race_shows_the_papers_tables_as_details(tmp_path: Path) -> None:
     """Its arms differ in so much that most cells would say that there is no run."""
     results = replace(write_three(tmp_path), race={"target": "recall"})
-    assert not results.main_tables
-    names = {table.name for table in results.detail_tables}
-    assert {"speedup-sg", "recall"} <= names
+    sections = {table.name: table.section for table in results.tables}
+    assert "main" not in sections.values()
+    assert sections["speedup-sg"] == sections["recall"] == "detail"
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -39,28 +39,20 @@ UNSTABLE = (
 """Entries of an environment in which runs of the same environment differ."""
 
 
-def page(
-    results: Results,
-    tables: Sequence[Table],
-    locations: Mapping[str, str],
-    figures: Sequence[str] = (),
-) -> str:
+def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ()) -> str:
     """Return the whole document.
 
     Args:
-        tables: those to show: answers, main ones, and details and the paper's, which are folded.
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        tables: those to show; all but answers, main ones and the paper's are folded.
         figures: names of the wanted figures; all by default.
     """
     runs = [run for compared in results.groups for run in compared]
-    folded = [table.name for table in results.folded_answers]
-    first = [*results.overall_tables, *results.answer_tables]
-    answers = {table.name for table in first if table.name not in folded}
-    main, paper = (
-        {table.name for table in own} for own in (results.main_tables, results.paper_tables)
-    )
+    answers = {table.name for table in results.tables if table.section == "answer"}
+    sections: dict[str, list[Table]] = {"answer": [], "main": [], "paper": [], "detail": []}
+    for table in tables:
+        sections[table.section if table.section in sections else "detail"].append(table)
     drawings = _drawings(results, figures)
-    places = [word for pair in locations.items() for word in pair]
+    places = [word for pair in results.locations.items() for word in pair]
     return (
         templates()
         .get_template("page.html")
@@ -71,17 +63,14 @@ def page(
             runs=len(runs),
             verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
-            answers=[table for table in tables if table.name in answers],
-            tables=[table for table in tables if table.name in main],
-            details=[table for table in tables if table.name not in {*answers, *main, *paper}],
-            paper_tables=[table for table in tables if table.name in paper],
+            sections=sections,
             answer_drawings=[each for each in drawings if each["name"] in answers],
             drawings=[each for each in drawings if each["name"] not in answers],
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
             environments=_environments(results, runs),
             sweeps=_sweeps(results, places),
-            commands=_commands(results, locations, places),
+            commands=_commands(results, places),
         )
     )
 
@@ -193,8 +182,9 @@ def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str
     return found
 
 
-def _commands(results: Results, locations: Mapping[str, str], places: Sequence[str]) -> list[str]:
-    data_dir = [word for pair in locations.items() if pair[0] == "--data-dir" for word in pair]
+def _commands(results: Results, places: Sequence[str]) -> list[str]:
+    named = results.locations.items()
+    data_dir = [word for pair in named if pair[0] == "--data-dir" for word in pair]
     prepares = [
         f"{prepare_command(name, results.manifests[digest])} {shlex.join(data_dir)}".strip()
         for name, digest in _data(results)
