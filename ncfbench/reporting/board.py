@@ -10,12 +10,12 @@ at most a number of times as long as the soonest one (Dolan and Moré, 2002).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.labels import NO_CHOICES, SHORT, unusual_settings
+from ncfbench.reporting.labels import choices_label, choices_of
 from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm, Ratio, times_to_level
 
@@ -25,8 +25,6 @@ FACTORS = (1.3, 2.0, 4.0)
 """Limits of a profile: how many times as long as the soonest contestant."""
 LEAST_SECONDS = 1e-3
 """Shorter times count as this in factors: popularity is known at once."""
-NAMED = ("encoder", "loss", "sampler")
-"""Settings that name a contestant by their values alone."""
 
 
 class TargetTime(NamedTuple):
@@ -90,7 +88,8 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
     for answer in answers:
         arms.append({})
         for arm in sorted(answer.arms, key=_place):
-            arms[-1].setdefault(_name(arm, names), arm)
+            own = {name: value for name, value in _settings(arm).items() if name in names}
+            arms[-1].setdefault(choices_label(own), arm)
     shared = [name for name in arms[0] if all(name in own for own in arms)]
     if len(shared) < 2:
         return None
@@ -188,16 +187,8 @@ def _differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _settings(arm: RankedArm) -> dict[str, object]:
-    config = arm.config
-    tuned = config.tuned_settings if config.tuned else ()
-    unusual = {name: getattr(config, name) for name in NAMED} | dict(unusual_settings(config))
-    return {name: value for name, value in unusual.items() if name not in (*NO_CHOICES, *tuned)}
-
-
-def _name(arm: RankedArm, names: Iterable[str]) -> str:
-    own = {name: value for name, value in _settings(arm).items() if name in names}
-    words = [str(own.pop(name)) for name in NAMED if name in own]
-    return " ".join([*words, *(f"{SHORT.get(name, name)}={own[name]}" for name in own)])
+    tuned = arm.config.tuned_settings if arm.config.tuned else ()
+    return {name: value for name, value in choices_of(arm.config).items() if name not in tuned}
 
 
 def _place(arm: RankedArm) -> tuple[int, float, float, list[str]]:

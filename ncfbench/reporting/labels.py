@@ -19,6 +19,8 @@ NO_CHOICES = (
     "word_dimension",
 )
 """Settings that nobody chooses a model by, or that follow another one."""
+NAMED = ("encoder", "loss", "sampler")
+"""Settings that labels of models name by their values alone."""
 SHORT = {
     "batch_size": "b",
     "stratum_size": "s",
@@ -88,18 +90,18 @@ def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
     )
 
 
-def model_label(config: RunConfig) -> str:
-    """Return encoder, loss and sampler as their flags name them, and what else is unusual, such as
-    ``bow softmax strat-ns lr=0.003 d=100``.
-    """
-    names = ("encoder", "loss", "sampler")
-    unusual = {
-        name: value
-        for name, value in unusual_settings(config).items()
-        if name not in (*names, *NO_CHOICES)
-    }
-    words = [str(getattr(config, name)) for name in names]
-    return " ".join([*words, *(f"{SHORT.get(name, name)}={unusual[name]}" for name in unusual)])
+def choices_of(config: RunConfig) -> dict[str, Any]:
+    """Return encoder, loss and sampler, and what else somebody chose a model by."""
+    found = {name: getattr(config, name) for name in NAMED} | dict(unusual_settings(config))
+    return {name: value for name, value in found.items() if name not in NO_CHOICES}
+
+
+def choices_label(choices: Mapping[str, Any]) -> str:
+    """Return choices in words, such as ``bow softmax strat-ns lr=0.003 d=100``."""
+    return " ".join(
+        str(value) if name in NAMED else f"{SHORT.get(name, name)}={value}"
+        for name, value in choices.items()
+    )
 
 
 def flags(config: RunConfig, *, of_model: bool = False) -> str:

@@ -16,7 +16,7 @@ from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.labels import NO_CHOICES, model_label, unusual_settings
+from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, unusual_settings
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.reporting.table import slug
@@ -205,7 +205,7 @@ def _unranked(
     first = runs[0]
     status = "diverged" if arm.has_diverged else statuses.get(first.name, "")
     return RankedArm(
-        name=model_label(first.config),
+        name=choices_label(choices_of(first.config)),
         config=first.config,
         runs={run.config.seed: run for run in runs},
         status=status if status in OUT else "tied",

@@ -8,19 +8,13 @@ from typing import Any
 
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.labels import run_command
+from ncfbench.reporting.labels import SHORT, run_command
 from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 
-LETTERS = {
-    "b": "batch_size",
-    "s": "stratum_size",
-    "k": "negatives",
-    "rate": "learning_rate",
-    "lr": "learning_rate",
-}
-"""Settings by their short names in labels."""
+LETTERS = {letter: name for name, letter in SHORT.items()} | {"rate": "learning_rate"}
+"""Settings by their short names."""
 
 
 Wanted = Mapping[str, Sequence[Any]]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ncfbench.config import default_values
 from ncfbench.reporting.verify.check import Check
 from ncfbench.reporting.verify.overall import UNTRIED, Ranked, Ranking, against, rank, times_slower
+from ncfbench.reporting.verify.runs import unusual_settings
 from ncfbench.reporting.verify.standings import Arm
 
 Row = Mapping[str, Any]
@@ -127,14 +127,10 @@ def _contestants(rankings: Mapping[str, Ranking]) -> dict[str, dict[str, Ranked]
 
 
 def _settings(arm: Ranked) -> dict[str, Any]:
-    config, usual = arm.config, default_values(arm.config)
+    config = arm.config
     left_out = {*UNTRIED, *(config.tuned_settings if config.tuned else ())}
-    return {
-        name: value
-        for name, value in config.to_dict().items()
-        if name not in left_out
-        if name in NAMED or (value != usual[name] and config.reads(config.settings[name]))
-    }
+    found = unusual_settings(config) | {name: getattr(config, name) for name in NAMED}
+    return {name: value for name, value in found.items() if name not in left_out}
 
 
 def _place(arm: Ranked, ranking: Ranking) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from ncfbench.reporting.verify import standings
 from ncfbench.reporting.verify.answers import floor_checks
 from ncfbench.reporting.verify.check import Check
 from ncfbench.reporting.verify.rows import Values
-from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.runs import Run, falls_to
 from ncfbench.reporting.verify.standings import Arm
 from ncfbench.reporting.verify.statistics import Floats, mean
 
@@ -68,13 +68,13 @@ class Ranked:
 
     def reach(self, level: float) -> float:
         """Return the iterations of the mean curve to a level; NaN if it does not come there."""
-        return _reach((self.iterations, self.values), level) if self.points else math.nan
+        return falls_to(-level, self.iterations, -self.values) if self.points else math.nan
 
     def times_to(self, level: float) -> dict[int, float]:
         """Return the seconds of each seed to a level."""
         return {
-            seed: self.features + _reach(points, level) * self.runs[seed].full
-            for seed, points in self.points.items()
+            seed: self.features + falls_to(-level, at, -values) * self.runs[seed].full
+            for seed, (at, values) in self.points.items()
         }
 
     @property
@@ -312,16 +312,3 @@ def _learned(run: Run, recall: str, chance: float) -> float | None:
         if row[recall] - chance > least:
             return float(row["iteration"] * np.nan_to_num(run.full))
     return None
-
-
-def _reach(points: Points, level: float) -> float:
-    """Return where the line through some points first rises to a level; NaN if nowhere."""
-    at, values = points
-    above = np.flatnonzero(values >= level)
-    if not len(above):
-        return math.nan
-    index = above[0]
-    if index == 0:
-        return float(at[0])
-    share = (level - values[index - 1]) / (values[index] - values[index - 1])
-    return float(at[index - 1] + share * (at[index] - at[index - 1]))

@@ -17,8 +17,7 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
-from ncfbench.config import default_values
-from ncfbench.reporting.verify.runs import Run
+from ncfbench.reporting.verify.runs import Run, unusual_settings
 from ncfbench.reporting.verify.statistics import Floats, mean, ratio_interval, t_interval
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import are_interleaved
@@ -94,14 +93,8 @@ def cells(runs: Sequence[Run]) -> dict[Key, Cell]:
 
 def _key(some: Run, sampler: str, variant: str) -> Key:
     config = some.config
-    usual, shared = default_values(config), shared_settings(config)
-    unusual = [
-        f"{name}={value}"
-        for name, value in config.to_dict().items()
-        if name in shared.keys() - {"dataset", "encoder", "loss"}
-        and value != usual[name]
-        and config.reads(config.settings[name])
-    ]
+    shared = shared_settings(config).keys() - {"dataset", "encoder", "loss"}
+    unusual = [f"{name}={of}" for name, of in unusual_settings(config).items() if name in shared]
     names = (config.dataset, config.encoder, config.loss, sampler, variant, ", ".join(unusual))
     return (*names, some.record.data_fingerprint)
 

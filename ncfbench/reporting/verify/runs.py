@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ncfbench.catalog import find_encoder, find_user_tower
+from ncfbench.config import RunConfig, default_values
+from ncfbench.reporting.verify.statistics import Floats
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
@@ -20,6 +21,28 @@ from ncfbench.runs.reported import choose_epoch, find_candidate
 from ncfbench.storage import schemas
 
 Row = Mapping[str, Any]
+
+
+def falls_to(level: float, at: Floats, values: Floats) -> float:
+    """Return where the line through some points first falls to a level; NaN if nowhere."""
+    below = np.flatnonzero(values <= level)
+    if not len(below):
+        return math.nan
+    index = below[0]
+    if index == 0:
+        return float(at[0])
+    share = (level - values[index - 1]) / (values[index] - values[index - 1])
+    return float(at[index - 1] + share * (at[index] - at[index - 1]))
+
+
+def unusual_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that a run reads and that are not the defaults."""
+    usual = default_values(config)
+    return {
+        name: value
+        for name, value in config.to_dict().items()
+        if value != usual[name] and config.reads(config.settings[name])
+    }
 
 
 class Run:
@@ -95,13 +118,9 @@ class Run:
         return run
 
     def iterations_to(self, level: float) -> float:
-        """Return where the line through the probes first falls to a level; NaN if nowhere."""
-        if self.points[0][1] <= level:
-            return self.points[0][0]
-        for (x, y), (x_next, y_next) in itertools.pairwise(self.points):
-            if y > level >= y_next:
-                return x + (x_next - x) * (y - level) / (y - y_next)
-        return math.nan
+        """Return the iterations until the probes first come down to a level; NaN if never."""
+        iterations, losses = np.array(self.points, float).T
+        return falls_to(level, iterations, losses)
 
     @property
     def summary(self) -> Row:
