@@ -24,6 +24,19 @@ ENVIRONMENT = {
     "cores": 2,
     "packages": {"jax": "0.10.2"},
 }
+MANIFEST = {
+    "fingerprint": "f" * 64,
+    "source": "citeulike",
+    "statistics": {"users": 9, "words_mean": 1.5},
+    "files": {},
+    "options": {
+        "text": ["title", "tags"],
+        "max_length": 40,
+        "test_fraction": 0.2,
+        "vocabulary_size": None,
+    },
+}
+"""What the runs' data are."""
 BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 """Seconds of the raw blocks, by the median of which an iteration is called."""
 
@@ -136,71 +149,6 @@ def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[st
     return row | more
 
 
-def write_full_folder(runs_dir: Path) -> Path:
-    """A folder with all that a report can show: :func:`write_folder`, several s and k, a tuned
-    comparison, a profile, the data.
-    """
-    write_folder(runs_dir)
-    for seed in range(3):
-        both: dict[str, Any] = {"seed": seed, "interleaved": ["a"]}
-        write_run(runs_dir, "iid", [9, 5, 3.2], 300, [0, 0.3, 0.41], negatives=20, **both)
-        for k, loss in ((2, 3.4), (5, 3.1), (20, 2.8)):
-            write_run(
-                runs_dir,
-                "neg",
-                [9, 5, loss + 0.02 * seed],
-                15 * k,
-                [0, 0.3, 0.4 + k / 500],
-                negatives=k,
-                **both,
-            )
-        write_run(runs_dir, "neg", [9, 5, 2.9], 150, [0, 0.3, 0.42], **both)
-        for s, loss in ((1, 2.8), (2, 2.85), (8, 3.1), (16, 3.6)):
-            recalls = [0, 0.3, 0.46 - s / 200 + 0.004 * seed]
-            write_run(
-                runs_dir,
-                "strat-ns",
-                [9, 6, loss + 0.05 * seed],
-                20 / s,
-                recalls,
-                stratum_size=s,
-                seed=seed,
-            )
-        for sampler, rate in (("iid", 0.02), ("ns", 0.00562), ("strat-ns", 0.0178)):
-            tuned = {
-                "tuned": "learning_rate:8x10",
-                "learning_rate": rate,
-                "encoder": "lstm",
-                "epochs": 2,
-            }
-            write_run(
-                runs_dir,
-                sampler,
-                [9, 5, 3 + rate],
-                900 * rate,
-                [0, 0.2, 0.3 + rate],
-                seed=seed,
-                **tuned,
-            )
-    write_profile(runs_dir)
-    statistics = {"users": 5551, "items": 16980, "links": 204987, "words_mean": 41.25}
-    options = {
-        "text": ["title", "tags"],
-        "max_length": 40,
-        "test_fraction": 0.2,
-        "vocabulary_size": None,
-    }
-    manifest = {
-        "source": "citeulike",
-        "fingerprint": "f" * 64,
-        "options": options,
-        "statistics": statistics,
-        "files": {},
-    }
-    tables.write_json(runs_dir / "datasets.json", {"f" * 64: manifest})
-    return runs_dir
-
-
 def write_profile(runs_dir: Path) -> None:
     """Tables of two profiles, as far as the figures read them."""
     common = {
@@ -235,26 +183,13 @@ def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
     reference loss.
     """
     for seed in range(3):
-        write_run(
-            runs_dir,
-            "iid",
-            [9, 5, 3 + 0.1 * seed],
-            200 + 10 * seed,
-            [0.1, 0.3, 0.40 + 0.01 * seed],
-            seed=seed,
-        )
-        write_run(
-            runs_dir,
-            "ns",
-            [9, 4 + 0.1 * seed, 2],
-            slower * (20 + seed),
-            [0.1, 0.35, 0.42 + 0.01 * seed],
-            seed=seed,
-        )
-        write_run(runs_dir, "strat-ns", [9, 6, 2.9 + 0.05 * seed], 10, [0.1, 0.3, 0.45], seed=seed)
-        write_run(
-            runs_dir, "strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3], seed=seed
-        )
+        for sampler, losses, ms, recalls in (
+            ("iid", [9, 5, 3 + 0.1 * seed], 200 + 10 * seed, [0.1, 0.3, 0.40 + 0.01 * seed]),
+            ("ns", [9, 4 + 0.1 * seed, 2], slower * (20 + seed), [0.1, 0.35, 0.42 + 0.01 * seed]),
+            ("strat-ns", [9, 6, 2.9 + 0.05 * seed], 10, [0.1, 0.3, 0.45]),
+            ("strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3]),
+        ):
+            write_run(runs_dir, sampler, losses, ms, recalls, seed=seed)
     return runs_dir
 
 
@@ -288,8 +223,9 @@ def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
     return {field.name: values.get(str(field.type)) for field in schema} | own
 
 
-def change(path: Path, schema: Any, edit: Callable[[Rows], None]) -> None:
-    """Edit the rows of a file in place."""
+def change(folder: Path, table: str, edit: Callable[[Rows], Any]) -> None:
+    """Edit the rows of a table of a folder in place."""
+    path, schema = folder / f"{table}.parquet", getattr(schemas, table.upper())
     rows = tables.read_rows(path, schema)
     edit(rows)
     tables.write_rows(path, rows, schema)

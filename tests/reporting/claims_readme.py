@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -106,11 +106,17 @@ def seeds() -> list[str]:
     return [f"{word(count).capitalize()} seeds"]
 
 
+def one_core(environments: Iterable[Mapping[str, Any]]) -> str:
+    """Return the machine of some records, which is the same for all pages."""
+    machines = {(each["cores"], each["cpu"]) for each in environments}
+    assert machines == {(1, "Intel(R) Xeon(R) Processor")}
+    return "one core of an Intel Xeon"
+
+
 @traces(SIX, "Seconds are those of one core")
 def good_conditions() -> list[str]:
     paths = (REPOSITORY / "results/good-start").glob("*/environment.json")
-    ((cores, cpu),) = {(each["cores"], each["cpu"]) for each in map(json.loads, map(read, paths))}
-    assert (cores, cpu) == (1, "Intel(R) Xeon(R) Processor")
+    machine = one_core(map(json.loads, map(read, paths)))
     given = [
         title
         for title, answer in good_start().items()
@@ -118,7 +124,7 @@ def good_conditions() -> list[str]:
         if floor.row["chosen_by"] == "given"
     ]
     assert {*given} == {"Debian's packages"}
-    return ["one core of an Intel Xeon"]
+    return [machine]
 
 
 @traces(SIX, "So training is clearly worth it")

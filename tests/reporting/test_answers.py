@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_run
+from folders import change, write_run
 from invoked import check, invoke
 
 from ncfbench.reporting.answers import Answer, find_answers
@@ -19,9 +19,8 @@ from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.views import answers as views
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
-from ncfbench.runs.folder import read_all
+from ncfbench.runs.folder import read, read_all
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.storage import schemas, tables
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 
@@ -119,27 +118,7 @@ def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
     """The target, 3, is reached at iteration 150; the first evaluation after that is epoch 2."""
     write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
     write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
-    by_name = {each.name: each.quality for each in answer_of(tmp_path).arms}
-    found = [(each.moments, each.epoch, each.values["recall_at_50"]) for each in by_name["ns"]]
-    assert found == [(("reported", "end"), 3, 0.4), (("target",), 2, 0.3)]
-    assert [each.moments for each in by_name["iid"]] == [("reported", "end", "target")]
-    assert "(epoch 3)" in views.answer_tables([answer_of(tmp_path)], {})[0].notes[-1]
-    write_run(tmp_path, "iid", [9, 5, 4, 3, 4], 10, [0, 0.1, 0.2, 0.25, 0.3], epochs=40)
-    found = views.answer_tables([answer_of(tmp_path)], {})[0].notes[-1]
-    assert "at the end (row by row, epochs 3, 4)" in found
-
-
-def test_quality_tables_name_each_moment(tmp_path: Path) -> None:
-    write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
-    write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
     answer = answer_of(tmp_path)
-    chances = {"recall_at_50_chance": 0.1, "ndcg_at_50_chance": 0.04, "mrr_chance": 0.02}
-    known = [
-        replace(each, quality=[replace(one, values=one.values | chances) for one in each.quality])
-        for each in answer.arms
-    ]
-    (table,) = views.quality_tables([replace(answer, arms=known)])
-    assert table.notes[0] == "By chance: recall@50 0.100, NDCG@50 0.040, MRR 0.020."
     (table,) = views.quality_tables([answer])
     assert table.notes[0].startswith("±")
     assert [[cell.text for cell in row[:4]] for row in table.rows] == [
@@ -147,6 +126,17 @@ def test_quality_tables_name_each_moment(tmp_path: Path) -> None:
         ["ns", "target", "2", "0.300"],
         ["iid", "reported, end, target", "3", "0.250"],
     ]
+    chances = {"recall_at_50_chance": 0.1, "ndcg_at_50_chance": 0.04, "mrr_chance": 0.02}
+    known = [
+        replace(each, quality=[replace(one, values=one.values | chances) for one in each.quality])
+        for each in answer.arms
+    ]
+    (table,) = views.quality_tables([replace(answer, arms=known)])
+    assert table.notes[0] == "By chance: recall@50 0.100, NDCG@50 0.040, MRR 0.020."
+    assert "(epoch 3)" in views.answer_tables([answer], {})[0].notes[-1]
+    write_run(tmp_path, "iid", [9, 5, 4, 3, 4], 10, [0, 0.1, 0.2, 0.25, 0.3], epochs=40)
+    found = views.answer_tables([answer_of(tmp_path)], {})[0].notes[-1]
+    assert "at the end (row by row, epochs 3, 4)" in found
 
 
 def test_the_frontier_is_the_best_recall_so_far(tmp_path: Path) -> None:
@@ -303,36 +293,32 @@ def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
     assert len({each.named("answer") for each in found}) == 4
 
 
-def add_recall(run: Path, ends: dict[str, float]) -> dict[str, Any]:
-    """Add to the last test recall@50 of a run, for example its error; return the summary."""
+def add_recall(run: Path, **ends: float) -> None:
+    """Add to the last test recall@50 of a run, for example its error."""
     added = {f"test_recall_at_50_{end}": value for end, value in ends.items()}
-    for name, schema in (("curve", schemas.CURVE), ("summary", schemas.SUMMARY)):
-        *rows, last = tables.read_rows(run / f"{name}.parquet", schema)
-        last |= added
-        tables.write_rows(run / f"{name}.parquet", [*rows, last], schema)
-    return last
+    for table in ("curve", "summary"):
+        change(run, table, lambda rows: rows[-1].update(added))
 
 
 def test_a_certain_recall_is_marked_where_it_stands(tmp_path: Path) -> None:
     """With as many test items as M or fewer, recall@M is 1 whatever was learned."""
     for sampler in ("iid", "ns"):
         run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 1.0, 1.0])
-        summary = add_recall(run, {"chance": 1.0})
+        add_recall(run, chance=1.0)
     text = invoke("report", tmp_path).stdout
     assert text.lower().count("recall@50 is 1 by construction") == 3  # paragraph, both tables
-    known = dict.fromkeys(schemas.SUMMARY.names) | summary | {"train_seconds": 1.0}
-    assert CERTAIN in [row[1].text for row in run_table(known, []).rows]
+    summary = {**read(run).summary, "train_seconds": 1.0}
+    assert CERTAIN in [row[1].text for row in run_table(summary, []).rows]
 
 
 def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
     """Errors of 0.03 over users and 0.04 over items in each seed; recalls of 0.3 and 0.5, whose
     variance is 0.02: sqrt(0.0009 + 0.0016 + 0.02 / 2) = 0.1118.
     """
-    ends = {"error": 0.03, "item_error": 0.04, "chance": 0.1}
     for sampler in ("iid", "ns"):
         for seed, recall in enumerate((0.3, 0.5)):
             run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
-            add_recall(run, ends)
+            add_recall(run, error=0.03, item_error=0.04, chance=0.1)
     text = invoke("report", tmp_path, "--full").stdout
     assert text.count("0.400 ± 0.112") == 5  # the paragraph, the answer, the moments
     assert text.count("0.4000 ± 0.1118 (2)") == 2
@@ -342,10 +328,8 @@ def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
 def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     for s in (1, 2, 4):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
-    curve = write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3]) / "curve.parquet"
-    *rows, last = tables.read_rows(curve, schemas.CURVE)
-    last |= {"test_recall_at_50_cold_users": 0.125, "test_recall_at_50_cold_users_error": 0.0625}
-    tables.write_rows(curve, [*rows, last], schemas.CURVE)
+    run = write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
+    add_recall(run, cold_users=0.125, cold_users_error=0.0625)
     brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
     titles = ["All arms", "Quality on", "Best recall at", "What the ratios"]
     assert brief.startswith("Which sampler trains soonest")

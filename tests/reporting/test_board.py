@@ -58,7 +58,6 @@ def test_contestants_are_compared_on_all_data_sets(tmp_path: Path) -> None:
     """On a the best is 0.4, on b a floor has 0.5, which no arm reaches."""
     write_two(tmp_path)
     board = find_board(collect(tmp_path, tmp_path).overall)
-    assert board is not None
     assert board.names == ["a", "b"]
     assert board.left_out == ["softmax neg"]
     assert (board.seeds, board.metric, board.split) == (2, "recall@50", "test")
@@ -102,12 +101,8 @@ def test_times_that_seeds_cannot_tell_apart_are_tied(tmp_path: Path) -> None:
                     tmp_path, sampler, [9, 5, 4, 3], own_ms, recalls, fingerprint=digit * 64, **more
                 )
     board = collect(tmp_path, tmp_path).board
-    assert board is not None
-    assert [each is not None and each.is_tied for each in board.standings[0.9]["neg"]] == [
-        True,
-        False,
-    ]
-    assert [each is not None and each.is_tied for each in board.standings[0.9]["ns"]] == [True] * 2
+    assert [each.is_tied for each in board.standings[0.9]["neg"]] == [True, False]
+    assert [each.is_tied for each in board.standings[0.9]["ns"]] == [True, True]
 
 
 def test_what_diverged_never_comes_to_a_target(tmp_path: Path) -> None:
@@ -117,7 +112,6 @@ def test_what_diverged_never_comes_to_a_target(tmp_path: Path) -> None:
     more = {"loss": "softmax", "dataset": "b", "fingerprint": "b" * 64, "seed": 2}
     write_run(tmp_path, "ns", [9, 5, 4, 3], 10, [0, 0.1, 0.1, 0.1], status="diverged", **more)
     board = collect(tmp_path, tmp_path).board
-    assert board is not None
     assert not board.left_out
     on_b = {name: own[1] for name, own in board.standings[0.9].items()}
     assert on_b["softmax ns"] == TargetTime()
@@ -130,7 +124,6 @@ def test_what_data_sets_differ_in_is_said(tmp_path: Path) -> None:
             more = {"loss": "softmax", "dataset": digit, "encoder": encoder}
             write_run(tmp_path, sampler, [9, 5], 10, recalls, fingerprint=digit * 64, **more)
     results = collect(tmp_path, tmp_path)
-    assert results.board is not None
     assert results.board.differences == {"encoder": ["cnn", "bow"]}
     notes = board_tables(results.board)[0].notes
     assert "encoder: cnn on a, bow on b." in notes
@@ -166,7 +159,6 @@ def test_the_board_is_drawn(tmp_path: Path) -> None:
     write_two(tmp_path)
     found = figures(collect(tmp_path, tmp_path))
     drawing = found["board"]()
-    assert drawing is not None
     assert drawing.title == "The board: a, b, 4 of 4 contestants"
 
 

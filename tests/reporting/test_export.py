@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_folder, write_run
+from folders import MANIFEST, write_folder, write_run
 from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
@@ -23,19 +23,6 @@ from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps import tuning
 
-OPTIONS = {
-    "text": ["title", "tags"],
-    "max_length": 40,
-    "test_fraction": 0.2,
-    "vocabulary_size": None,
-}
-MANIFEST = {
-    "fingerprint": "f" * 64,
-    "source": "citeulike",
-    "statistics": {"users": 9, "words_mean": 1.5},
-    "files": {},
-    "options": OPTIONS,
-}
 PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
 
 

@@ -41,11 +41,7 @@ def answer_of(folder: Path, **more: object) -> Answer:
 def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path: Path) -> None:
     answer = answer_of(tmp_path)
     best, baseline = answer.best, answer.baseline
-    assert best is not None
-    assert baseline is not None
     assert (best.seconds, baseline.seconds) == (pytest.approx(2), pytest.approx(40))
-    assert best.sooner is not None
-    assert best.sooner.total is not None
     assert best.sooner.total.value == pytest.approx(20)
     assert [seconds for seconds, _ in best.means("test_recall_at_50")] == pytest.approx([5.5, 7.5])
     assert answer.frontier()[0].since == pytest.approx(5.5)
@@ -110,7 +106,6 @@ def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
 def test_the_figure_begins_after_them(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawing = curves.draw_answer(answer_of(tmp_path))
-    assert drawing is not None
     axis = drawing.figure.axes[1]
     assert axis.get_xlabel().startswith("features and training, s")
     assert min(line.get_xdata()[0] for line in axis.lines) == pytest.approx(5.5)

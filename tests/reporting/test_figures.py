@@ -7,11 +7,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from folders import filled, write_folder, write_run
-from typer.testing import CliRunner, Result
+from folders import filled, write_run
+from invoked import invoke
 
 from ncfbench.catalog import SAMPLERS
-from ncfbench.cli import app
 from ncfbench.reporting.figures import arms, curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
@@ -22,37 +21,27 @@ from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 
-
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(tmp_path_factory.mktemp("runs"))
+pytest.importorskip("matplotlib")
 
 
 @pytest.mark.long
 def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     for s in (2, 4, 8):
         write_run(
             tmp_path / "r", "strat-ns", [9, 4, 2 + 0.1 * s], 20, [0.1, 0.2, 0.3], stratum_size=s
         )
     for k in (5, 10):
         write_run(tmp_path / "r", "neg", [9, 4, 2 + 0.1 * k], 20, [0.1, 0.2, 0.3], negatives=k)
-    assert invoke(tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
+    assert invoke("report", tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
     kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
     assert kinds == {"answer", "convergence", "stratum-size", "negatives"}
 
 
 def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
     (comparison,) = group(read_all(tmp_path)[0])
     drawing = curves.draw_targets(comparison)
-    assert drawing is not None
     total, iterations = drawing.figure.axes[1], drawing.figure.axes[3]
     for axis, values in ((total, [20, 30, 40, 40, 20]), (iterations, [2, 3, 4, 4, 2])):
         arrows = [
@@ -69,14 +58,12 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
 
 def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as a race can end with; the best is among them."""
-    pytest.importorskip("matplotlib")
     for place in range(12):
         rate, recalls = (place + 1) / 1000, [0, 0.2, 0.3 + place / 100]
         write_run(tmp_path, "ns", [9, 4, 2], 10, recalls, learning_rate=rate)
     (answer,) = collect(tmp_path, tmp_path).overall
     monkeypatch.setattr(Overall, "main", property(lambda answer: answer.arms))
     drawing = curves.draw_answer(answer)
-    assert drawing is not None
     labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert len(labels) == curves.MOST_NAMED
     assert answer.arms[0].name in labels
@@ -89,7 +76,6 @@ def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("words", [1, 4])
 def test_legends_are_whole_however_long(words: int) -> None:
-    pytest.importorskip("matplotlib")
     figure = drawing_module.new_figure(9.5, 3.6)
     labels = [" ".join(["strat-ns lr=0.03"] * words) + str(place) for place in range(8)]
     axis = figure.subplots()
@@ -104,7 +90,6 @@ def test_legends_are_whole_however_long(words: int) -> None:
 
 def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
     """Everything but s or k is the paper's; samplers without k are levels."""
-    pytest.importorskip("matplotlib")
     for seed in (0, 1):
         write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
     write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
@@ -114,7 +99,6 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
     points = {"stratum_size": ([4, 8], [4, 3]), "negatives": ([1, 10], [2, 4])}
     for setting, (xs, ys) in points.items():
         drawing = arms.draw_arms(comparison, setting)
-        assert drawing is not None
         axis = drawing.figure.axes[0]
         drawn = [
             (line.get_label(), list(line.get_xdata()), list(line.get_ydata()))
@@ -130,19 +114,16 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
 
 
 def test_the_figure_of_s_shows_the_items_that_it_saves(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     for s in (4, 8):
         write_run(tmp_path, "strat-ns", [9, s], 20, stratum_size=s)
     (comparison,) = group(read_all(tmp_path)[0])
     drawing = arms.draw_arms(comparison, "stratum_size")
-    assert drawing is not None
     items = drawing.figure.axes[2].containers[0].lines[0]
     # Blocks of equally many iterations with 100 to 104 items.
     assert (list(items.get_xdata()), list(items.get_ydata())) == ([4, 8], [102.0, 102.0])
 
 
 def test_epoch_times_tell_settings_of_encoders_apart() -> None:
-    pytest.importorskip("matplotlib")
     rows = [
         filled(
             schemas.COSTMODEL,
@@ -175,7 +156,6 @@ def test_styles_cycle_and_stay_apart() -> None:
 @pytest.mark.long
 def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
     """Seven samplers, two seeds, 400 probes: no point of a short curve is lost."""
-    pytest.importorskip("matplotlib")
     assert thin(range(5), 5) == [0, 1, 2, 3, 4]
     assert thin(range(9), 5) == [0, 2, 4, 6, 8]
     assert thin(range(100), 4) == [0, 33, 66, 99]
@@ -185,7 +165,8 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
             falling = (9 * np.cumprod(own)).tolist()
             rising = np.linspace(0, 0.4, 400) * own
             write_run(tmp_path / "r", sampler, falling, 20, rising.tolist(), seed=seed)
-    done = invoke(tmp_path / "r", "--figures", tmp_path / "f", "--figures-format", "svg")
+    words = ("--figures", tmp_path / "f", "--figures-format", "svg")
+    done = invoke("report", tmp_path / "r", *words)
     assert done.exit_code == 0, done.output
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "f").iterdir()}
     assert len(sizes) == 3
@@ -200,7 +181,6 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
 @pytest.mark.long_cases("pdf|png")
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("matplotlib")
     for sampler in ("iid", "ns"):
         write_run(tmp_path / "r", sampler, [9, 5, 3], 20)
     (comparison,) = group(read_all(tmp_path / "r")[0])
@@ -214,7 +194,6 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     """Texts may differ, the data sets are named then; numbers of negatives and links may not. Two
     profiles of an encoder are told apart by what differs.
     """
-    pytest.importorskip("matplotlib")
     profiles = (
         ("cnn", "", "words", "1" * 64, 500, 10),
         ("cnn", "convolution=plain", "words", "1" * 64, 500, 10),
@@ -243,7 +222,6 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     found = figures(collect(tmp_path, tmp_path))
     (name,) = [each for each in found if each.startswith("crossover")]
     drawing = found[name]()
-    assert drawing is not None
     assert "words and pieces" in drawing.title
     (axis,) = drawing.figure.axes
     assert [each.get_text() for each in axis.texts] == [
@@ -255,7 +233,6 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
     """Items of 1 and of 10 us, 4,000 or 160 of them beside 2 ms of other work: the points of both
     encoders lie on the curve, and iterations multiply them.
     """
-    pytest.importorskip("matplotlib")
     rows = [
         filled(
             schemas.COSTMODEL,
@@ -282,11 +259,11 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
         found = np.interp(points.get_xdata(), curve.get_xdata(), curve.get_ydata())
         assert list(found) == pytest.approx(expected, rel=2e-3)
     tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
-    done = invoke(tmp_path, "--figure", "list")
+    done = invoke("report", tmp_path, "--figure", "list")
     assert "crossover-word-sg" in done.stdout, done.output
     for with_runs in (False, True):
         if with_runs:
             write_run(tmp_path, "iid", [9, 5, 3], 10)
-        shown = invoke(tmp_path).stdout
+        shown = invoke("report", tmp_path).stdout
         assert ("with costs of an iteration (--full)" in shown) == with_runs, "several profiles"
         assert ("what an iteration does" in shown.lower()) != with_runs

@@ -190,7 +190,6 @@ def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path:
     run = read(write_run(tmp_path, "ns", [9, 3], 10))
     assert reported_recall(run) is None
     found = reported_recall(replace(run, summary={**run.summary, **summary}))
-    assert found is not None
     assert run_sentence(floors_of([PROFILE, RIDGE]), found) == (
         "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
         f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
@@ -304,7 +303,6 @@ def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
         (curves.draw_answer(answer), 1),
         (curves.draw_convergence([*answer.arms[0].runs.values()], answer.floors), 3),
     ):
-        assert drawing is not None
         drawing.figure.draw_without_rendering()
         axes = drawing.figure.axes[axis]
         dotted = [line for line in axes.lines if line.get_linestyle() == ":"]

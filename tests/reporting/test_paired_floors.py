@@ -54,8 +54,8 @@ def write(folder: Path, sampler: str, ms: float, *hits: str, **more: Any) -> Pat
     arrays = [[np.array(values, np.float32) for values in lists(each)] for each in hits]
     at = {(100 * (n + 1), "test"): Evaluation({}, *each) for n, each in enumerate(arrays)}
     evaluations.write(run, at)
-    change(run / "curve.parquet", schemas.CURVE, lambda rows: [row.update(FIGURES) for row in rows])
-    change(run / "summary.parquet", schemas.SUMMARY, lambda rows: rows[0].update(FIGURES))
+    change(run, "curve", lambda rows: [row.update(FIGURES) for row in rows])
+    change(run, "summary", lambda rows: rows[0].update(FIGURES))
     return run
 
 
@@ -74,7 +74,7 @@ def validate(run: Path, recalls: Sequence[float]) -> None:
     best = rows[1 + int(np.argmax(recalls))]
     reported = {name: best[name] for name in best if name.startswith("test_recall_at")}
     reported["reported_epoch"] = best["epoch"]
-    change(run / "summary.parquet", schemas.SUMMARY, lambda rows: rows[0].update(reported))
+    change(run, "summary", lambda rows: rows[0].update(reported))
 
 
 def error(arm: Sequence[str], other: Sequence[str]) -> float:
@@ -124,7 +124,6 @@ def test_a_run_that_ranks_as_a_floor_is_level(tmp_path: Path) -> None:
     assert (row["best_arm"], row["above_by"], row["above_by_error"]) == ("level", 0, 0)
     run = read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))
     own, better = reported_recall(run), floor(ALL) | {"floor": "ease"}
-    assert own is not None
     apart, of_both = recall(ALL) - recall(OF_FLOOR), error([OF_FLOOR], [ALL])
     assert run_sentence(floors_of([floor(), better]), own).endswith(
         f"0.458 ± 0.050, is level with ridge (+0.000 ± 0.000), below ease (-{apart:.3f}"
@@ -144,7 +143,6 @@ def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path: Path, la
         evaluations.write(run, {(100, "test"): Evaluation({}, np.ones(4), np.ones(5))})
     else:
         (run / evaluations.FILE).write_bytes(b"damaged")
-    assert own is not None
     stands = compare(own, *floors_of([kept]))
     assert stands.error == pytest.approx(math.hypot(0.03, 0.04, 0.003, 0.004))
     assert (stands.word, stands.is_paired, stands.note) == ("passes", False, "")

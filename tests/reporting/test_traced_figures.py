@@ -37,7 +37,6 @@ def test_a_figure_is_that_of_kept_records(claim: Claim) -> None:
     assert [wrong for own, wrong in problems(read(page), claims_of(page)) if own is claim] == []
     for command in claim.command.split(" && "):
         target = re.fullmatch(r"(?:python|ncfbench report) (\S+)", command)
-        assert target is not None
         assert (REPOSITORY / target[1]).exists()
 
 

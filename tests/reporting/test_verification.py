@@ -56,7 +56,7 @@ def test_every_number_is_checked(folder: Path) -> None:
             row_of(rows, "strat")[column] *= 1.01
 
     for table in columns:
-        change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+        change(folder, table, edit)
     found = [
         (one.table, one.cell.split("/")[3], one.column)
         for one in verification.verify(folder).mismatches
@@ -71,7 +71,7 @@ def test_invented_and_deleted_values_are_found(folder: Path) -> None:
         row_of(rows, "strat")["total_speedup"] = 9.0
         row_of(rows, "ns")["total_speedup"] = None
 
-    change(folder / "speedup.parquet", schemas.SPEEDUP, edit)
+    change(folder, "speedup", edit)
     found = {(one.cell.split("/")[3], one.column) for one in verification.verify(folder).mismatches}
     assert found == {("strat", "total_speedup"), ("ns", "total_speedup")}
 
@@ -82,7 +82,7 @@ def test_changed_raw_samples_are_found(folder: Path) -> None:
             row["seconds"] *= 1.1
 
     run = next(path for path in folder.iterdir() if "-sg-ns-seed0" in path.name)
-    change(run / "timing.parquet", schemas.TIMING, slower)
+    change(run, "timing", slower)
     found = {(one.table, one.column) for one in verification.verify(folder).mismatches}
     ratios = ("speedup", "total_speedup"), ("speedup", "per_iteration_speedup")
     assert found >= {("summary", "full_iteration_seconds"), *ratios}
@@ -144,7 +144,7 @@ EDITS: dict[str, Callable[[Rows], Any]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_wrong_rows_and_runs_are_found(folder: Path, table: str, edit: str) -> None:
     """They are found in each table, though the other is right and the numbers fit the runs."""
-    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), EDITS[edit])
+    change(folder, table, EDITS[edit])
     found = verification.verify(folder).mismatches
     assert found
     assert {one.table for one in found} == {table}
@@ -170,7 +170,7 @@ def test_words_of_a_row_are_checked(
         assert row[column] != value
         row[column] = value
 
-    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    change(folder, table, edit)
     (wrong,) = verification.verify(folder).mismatches
     assert (wrong.table, wrong.column, wrong.written) == (table, column, value)
 
@@ -203,7 +203,7 @@ def test_mixed_environments_verify(folder: Path) -> None:
 def test_a_row_with_a_diverged_run(folder: Path) -> None:
     """It keeps its runs and times, but no figure that only the other seeds could give."""
     run = next(path for path in folder.iterdir() if "-sg-ns-seed1" in path.name)
-    change(run / "summary.parquet", schemas.SUMMARY, lambda rows: rows[0].update(status="diverged"))
+    change(run, "summary", lambda rows: rows[0].update(status="diverged"))
     found = verification.verify(folder).mismatches
     statuses = {(one.table, one.recomputed) for one in found if one.column == "status"}
     assert statuses == {("speedup", "diverged"), ("recall", "diverged")}
@@ -216,11 +216,7 @@ def test_a_row_with_a_diverged_run(folder: Path) -> None:
     assert not any(word in column for column in columns for word in kept)
     for table in ("speedup", "recall"):
         own = {"status": "diverged"} | {column: None for name, column in gone if name == table}
-        change(
-            folder / f"{table}.parquet",
-            getattr(schemas, table.upper()),
-            lambda rows, own=own: row_of(rows).update(own),
-        )
+        change(folder, table, lambda rows, own=own: row_of(rows).update(own))
     assert verification.verify(folder).mismatches == []
 
 
@@ -251,8 +247,8 @@ def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
         recalls = {name: first[name] for name in (f"test_recall_at_{m}" for m in schemas.CUTOFFS)}
         summaries[0] |= {"reported_epoch": 1.0} | recalls
 
-    change(run / "curve.parquet", schemas.CURVE, validate)
-    change(run / "summary.parquet", schemas.SUMMARY, choose)
+    change(run, "curve", validate)
+    change(run, "summary", choose)
     assert_reports_verify(tmp_path)
 
 
@@ -283,13 +279,9 @@ def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
     for place, status in enumerate(("finished", "diverged")):
         write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=8 + place, status=status)
         untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=8 + place, status=status)
-        change(untimed / "timing.parquet", schemas.TIMING, lambda rows: rows.clear())
+        change(untimed, "timing", lambda rows: rows.clear())
         nothing = dict.fromkeys(("full_iteration_seconds", "step_iteration_seconds", "item_slots"))
-        change(
-            untimed / "summary.parquet",
-            schemas.SUMMARY,
-            lambda rows, gone=nothing: rows[0].update(gone),
-        )
+        change(untimed, "summary", lambda rows, gone=nothing: rows[0].update(gone))
     assert_reports_verify(tmp_path)
     rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
     statuses = "no times", "diverged", "baseline", "reached", "missing", "no baseline"

@@ -96,7 +96,7 @@ def test_a_changed_summary_changes_the_answer(answered: Path) -> None:
         rows[0]["full_iteration_seconds"] /= 2
 
     run = next(path for path in answered.iterdir() if "-sg-ns-seed0" in path.name)
-    change(run / "summary.parquet", schemas.SUMMARY, faster)
+    change(run, "summary", faster)
     result = invoke("report", answered, "--verify")
     assert result.exit_code == 6
     assert "citeulike/cnn/sg/ns" in result.stdout
