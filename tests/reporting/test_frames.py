@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from folders import write_run
 from invoked import invoke
-from test_profiles import profile
 
 import ncfbench
 from ncfbench.reporting.frames import ARMS
 from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers as views
-from ncfbench.storage import schemas, tables
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
@@ -47,19 +45,6 @@ def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> No
     last = [row for row in probes if row["run"] == own["run"]][-1]
     assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
     assert last["seconds"] == pytest.approx(2.0)
-
-
-def test_arms_say_whose_times_they_have(tmp_path: Path) -> None:
-    """Runs of two machines have the seconds of the profile beside them."""
-    write_run(tmp_path, "iid", [9, 5, 3], 400)
-    write_run(tmp_path, "ns", [9, 4, 2], 4000, key="other")
-    assert {row["seconds_source"] for row in rows_of(tmp_path).values()} == {"run"}
-    rows = profile(("iid", 40), ("ns", 10))
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
-    own = rows_of(tmp_path)["ns"]
-    assert own["seconds_source"] == "profile"
-    assert own["iteration_seconds"] == pytest.approx(0.010)
-    assert own["times_sooner"] == pytest.approx(200 / 150 * 4)
 
 
 def test_a_column_of_the_answer_is_declared_once(

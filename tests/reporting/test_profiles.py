@@ -22,7 +22,6 @@ from ncfbench.reporting.views.answers import trust
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.runs.folder import RunRecord, read_all
 from ncfbench.storage import schemas
-from ncfbench.timing.intervals import Estimate, product
 
 
 def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
@@ -172,16 +171,6 @@ def test_few_rounds_give_no_interval() -> None:
     assert "too few for an interval" in profiled_tables([found])[0].notes[0]
 
 
-def test_errors_of_independent_ratios_add_up() -> None:
-    one, other = Estimate(2.0, 1.6, 2.5, 3), Estimate(5.0, 4.0, 6.0, 7)
-    found = product(one, other)
-    assert (found.seeds, found.value) == (3, pytest.approx(10))
-    assert found.lower == pytest.approx(10 * math.exp(-math.sqrt(2) * math.log(1.25)))
-    above = math.sqrt(math.log(1.25) ** 2 + math.log(1.2) ** 2)
-    assert found.upper == pytest.approx(10 * math.exp(above))
-    assert product(one, Estimate(5.0, None, None, 1)).lower is None
-
-
 # --- answers and targets, where the runs' own times are not to be trusted
 
 PROFILE = profile(("iid", 40), ("ns", 10))
@@ -222,6 +211,7 @@ def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines: Path) 
     assert "as long as in a profile of 7 rounds" in " ".join(trust(answer, {}))
     for arm, ms in zip(answer.arms, (10, 40), strict=True):
         for run in arm.runs.values():
+            assert run.seconds_source == "profile"
             times = [row["train_seconds"] for row in run.curve]
             assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
 

@@ -12,7 +12,6 @@ import pytest
 from folders import write_run
 from literal_runs import record, rows_of
 
-from ncfbench.config import complete, merge
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import run_command, unusual_label
@@ -56,28 +55,6 @@ def test_missing_cells_name_their_command() -> None:
         assert words[words.index(flag) + 1] == value
     assert rows["ns"]["status"] == "no baseline"
     assert "--sampler iid" in rows["ns"]["command"]
-
-
-def test_a_command_recreates_the_settings() -> None:
-    """The named command, parsed as the command line does, gives the run of the missing cell."""
-    odd = {
-        **{"filters": 30, "mask": False, "unique_items": False, "gamma": 0.3},
-        **{"loss": "hinge", "learning_rate": 0.003, "epochs": 2},
-    }
-    rows = rows_of([record("neg", [1, 0.5], 10, **odd)])
-    words = shlex.split(rows["ns"]["command"])[2:]
-    flags: dict[str, Any] = {}
-    assignments = []
-    while words:
-        word = words.pop(0)
-        if word == "--set":
-            assignments.append(words.pop(0))
-        elif word.startswith("--no-"):
-            flags[word[5:].replace("-", "_")] = False
-        else:
-            flags[word[2:].replace("-", "_")] = words.pop(0)
-    expected = complete({"dataset": "citeulike", "sampler": "ns"} | odd)
-    assert complete(merge(flags, assignments)[0]) == expected
 
 
 def test_pairwise_losses_have_their_baseline() -> None:
