@@ -34,13 +34,6 @@ NEUTRAL = (
 OTHER_MACHINE = "not comparable (other machine): its baseline ran in another environment"
 PAPER_TEXT, PAPER_WORDS = ["title", "abstract"], 300
 """CiteULike's text in the paper, and its longest text."""
-TITLES = (
-    "Speedup per iteration",
-    "Speedup in number of iterations",
-    "Speedup in total",
-    "Recall@50",
-)
-"""Titles of :data:`ncfbench.paper.printed.MEASURES`."""
 KEY = ("dataset", "data_fingerprint", "encoder", "loss", "sampler", "settings")
 """Columns of our tables that, with a measure, name a verdict."""
 
@@ -242,7 +235,7 @@ def summary_lines(verdicts: Sequence[CellVerdict]) -> list[str]:
     others, then a comparable one, then one without other settings, then the first.
     """
     lines = []
-    for measure, title in zip(MEASURES, TITLES, strict=True):
+    for measure, title in MEASURES.items():
         by_cell: dict[tuple[str, ...], list[CellVerdict]] = {}
         for one in verdicts:
             if one.measure == measure:

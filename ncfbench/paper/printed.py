@@ -10,13 +10,18 @@ import csv
 import functools
 from collections.abc import Mapping
 from importlib import resources
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 Measure = Literal[
     "per_iteration_speedup", "iterations_speedup", "total_speedup", "test_recall_at_50"
 ]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
-"""Printed measures, by the names of our columns."""
+MEASURES: Mapping[Measure, str] = {
+    "per_iteration_speedup": "Speedup per iteration",
+    "iterations_speedup": "Speedup in number of iterations",
+    "total_speedup": "Speedup in total",
+    "test_recall_at_50": "Recall@50",
+}
+"""Titles of printed measures, by the names of our columns."""
 RECALL: Measure = "test_recall_at_50"
 SPEEDUP_LOSS = "sg"
 """Loss of table 3, which does not name it: SG, as in the paper's convergence curves."""
@@ -38,7 +43,7 @@ def values() -> Mapping[PrintedCell, float]:
     found: dict[PrintedCell, float] = {}
     for row in table("speedup"):
         key = (row["dataset"], row["encoder"], row["sampler"], SPEEDUP_LOSS)
-        for measure in MEASURES[:3]:
+        for measure in [*MEASURES][:3]:
             found[PrintedCell(*key, measure)] = float(row[measure.removesuffix("_speedup")])
     for row in table("recall"):
         key = (row["dataset"], row["encoder"], row["sampler"], row["loss"])

@@ -89,7 +89,9 @@ def test_legends_are_whole_however_long(words: int) -> None:
 
 
 def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
-    """Everything but s or k is the paper's; samplers without k are levels."""
+    """Everything but s or k is the paper's; samplers without k are levels. Against s stand the
+    items that it saves, too.
+    """
     for seed in (0, 1):
         write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
     write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
@@ -105,22 +107,15 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
             for line in (*(each.lines[0] for each in axis.containers), *axis.lines)
         ]
         assert (drawn[0][1], drawn[0][2]) == (xs, pytest.approx(ys)), "of the common seed alone"
+        if setting == "stratum_size":  # blocks of equally many iterations with 100 to 104 items
+            saved = drawing.figure.axes[2].containers[0].lines[0]
+            assert (list(saved.get_xdata()), list(saved.get_ydata())) == (xs, [102.0, 102.0])
         levels = [each[2] for each in drawn if each[0] == "ns (the batch's)"]
         assert levels == ([[1, 1]] if setting == "negatives" else [])
     labels = [
         one.label("cnn") for one in drawing_module.main_variants(by_variant(comparison), "cnn")
     ]
     assert labels == ["strat", "ns"]
-
-
-def test_the_figure_of_s_shows_the_items_that_it_saves(tmp_path: Path) -> None:
-    for s in (4, 8):
-        write_run(tmp_path, "strat-ns", [9, s], 20, stratum_size=s)
-    (comparison,) = group(read_all(tmp_path)[0])
-    drawing = arms.draw_arms(comparison, "stratum_size")
-    items = drawing.figure.axes[2].containers[0].lines[0]
-    # Blocks of equally many iterations with 100 to 104 items.
-    assert (list(items.get_xdata()), list(items.get_ydata())) == ([4, 8], [102.0, 102.0])
 
 
 def test_epoch_times_tell_settings_of_encoders_apart() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ CLAIMS_BY_LOSS = {
     "soonest": "`strat-ns` is soonest of the five: times sooner than `ns`",
     "kept-recall": "recall is kept: share of `strat-ns` above the baseline's",
 }
+PAGE = (REPOSITORY / "docs/paper.md").read_text()
+LINES = PAGE.splitlines()
 MAIN = {"stratum_size": "4", "coupling": "direct"}
 TITLES = {"citeulike-title-tags": "CiteULike", "movielens-plots": "MovieLens"}
 DIGITS = {"kept-recall": 3}
@@ -45,14 +47,13 @@ def test_the_papers_page_shows_recalls(name: str, encoder: str) -> None:
         if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
         if "coupling" not in (row["settings"] or "")
     ]
-    lines = (REPOSITORY / "docs/paper.md").read_text().splitlines()
     for sampler in (*PAPER, *(ALL_USERS if encoder == "lstm" else ())):
         own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
         texts = [recall_text(own[loss]) for loss in LOSSES if loss in own]
         assert texts
         pattern = ".*".join(map(re.escape, texts))
         title = f"| `{sampler}` |"
-        assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
+        assert [line for line in LINES if line.startswith(title) and re.search(pattern, line)]
 
 
 @pytest.mark.long
@@ -70,17 +71,15 @@ def test_the_papers_page_begins_with_the_answers() -> None:
             }
             for answer in results.answers:
                 expected += answer_lines(answer, f"{title}, {find_encoder(encoder).title}", recalls)
-    page = (REPOSITORY / "docs/paper.md").read_text().splitlines()
     rows = [
-        line for line in page if re.match(r"\| (CiteULike|MovieLens), (CNN|LSTM) \| [A-Z]", line)
+        line for line in LINES if re.match(r"\| (CiteULike|MovieLens), (CNN|LSTM) \| [A-Z]", line)
     ]
     assert sorted(row for row in rows if row.count("|") == 7) == sorted(expected)
 
 
 def test_the_papers_page_shows_three_claims_of_every_loss() -> None:
     """A row for each data set, encoder and loss; verdicts but `reproduced` are written out."""
-    page = (REPOSITORY / "docs/paper.md").read_text().splitlines()
-    rows = [line for line in page if re.match(r"\| (CiteULike|MovieLens), [A-Z]+, [A-Z]", line)]
+    rows = [line for line in LINES if re.match(r"\| (CiteULike|MovieLens), [A-Z]+, [A-Z]", line)]
     expected = []
     for name, title in TITLES.items():
         expected += claim_lines(kept(name), title)
@@ -89,11 +88,6 @@ def test_the_papers_page_shows_three_claims_of_every_loss() -> None:
 
 @pytest.mark.long
 def test_the_papers_page_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
-    page = (REPOSITORY / "docs/paper.md").read_text()
-    assert "\n".join(common_loss_lines()) in page
-
-
-def common_loss_lines() -> list[str]:
     """The head, and each sampler with how much sooner it is at the lowest loss of a level that all
     seeds of the baseline reach.
     """
@@ -116,20 +110,12 @@ def common_loss_lines() -> list[str]:
             else:
                 cells.append(interval(*(row[f"total_speedup{end}"] for end in ENDS)))
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    assert "\n".join(lines) in PAGE
 
 
 def test_the_papers_page_counts_these_claims() -> None:
     """How often each is reproduced, how often not judged, and between which values."""
-    judged = [claims_by_loss(kept(name)) for name in TITLES]
-    page = (REPOSITORY / "docs/paper.md").read_text()
-    for line in count_lines([own for found in judged for own in found.values()]):
-        assert line in page
-
-
-def count_lines(judged: Sequence[Mapping[str, ClaimVerdict]]) -> list[str]:
-    """A row for each claim: verdicts, and the smallest and the largest value."""
-    lines = []
+    judged = [own for name in TITLES for own in claims_by_loss(kept(name)).values()]
     for claim, words in CLAIMS_BY_LOSS.items():
         found = [own[claim] for own in judged if claim in own]
         values = [one.value for one in found if one.value is not None]
@@ -137,8 +123,7 @@ def count_lines(judged: Sequence[Mapping[str, ClaimVerdict]]) -> list[str]:
         digits = DIGITS.get(claim, 2)
         counts = [verdicts.count(each) for each in ("reproduced", "not reproduced", "undecided")]
         cells = [words, *map(str, counts), f"{min(values):.{digits}f} to {max(values):.{digits}f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        assert f"| {' | '.join(cells)} |" in PAGE
 
 
 def claims_by_loss(results: Results) -> dict[tuple[str, str], dict[str, ClaimVerdict]]:
@@ -172,9 +157,8 @@ def test_the_papers_page_shows_times_to_a_recall() -> None:
     """Seconds to nine tenths of the best recall, by sampler and loss."""
     results = kept("citeulike-title-tags", encoder="cnn", negatives="10", **MAIN)
     (table,) = objective_tables(results.overall)
-    page = (REPOSITORY / "docs/paper.md").read_text()
     level = table.header[2].heading.removeprefix("s to ")
-    assert f"recall@50 of {level}, nine tenths of the best" in page
+    assert f"recall@50 of {level}, nine tenths of the best" in PAGE
     seconds = {}
     for row in table.rows:
         _, loss, sampler = row[0].text.split()
@@ -183,7 +167,7 @@ def test_the_papers_page_shows_times_to_a_recall() -> None:
         cells = [f"`{sampler}`"]
         for loss in LOSSES:
             cells.append(seconds.get((sampler, loss), "-"))
-        assert f"| {' | '.join(cells)} |" in page
+        assert f"| {' | '.join(cells)} |" in PAGE
 
 
 def test_the_papers_page_says_what_to_train_with() -> None:
@@ -203,8 +187,7 @@ def test_the_papers_page_says_what_to_train_with() -> None:
         f"and `neg` {later['sampler', 'iid']} times; log and hinge cannot be told from MSE",
         f"which has {found.floors[0].recall:.3f} on test links without training.",
     )
-    page = (REPOSITORY / "docs/paper.md").read_text()
-    assert all(line in page for line in lines)
+    assert all(line in PAGE for line in lines)
 
 
 def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], str]) -> list[str]:
@@ -240,7 +223,6 @@ def test_the_papers_page_shows_times_of_profiles(
 ) -> None:
     """Milliseconds, iterations and totals by profiles of 7 rounds; then the paper's ratios."""
     printed_as = {"citeulike-title-tags": "citeulike", "movielens-plots": "news"}
-    page = (REPOSITORY / "docs/paper.md").read_text()
     found = [
         each
         for each in kept(name).profiled
@@ -263,7 +245,7 @@ def test_the_papers_page_shows_times_of_profiles(
             if (each["dataset"], each["encoder"], each["sampler"])
             == (printed_as[name], encoder, row["sampler"])
         ]
-        assert f"| {' | '.join(cells)} |" in page
+        assert f"| {' | '.join(cells)} |" in PAGE
 
 
 def test_the_page_on_costly_items_shows_profiles_of_one_machine() -> None:

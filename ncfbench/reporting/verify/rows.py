@@ -46,11 +46,6 @@ class Cell:
         return [(self.runs[seed], bases[seed]) for seed in sorted(self.runs) if seed in bases]
 
     @property
-    def all_runs(self) -> list[Run]:
-        """Its runs and those of its baseline; none where it was not run."""
-        return [*self.runs.values(), *(self.baselines or {}).values()] if self.runs else []
-
-    @property
     def is_of_one_environment(self) -> bool:
         """True if times may be divided."""
         return all(run.environment["key"] == base.environment["key"] for run, base in self.pairs)
@@ -124,10 +119,11 @@ def speedup_row(cell: Cell, *, divides_mixed: bool) -> Values:
         divides_mixed: times of different environments are divided too.
     """
     own, pairs, values = list(cell.runs.values()), cell.pairs, _unknown(schemas.SPEEDUP)
+    bases = (cell.baselines or {}).values() if own else ()
     values |= {
         "baseline": cell.baseline,
         "interleaved": bool(pairs) and all(are_interleaved(a.record, b.record) for a, b in pairs),
-        "simulated": any(run.record.is_simulated for run in cell.all_runs),
+        "simulated": any(run.record.is_simulated for run in [*own, *bases]),
         "same_environment": None,
     }
     if any(math.isnan(run.full) for run in own):
