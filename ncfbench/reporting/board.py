@@ -200,20 +200,16 @@ def _standings(
     contestants: Mapping[str, RankedArm | FloorResult], answer: Overall
 ) -> dict[float, dict[str, TargetTime]]:
     """Return how contestants stand on a data set, at each target."""
-    best = max(_quality(each, answer) for each in contestants.values())
-    return {share: _at_level(contestants, answer, share * best) for share in SHARES}
-
-
-def _at_level(
-    contestants: Mapping[str, RankedArm | FloorResult], answer: Overall, level: float
-) -> dict[str, TargetTime]:
-    seconds = {name: _seconds_to(each, answer, level) for name, each in contestants.items()}
-    first = min(seconds, key=lambda name: seconds[name])
-    soonest = contestants[first]
-    return {
-        name: TargetTime(at, at < math.inf and _is_tied(soonest, contestants[name], level))
-        for name, at in seconds.items()
-    }
+    best, found = max(_quality(each, answer) for each in contestants.values()), {}
+    for share in SHARES:
+        level = share * best
+        seconds = {name: _seconds_to(each, answer, level) for name, each in contestants.items()}
+        first = contestants[min(seconds, key=lambda name: seconds[name])]
+        found[share] = {
+            name: TargetTime(at, at < math.inf and _is_tied(first, contestants[name], level))
+            for name, at in seconds.items()
+        }
+    return found
 
 
 def _seconds_to(one: RankedArm | FloorResult, answer: Overall, level: float) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ncfbench.reporting.board import FACTORS, SHARES, Board, TargetTime, profile
+from ncfbench.reporting.board import FACTORS, SHARES, Board, Times, profile
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.table import Cell, Col, Table, slug, under
 
@@ -50,16 +51,16 @@ def as_row(board: Board | None) -> dict[str, Any] | None:
 
 
 def _table(board: Board, share: float) -> Table:
-    standings = board.standings[share]
+    standings, names = board.standings[share], enumerate(board.names)
     counts = profile(standings)
     headings = ["tied", *(f"within {factor:g}x" for factor in FACTORS), "ever"]
     cols = [
         Col("contestant", 0, wraps=True),
         *under(
             f"of {len(board.names)} data sets",
-            *(Col(heading, _count(counts, at)) for at, heading in enumerate(headings)),
+            *(Col(heading, partial(_count, counts, at)) for at, heading in enumerate(headings)),
         ),
-        *under("s to the target", *(Col(name, _at(at)) for at, name in enumerate(board.names))),
+        *under("s to the target", *(Col(name, partial(_time, at)) for at, name in names)),
     ]
     notes = [
         f"The target of each data set is {share:g} of the best {board.metric} of {board.split}"
@@ -80,15 +81,12 @@ def _table(board: Board, share: float) -> Table:
     return Table.of(title, cols, standings.items(), notes, name=slug("board", f"{share:g}"))
 
 
-def _count(counts: Mapping[str, Sequence[int]], at: int) -> Callable[[Any], int]:
-    return lambda row: counts[row[0]][at]
+def _count(counts: Mapping[str, Sequence[int]], at: int, row: tuple[str, Times]) -> int:
+    return counts[row[0]][at]
 
 
-def _at(place: int) -> Callable[[Any], Cell]:
-    return lambda row: _cell(row[1][place])
-
-
-def _cell(standing: TargetTime | None) -> Cell:
+def _time(at: int, row: tuple[str, Times]) -> Cell:
+    standing = row[1][at]
     if standing is None:
         return Cell("-", "muted")
     if math.isinf(standing.seconds):
