@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.catalog import (
-    BUILT_IN,
-    LOSSES,
-    SAMPLERS,
-    find,
-    find_loss,
-    find_sampler,
-    losses_for,
-    registered,
-)
+from ncfbench.catalog import BUILT_IN, LOSSES, SamplerInfo, find, losses_for, registered
 from ncfbench.data.sources import SOURCES, how_to_prepare
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
@@ -36,8 +28,8 @@ def entries(data_dir: Path) -> dict[str, Any]:
     are not, since loading one starts JAX.
     """
     return {
-        "samplers": {name: _sampler(name) for name in (*SAMPLERS, *registered("sampler"))},
-        "losses": {name: _loss(name) for name in (*LOSSES, *registered("loss"))},
+        "samplers": _loaded("sampler", _losses, {"losses": [], "losses_with_strata_by_user": []}),
+        "losses": _loaded("loss", lambda loss: {"family": loss.family}, {"family": ""}),
         "encoders": _unloaded("encoder"),
         "user_towers": _unloaded("user_tower"),
         "interactions": _unloaded("interaction"),
@@ -102,31 +94,23 @@ def _goes_with(loss: str, item: tuple[str, dict[str, Any]]) -> str:
     return "by user" if loss in entry["losses_with_strata_by_user"] else "-"
 
 
-def _sampler(name: str) -> dict[str, Any]:
-    try:
-        sampler = find_sampler(name)
-    except NcfbenchError as error:
-        return {**_broken(error), "losses": [], "losses_with_strata_by_user": []}
-    return {
-        "title": sampler.title,
-        "summary": sampler.summary,
-        "losses": losses_for(sampler),
-        "losses_with_strata_by_user": losses_for(sampler.with_strata("user"))
-        if sampler.reads("stratum_size")
-        else [],
-    }
+def _loaded(
+    kind: Kind, own: Callable[[Any], dict[str, Any]], broken: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the choices of a kind, with what it has of its own; a broken one has other values."""
+    found: dict[str, Any] = {}
+    for name in (*BUILT_IN[kind], *registered(kind)):
+        try:
+            info = find(kind, name)
+            found[name] = {"title": info.title, "summary": info.summary, **own(info)}
+        except NcfbenchError as error:
+            found[name] = {"title": "", "summary": f"broken plug-in: {error}", **broken}
+    return found
 
 
-def _loss(name: str) -> dict[str, Any]:
-    try:
-        loss = find_loss(name)
-    except NcfbenchError as error:
-        return {**_broken(error), "family": ""}
-    return {"title": loss.title, "summary": loss.summary, "family": loss.family}
-
-
-def _broken(error: NcfbenchError) -> dict[str, Any]:
-    return {"title": "", "summary": f"broken plug-in: {error}"}
+def _losses(sampler: SamplerInfo) -> dict[str, Any]:
+    by_user = losses_for(sampler.with_strata("user")) if sampler.reads("stratum_size") else []
+    return {"losses": losses_for(sampler), "losses_with_strata_by_user": by_user}
 
 
 def _prepared(data_dir: Path) -> dict[str, Any]:
