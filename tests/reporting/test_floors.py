@@ -30,7 +30,6 @@ from ncfbench.reporting.floors import (
     floors_sentence,
     reported_recall,
     run_sentence,
-    standing,
 )
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.results import collect
@@ -153,22 +152,6 @@ def test_before_training_and_after_divergence(tmp_path: Path) -> None:
     )
     run.summary["status"] = "diverged"
     assert floors_sentence([floor], [arm], None).endswith("no arm has a recall to compare.")
-
-
-def test_the_difference_has_both_errors(tmp_path: Path) -> None:
-    """The mean of two seeds, 0.54 and 0.56, has a variance of 1e-4, beside that of users and items,
-    which both seeds share.
-    """
-    for seed, recall in enumerate((0.54, 0.56)):
-        answer = answer_of(tmp_path, [0, 0.4, recall], seed=seed)
-    (arm,) = answer.arms
-    for run in arm.runs.values():
-        for row in run.curve:
-            row |= {"test_recall_at_50_error": 0.012, "test_recall_at_50_item_error": 0.005}
-    error = math.sqrt(0.012**2 + 0.005**2 + 1e-4 + 0.003**2 + 0.004**2)
-    for apart, word in ((0.99, "level"), (1.01, "passes")):
-        (floor,) = floors_of([floor_row("ridge", 0.55 - apart * error, 1.0)])
-        assert standing(arm, floor).word == word
 
 
 @pytest.mark.parametrize(
