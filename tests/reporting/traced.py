@@ -89,9 +89,7 @@ def traces(section: Section, starts: str, command: str = "") -> Callable[[Texts]
     return register
 
 
-def traces_rows(
-    section: Section, titles: Iterable[str], command: str = ""
-) -> Callable[[Texts], Texts]:
+def traces_rows(section: Section, titles: Iterable[str]) -> Callable[[Texts], Texts]:
     """Return a decorator of the function that computes the rows of a table, by first cells."""
 
     def register(rows: Texts) -> Texts:
@@ -101,7 +99,7 @@ def traces_rows(
 
         for title in titles:
             start = " ".join(f"| {title} |".split())
-            traces(section, start, command)(partial(row, start))
+            traces(section, start)(partial(row, start))
         return rows
 
     return register
