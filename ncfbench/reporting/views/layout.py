@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -120,25 +120,10 @@ def arrange(
     ]
     first = [each.runs[0] for each in comparisons]
     labels = {data[data_of(run)]: run.data_label for run in first if run.data_label}
-    is_invalid = any(
-        (*place, column.loss) not in places and _absent(arm, column.loss) is INVALID
-        for arm, places in arms.items()
-        for place in data
-        for column in columns
-    )
-    return Table.of(
-        title,
-        cols,
-        sorted(arms, key=_order),
-        [
-            *(sentence(f"{data_set}: {text}") for data_set, text in labels.items()),
-            *([INVALID_NOTE] if is_invalid else []),
-            *notes,
-        ],
-        labels=2,
-        grouped=1,
-        name=name,
-    )
+    above = [sentence(f"{data_set}: {text}") for data_set, text in labels.items()]
+    table = Table.of(title, cols, sorted(arms, key=_order), labels=2, grouped=1, name=name)
+    above += [INVALID_NOTE] if any(INVALID in row for row in table.rows) else []
+    return replace(table, notes=(*above, *notes))
 
 
 def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place, arm: Arm) -> Cell:
