@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.labels import choices_label, choices_of
+from ncfbench.reporting.labels import choices_label, choices_of, data_headings
 from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm, Ratio, times_to_level
 
@@ -103,8 +103,9 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
     ]
     contestants = dict.fromkeys([*shared, *(name for own in floors for name in own)])
     firsts = [of_arms[0] for of_arms in settings]
+    data = [(answer.config.dataset, answer.data_fingerprint) for answer in answers]
     return Board(
-        _headings(answers),
+        list(data_headings(data).values()),
         {
             share: ordered({name: [own[share].get(name) for own in found] for name in contestants})
             for share in SHARES
@@ -117,7 +118,7 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
         },
         min(seeds),
         *alike.pop(),
-        [answer.data_fingerprint for answer in answers],
+        [digits for _, digits in data],
         {name: [[run.name for run in own[name].runs.values()] for own in arms] for name in shared},
     )
 
@@ -168,15 +169,6 @@ def factors(own: Times, first: Sequence[float]) -> list[float]:
         max(each.seconds / at, 1.0)
         for each, at in zip(own, first, strict=True)
         if each is not None and each.seconds < math.inf
-    ]
-
-
-def _headings(answers: Sequence[Overall]) -> list[str]:
-    """Return the data sets' names, with digits of the fingerprint where a name comes twice."""
-    names = [answer.config.dataset for answer in answers]
-    return [
-        name if names.count(name) == 1 else f"{name} {answer.data_fingerprint[:6]}"
-        for name, answer in zip(names, answers, strict=True)
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ncfbench.catalog import find_encoder
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.config import RunConfig, all_settings, default_values, identity_of
 from ncfbench.reporting.frames import Run
 from ncfbench.runs.arms import Variant, shared_settings
@@ -44,6 +44,30 @@ def label(runs: Sequence[Run]) -> str:
     others = unusual_label(first).split(", ")
     parts += [part for part in others if part and not part.startswith("batch_size=")]
     return ", ".join([*parts, seeds_label({run.config.seed for run in runs})])
+
+
+def subject(runs: Sequence[Run]) -> str:
+    """Return data set, encoder and loss of runs that compare, and their :func:`label`."""
+    config = runs[0].config
+    titles = find_encoder(config.encoder).title, find_loss(config.loss).title
+    return ", ".join([config.dataset, *titles, label(runs)])
+
+
+def data_headings(data: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return a heading for each name and fingerprint of a data set, with digits of the fingerprint
+    where names collide.
+    """
+    known = dict.fromkeys(data)
+    names = [name for name, _ in known]
+    return {
+        (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"
+        for name, digits in known
+    }
+
+
+def usual_sizes(encoder: str) -> dict[str, int]:
+    """Return the paper's s and k, by setting."""
+    return {"stratum_size": RunConfig.stratum_size, "negatives": find_encoder(encoder).negatives}
 
 
 def usual_shape(variants: Iterable[Variant], encoders: Iterable[str]) -> list[str]:
@@ -133,17 +157,9 @@ def run_command(
     shared = shared_settings(config)
     settings = {name: value for name, value in unusual_settings(config).items() if name in shared}
     settings |= named
-    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share")}
-    usual = {
-        "stratum_size": RunConfig.stratum_size,
-        "negatives": find_encoder(config.encoder).negatives,
-    }
-    own |= {
-        name: getattr(variant, name)
-        for name, value in usual.items()
-        if getattr(variant, name) != value
-    }
-    settings |= {name: value for name, value in own.items() if value is not None}
+    usual = usual_sizes(config.encoder)
+    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share", *usual)}
+    settings |= {name: of for name, of in own.items() if of not in (None, usual.get(name))}
     settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
     settings |= dict(variant.own)
     words = ["ncfbench", "run"]

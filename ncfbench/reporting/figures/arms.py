@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.catalog import find_encoder, find_sampler
-from ncfbench.config import RunConfig
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.arms import TEST_RECALL
 from ncfbench.reporting.figures.drawing import (
     Drawing,
@@ -22,6 +21,7 @@ from ncfbench.reporting.figures.drawing import (
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.labels import usual_sizes
 from ncfbench.timing import intervals
 
 Runs = Mapping[int, Run]
@@ -84,10 +84,7 @@ def _by_value(
 
     All other settings are the paper's. Samplers with one value only are left out.
     """
-    usual = {
-        "stratum_size": RunConfig.stratum_size,
-        "negatives": find_encoder(runs[0].config.encoder).negatives,
-    }
+    usual = usual_sizes(runs[0].config.encoder)
     del usual[setting]
     ((other, paper),) = usual.items()
     lines: dict[str, dict[int, Runs]] = {}

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from ncfbench.catalog import SAMPLERS, find_encoder, find_loss
-from ncfbench.config import RunConfig
+from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.labels import label, unusual_label
+from ncfbench.reporting.labels import subject, unusual_label, usual_sizes
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
@@ -196,12 +195,8 @@ def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:
 
 def describe(runs: Sequence[Run]) -> str:
     """Return the data set, encoder, loss, settings, seeds and devices of runs that compare."""
-    config, is_simulated = runs[0].config, any(run.is_simulated for run in runs)
-    found = (
-        f"{config.dataset}, {find_encoder(config.encoder).title},"
-        f" {find_loss(config.loss).title}, {label(runs)}"
-    )
-    return f"{found}, SIMULATED: times are of no use" if is_simulated else found
+    is_simulated = any(run.is_simulated for run in runs)
+    return f"{subject(runs)}{', SIMULATED: times are of no use' if is_simulated else ''}"
 
 
 def entitle(figure: Any, title: str, data_label: str) -> Drawing:
@@ -269,8 +264,7 @@ def line_style(variant: Variant) -> Style:
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
     """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
-    sizes = (None, RunConfig.stratum_size)
-    negatives = (None, find_encoder(encoder).negatives)
+    usual = usual_sizes(encoder).items()
     by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in arms:
         key = (variant.sampler, variant.strata, variant.uniform_items)
@@ -280,8 +274,9 @@ def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
         papers = [
             variant
             for variant in variants
-            if variant.stratum_size in sizes and variant.negatives in negatives
+            if all(getattr(variant, name) in (None, value) for name, value in usual)
         ]
         found += papers or variants
-    found.sort(key=lambda variant: (variant.stratum_size or 0, variant.negatives or 0))
-    return sorted(found, key=lambda variant: rank(variant.sampler))
+    return sorted(
+        found, key=lambda one: (rank(one.sampler), one.stratum_size or 0, one.negatives or 0)
+    )

@@ -65,15 +65,13 @@ def _table(table: Table) -> str:
 
 
 def _groups(table: Table) -> list[str]:
-    cells, rules, first = [], [], 1
+    cells, rules = [], []
     for group, columns in table.spans():
-        last = first + len(columns) - 1
         if group:
             cells.append(rf"\multicolumn{{{len(columns)}}}{{c}}{{{escape(group)}}}")
-            rules.append(rf"\cmidrule(lr){{{first}-{last}}}")
+            rules.append(rf"\cmidrule(lr){{{columns[0] + 1}-{columns[-1] + 1}}}")
         else:
             cells += [""] * len(columns)
-        first = last + 1
     return [_line(cells), " ".join(rules)] if rules else []
 
 

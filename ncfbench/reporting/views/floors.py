@@ -13,6 +13,8 @@ from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.quality import CERTAIN, COMPARED
 
 Row = Mapping[str, Any]
+PARTS = ("content", "choice", "fit", "ranking")
+"""What makes a row, each with its seconds."""
 
 
 def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) -> Table:
@@ -30,7 +32,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         Col("penalty", "penalty", "g"),
         Col("valid.", f"validation_recall_at_{COMPARED}", ".3f"),
         Col("s", lambda row: three_digits(row["content_seconds"] + row["fit_seconds"])),
-        Col("s in all", lambda row: three_digits(seconds_in_all(row))),
+        Col("s in all", lambda row: three_digits(sum(row[f"{part}_seconds"] for part in PARTS))),
         Col("MB", "peak_bytes", ",.0f", scale=1e-6),
     ]
     chance = rows[0][f"test_recall_at_{COMPARED}_chance"]
@@ -75,12 +77,6 @@ def exposure_table(dataset: str, rows: Sequence[Row]) -> Table:
             " ones, both in one ranking."
         )
     return Table.of(f"What the floors of {dataset} recommend", cols, rows, notes, name="exposure")
-
-
-def seconds_in_all(row: Row) -> float:
-    """Return the seconds of all that made a row."""
-    parts = ("content", "choice", "fit", "ranking")
-    return sum(float(row[f"{part}_seconds"]) for part in parts)
 
 
 def _end(row: Row) -> str:

@@ -20,7 +20,7 @@ from ncfbench.catalog import (
     serves,
 )
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.labels import label, unusual_label
+from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
@@ -196,13 +196,8 @@ def data_of(run: Run) -> tuple[str, str]:
 
 
 def data_names(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], str]:
-    """Return a heading for each data set, with digits of the fingerprint where names collide."""
-    data = dict.fromkeys(data_of(each.runs[0]) for each in comparisons)
-    names = [name for name, _ in data]
-    return {
-        (name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}"
-        for name, digits in data
-    }
+    """Return a heading for each data set."""
+    return data_headings(data_of(each.runs[0]) for each in comparisons)
 
 
 def without_value(row: Row) -> Cell:

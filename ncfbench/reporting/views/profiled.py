@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ncfbench.catalog import find_encoder, find_loss, find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.formats import estimate, three_digits
-from ncfbench.reporting.labels import label, unusual_label
+from ncfbench.reporting.labels import subject, unusual_label
 from ncfbench.reporting.profiles import ProfiledComparison
 from ncfbench.reporting.table import Col, Table, slug
 from ncfbench.runs.arms import sampler_label
@@ -49,8 +49,6 @@ def _name(profiled: ProfiledComparison) -> str:
 
 
 def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:
-    first = profiled.runs[0]
-    config = first.config
     few = "" if profiled.rounds >= ROUNDS_OF_INTERVALS else ", too few for an interval,"
     notes = [
         f"A profile of {profiled.rounds} rounds{few} measured the length of an iteration, all"
@@ -58,11 +56,9 @@ def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:
         "[..]: 95 % interval, of the total as if both ratios were independent; n: seeds. <: some"
         " seed never came down to the reference loss, so the ratio is at most this.",
     ]
-    titles = find_encoder(config.encoder).title, find_loss(config.loss).title
-    parts = [config.dataset, *titles, label(profiled.runs)]
     computed = f" ({profiled.computation})" if profiled.computation else ""
-    baseline = find_sampler(first.baseline_sampler).title
-    title = f"Speedup over {baseline} with a profile's times{computed}: {', '.join(parts)}"
+    baseline = find_sampler(profiled.runs[0].baseline_sampler).title
+    title = f"Speedup over {baseline} with a profile's times{computed}: {subject(profiled.runs)}"
     name, key = _name(profiled), profiled.environment_key[:6]
     if not is_alone:
         title, name = f"{title}, environment {key}", f"{name}-{key}"
