@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,7 +177,7 @@ def kept_recall(evidence: Evidence) -> Measured | None:
     recalls = _recalls(evidence.arm(evidence.baseline))
     if apart is None or not recalls:
         return None
-    scale = _mean(recalls)
+    scale = fmean(recalls)
     low, high = ((apart.value + side * apart.half_width) / scale for side in (-1, 1))
     side, share = "higher" if apart.value > 0 else "lower", abs(apart.value) / scale
     baseline = find_sampler(evidence.baseline).title
@@ -258,7 +259,7 @@ def more_negatives(evidence: Evidence) -> Measured | None:
     """
     for sampler in dict.fromkeys((evidence.baseline, *SAMPLERS)):
         arms = _sizes(evidence.arms, sampler, "negatives")
-        values = {k: _mean(recalls) for k, arm in arms.items() if (recalls := _recalls(arm))}
+        values = {k: fmean(recalls) for k, arm in arms.items() if (recalls := _recalls(arm))}
         if len(values) >= LEAST_TREND:
             listed = ", ".join(f"{value:.3f} (k={k})" for k, value in values.items())
             title = find_sampler(sampler).title
@@ -272,9 +273,9 @@ def larger_strata(evidence: Evidence) -> Measured | None:
     if len(arms) < LEAST_TREND:
         return None
     lowest = [
-        _mean([min(curve.losses) for curve in arm["curves"].values()]) for arm in arms.values()
+        fmean([min(curve.losses) for curve in arm["curves"].values()]) for arm in arms.values()
     ]
-    slots = [_mean(list(arm["slots"].values())) for arm in arms.values()]
+    slots = [fmean(list(arm["slots"].values())) for arm in arms.values()]
     words = ", ".join(
         f"{loss:.3f} with {items:.0f} items (s={s})"
         for s, loss, items in zip(arms, lowest, slots, strict=True)
@@ -345,7 +346,3 @@ def _recalls(arm: Row) -> list[float]:
     """Return the reported recall@50 of each seed; none where some seed has none."""
     recalls = list(arm.get("recalls", {}).values())
     return [] if None in recalls else recalls
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

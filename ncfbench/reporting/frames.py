@@ -8,10 +8,10 @@ A row of ``arms`` is a :class:`Run`, an arm with one seed; its ``curve`` are its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Arms: TypeAlias = "Mapping[Variant, Mapping[int, Run]]"
 """Rows of a group by arm and seed."""
 Rule = Callable[[speedups.Arm, speedups.Arm], float]
@@ -166,6 +168,14 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
         with_baselines([replace(run, chosen_baseline=baseline) for run in groups[key].values()])
         for key in sorted(groups)
     ]
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items by a key, in their order."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def by_variant(runs: Iterable[Run]) -> dict[Variant, dict[int, Run]]:

@@ -16,6 +16,7 @@ from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.formats import counted
+from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, unusual_settings
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
@@ -109,9 +110,7 @@ def find_overall(
             environment count.
         race: the answer of the race whose runs these are; such runs always have one.
     """
-    groups: dict[str, list[Answer]] = {}
-    for answer in answers:
-        groups.setdefault(answer.data_fingerprint, []).append(answer)
+    groups = grouped(answers, lambda answer: answer.data_fingerprint)
     found = (_overall(own, race or {}, allow_mixed=allow_mixed) for own in groups.values())
     return [overall for overall in found if overall is not None]
 

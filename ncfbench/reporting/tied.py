@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.frames import Arms, Run, paired
+from ncfbench.reporting.frames import Arms, Run, grouped, paired
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import difference
@@ -29,9 +29,7 @@ def tied_speedups(arms: Arms) -> dict[Variant, list[str]]:
     """Return the columns of :data:`RATIOS` in which each arm is tied with the best of those that
     have its baseline, the best included.
     """
-    groups: dict[Variant | None, list[Variant]] = {}
-    for variant, runs in arms.items():
-        groups.setdefault(next(iter(runs.values())).baseline, []).append(variant)
+    groups = grouped(arms, lambda variant: next(iter(arms[variant].values())).baseline)
     tied: dict[Variant, list[str]] = {}
     for variants in groups.values():
         for column in RATIOS:

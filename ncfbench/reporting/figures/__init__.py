@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.figures.arms import draw_arms
@@ -14,13 +14,12 @@ from ncfbench.reporting.figures.board import draw_board
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name
-from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.frames import Run, by_variant, grouped
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios
 
-T = TypeVar("T")
 KINDS = ("svg", "png", "pdf")
 PROFILE = ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key")
 """Columns of a profile whose rows stand in one figure of epoch times."""
@@ -49,11 +48,11 @@ def figures(results: Results) -> dict[str, Draw]:
         found |= {file_name(kind, runs[0]): draw for kind, draw in own.items()}
     labels = {runs[0].data_fingerprint: runs[0].data_label for runs in groups}
     costs = results.beside.get("costmodel", ())
-    for rows in _grouped(costs, lambda row: tuple(row[name] for name in PROFILE)):
+    for rows in grouped(costs, lambda row: tuple(row[name] for name in PROFILE)).values():
         label = labels.get(rows[0]["data_fingerprint"], "")
         found[profile_name("epoch-time", rows[0])] = partial(draw_epoch_times, rows, label)
     profiles = [list(by_sampler.values()) for by_sampler in by_profile(costs)]
-    for group in _grouped(profiles, _graph):
+    for group in grouped(profiles, _graph).values():
         alike = [row for own_rows in group for row in own_rows]
         if len({row["encoder"] for row in alike}) > 1:
             name = profile_name("crossover", alike[0])
@@ -120,10 +119,3 @@ def _iterations(groups: Sequence[Sequence[Run]], profiled: Sequence[Row]) -> Ite
             found.append(Iterations(config.encoder, ratios))
     most = max(found, key=lambda iterations: len(iterations.by_sampler), default=None)
     return most if most and most.by_sampler else None
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    groups: dict[Hashable, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())

@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeVar
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.labels import subject, unusual_label, usual_sizes
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
@@ -265,10 +265,7 @@ def line_style(variant: Variant) -> Style:
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
     """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
     usual = usual_sizes(encoder).items()
-    by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
-    for variant in arms:
-        key = (variant.sampler, variant.strata, variant.uniform_items)
-        by_sampler.setdefault(key, []).append(variant)
+    by_sampler = grouped(arms, lambda one: (one.sampler, one.strata, one.uniform_items))
     found = []
     for variants in by_sampler.values():
         papers = [

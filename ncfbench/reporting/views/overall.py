@@ -11,9 +11,9 @@ from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.floors import FloorResult, is_plural, standing
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.frames import interval_columns
+from ncfbench.reporting.frames import grouped, interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
-from ncfbench.reporting.overall import Overall, Worth, reads, worth
+from ncfbench.reporting.overall import Overall, reads, worth
 from ncfbench.reporting.quality import ERROR, RECALL, standard_error
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
@@ -100,9 +100,7 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
     level = f"{abs(answer.target or 0.0):.3g}"
     rows: list[tuple[str, RankedArm | FloorResult]] = []
     if answer.best is not None:
-        instead: dict[str, list[Worth]] = {}
-        for row in worth(answer):
-            instead.setdefault(row.arm.name, []).append(row)
+        instead = grouped(worth(answer), lambda row: row.arm.name)
         rows = [("the recommended", answer.best)]
         for own in instead.values():
             choices = (f"{row.choice} {row.value}".replace("_", " ") for row in own)
