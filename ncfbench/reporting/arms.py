@@ -26,6 +26,7 @@ from ncfbench.timing.speedups import AtTarget
 NAMED = {"batch_size", "learning_rate", "item_block"}
 """Settings with words of their own in the name of an arm."""
 TEST_RECALL, VALIDATION_RECALL = f"test_{RECALL}", f"validation_{RECALL}"
+TEST_NDCG = "test_ndcg_at_50"
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Peak:
     Attributes:
         recalls: of each seed.
         error: standard error of their mean, over users, items and seeds.
+        ndcg: NDCG@50, the mean over seeds; None where an earlier version kept none.
         seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
         kept_in: the folder of each run, and the iteration.
     """
 
     recalls: Sequence[float]
     error: float | None
+    ndcg: float | None
     seconds: float
     kept_in: Sequence[tuple[Path, int | None]]
 
@@ -157,8 +160,9 @@ class ArmResult:
         seconds, top = max(rows, key=lambda at: mean(row[column] for row in at[1]))
         folders = (run.folder for run in self.shown.values())
         kept_in = list(zip(folders, (row["iteration"] for row in top), strict=False))
-        recalls = [row[TEST_RECALL] for row in top]
-        return Peak(recalls, standard_error(top, TEST_RECALL), seconds, kept_in)
+        recalls, ndcgs = ([row[name] for row in top] for name in (TEST_RECALL, TEST_NDCG))
+        ndcg = None if None in ndcgs else mean(ndcgs)
+        return Peak(recalls, standard_error(top, TEST_RECALL), ndcg, seconds, kept_in)
 
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a

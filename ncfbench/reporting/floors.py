@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ncfbench.errors import either
-from ncfbench.reporting.arms import TEST_RECALL, ArmResult, Peak
+from ncfbench.reporting.arms import TEST_NDCG, TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL, Quality, standard_error
 from ncfbench.runs.folder import RunRecord
@@ -70,6 +70,12 @@ class FloorResult:
         return float(self.row[TEST_RECALL])
 
     @property
+    def ndcg(self) -> float | None:
+        """NDCG@50 of the test links; None of a floor that an earlier version kept."""
+        ndcg: float | None = self.row[TEST_NDCG]
+        return ndcg
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
         return {
@@ -80,6 +86,7 @@ class FloorResult:
             "seconds": self.seconds,
             RECALL: self.recall,
             f"{RECALL}_error": self.error,
+            "ndcg_at_50": self.ndcg,
         }
 
     @cached_property
@@ -151,7 +158,8 @@ def reported_recall(run: RunRecord) -> Peak | None:
     if summary[TEST_RECALL] is None:
         return None
     error, at = standard_error([summary], TEST_RECALL), [(run.folder, run.reported_iteration)]
-    return Peak([summary[TEST_RECALL]], error, summary["train_seconds"], at)
+    own = [summary[TEST_RECALL]], error, summary[TEST_NDCG]
+    return Peak(*own, summary["train_seconds"], at)
 
 
 def compare(own: Peak | None, other: FloorResult) -> Standing:
@@ -233,7 +241,7 @@ def floors_sentence(
         sentences.append(f"{_reaches(passed)}; {name} {when}{at.note}.")
     if passed is not highest:
         sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
-    return " ".join(sentences)
+    return " ".join([*sentences, *_by_ndcg(own.chosen, name, highest)])
 
 
 def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
@@ -285,6 +293,21 @@ def _unpassed(
     reached = f"{floor.recall:.3f} in {three_digits(floor.seconds)} s"
     until = " yet: train longer, or only for" if is_falling else ": train only for"
     return f"No arm passes {floor.name} ({reached}){until} what it cannot do."
+
+
+def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
+    """Return who is ahead by NDCG@50, where by recall@50 it is the other one."""
+    if own is None or own.ndcg is None or floor.ndcg is None:
+        return []
+    if (own.ndcg - floor.ndcg) * (own.recall - floor.recall) >= 0:
+        return []
+    is_ahead = (
+        f"{name} is"
+        if own.ndcg > floor.ndcg
+        else f"{floor.name} {'are' if is_plural(floor) else 'is'}"
+    )
+    higher, lower = sorted((own.ndcg, floor.ndcg), reverse=True)
+    return [f"By NDCG@50 {is_ahead} ahead, with {higher:.3f} to {lower:.3f}."]
 
 
 def _reaches(floor: FloorResult) -> str:

@@ -70,8 +70,14 @@ def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: RaceAnswer) -> 
 @pytest.mark.parametrize(
     ("floor", "begins"),
     [
-        (0.0, "Do not train, on this budget: TF-IDF profiles have more without. If you train: "),
-        (0.567, "Do not train, on this budget: ridge regression has more without. If you train: "),
+        (
+            0.0,
+            "Do not train, on this budget: TF-IDF profiles have more without. If you train, use --",
+        ),
+        (
+            0.567,
+            "Do not train, on this budget: ridge regression has more without. If you train, use --",
+        ),
         (0.41, "No candidate is clearly above ridge regression, which needs no training. If you"),
         (0.2, "Use --encoder cnn --loss"),
     ],

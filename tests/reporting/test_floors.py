@@ -112,6 +112,31 @@ def test_the_sentence_says_which_floor_is_passed(
     assert floors_sentence(floors_of(floors), answer.arms, best) == sentence
 
 
+@pytest.mark.parametrize(
+    ("recall", "ndcgs", "said"),
+    [
+        (0.6, (0.3, 0.35), "By NDCG@50 ridge regression is ahead, with 0.350 to 0.300."),
+        (0.4, (0.36, 0.35), "By NDCG@50 this arm is ahead, with 0.360 to 0.350."),
+        (0.6, (0.36, 0.35), ""),
+        (0.4, (0.3, 0.35), ""),
+        (0.6, (None, 0.35), ""),
+        (0.6, (0.3, None), ""),
+    ],
+)
+def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(
+    tmp_path: Path, recall: float, ndcgs: tuple[float | None, float | None], said: str
+) -> None:
+    answer = answer_of(tmp_path, [0, 0.3, recall])
+    (arm,) = answer.arms
+    (run,) = arm.runs.values()
+    for row in run.curve:
+        row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
+    floors = floors_of([RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
+    found = floors_sentence(floors, [arm], arm)
+    assert found.endswith(said)
+    assert ("NDCG" in found) == bool(said)
+
+
 def test_a_loss_that_falls_may_pass_yet(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4])
     found = floors_sentence(floors_of([RIDGE]), answer.arms, answer.arms[0], is_falling=True)

@@ -125,7 +125,7 @@ def floor_checks(answer: Row, cell: str, arm: Arm, floors: Sequence[Row]) -> Ite
         level = standings.floor_level(floor)
         seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
         values: Values = {"recall_at_50": level.recall, "recall_at_50_error": level.error}
-        values |= {"seconds": seconds} | standings.beside(arm, level)
+        values |= {"seconds": seconds, "ndcg_at_50": level.ndcg} | standings.beside(arm, level)
         yield Check("answer", name, row, values)
     for name, row in written.items():
         yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])

@@ -23,12 +23,14 @@ class Level(NamedTuple):
 
     Attributes:
         lists: recall of each user and share of each item, means over seeds; None where not kept.
+        ndcg: NDCG@50 there, the mean over seeds; NaN where not kept.
         of_seeds: the part of its variance that comes of seeds.
     """
 
     recall: float
     error: float
     lists: Sequence[Floats] | None
+    ndcg: float
     of_seeds: float = 0.0
 
 
@@ -36,7 +38,7 @@ def floor_level(floor: Row) -> Level:
     """Return the recall of a row of :data:`ncfbench.storage.schemas.FLOOR`."""
     lists = [floor["test_user_recalls"], floor["test_item_shares"]]
     known = None if None in lists else [np.asarray(values, float) for values in lists]
-    return Level(floor["test_recall_at_50"], error_of([floor]), known)
+    return Level(floor["test_recall_at_50"], error_of([floor]), known, floor["test_ndcg_at_50"])
 
 
 def chosen(arm: Arm) -> Level:
@@ -53,7 +55,8 @@ def chosen(arm: Arm) -> Level:
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
     means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     lists = means if len(known) == len(kept) else None
-    return Level(_recall(rows), error_of(rows), lists, of_seeds / len(rows))
+    ndcg = float(np.mean([row["test_ndcg_at_50"] for row in rows], dtype=float))
+    return Level(_recall(rows), error_of(rows), lists, ndcg, of_seeds / len(rows))
 
 
 def shown(arms: Sequence[Arm], best: Arm) -> Arm:
@@ -72,13 +75,15 @@ def beside(arm: Arm, level: Level) -> Values:
     evaluation of all seeds above the level.
     """
     values: Values = {"best_arm": "unknown" if arm else None}
-    values |= dict.fromkeys(("passed_after_seconds", "above_by", "above_by_error"), math.nan)
+    unknown = ("passed_after_seconds", "above_by", "above_by_error", "best_arm_ndcg_at_50")
+    values |= dict.fromkeys(unknown, math.nan)
     common = _common(arm)
     if not common:
         return values
     own = chosen(arm)
     above, errors = own.recall - level.recall, _errors(own, level)
     values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
+    values |= {"best_arm_ndcg_at_50": own.ndcg}
     if abs(above) <= math.hypot(*np.nan_to_num(errors)):
         return values | {"best_arm": "level"}
     if above < 0:

@@ -53,6 +53,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
         stands = {
             "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,
+            "best_arm_ndcg_at_50": arm.chosen.ndcg if arm and arm.chosen else None,
         }
         rows.append(floor.facts | stands | beside.difference)
     return rows

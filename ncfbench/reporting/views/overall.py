@@ -49,8 +49,9 @@ def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
     """
     if answer.best is None:
         return paragraph(answer, [no_choice])
-    use = f"Use {flags(answer.best.config, of_model=True)}."
-    parts = [_not_worth_training(answer), use, _reach(answer, answer.best)]
+    best, against = flags(answer.best.config, of_model=True), _not_worth_training(answer)
+    use = f"{against} If you train, use {best}." if against else f"Use {best}."
+    parts = [use, _reach(answer, answer.best)]
     return paragraph(answer, parts, chance=answer.chance)
 
 
@@ -251,7 +252,7 @@ def _not_worth_training(answer: Overall) -> str:
         said = f"Do not train, {answer.scope}: {floor.name} {has} more without."
         if "level" in words:
             said = f"No candidate is clearly above {floor.name}, which {needs} no training."
-        return f"{said} If you train:"
+        return said
     return ""
 
 
