@@ -222,6 +222,10 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     assert [each.get_text() for each in axis.texts] == [
         *("CNN", "CNN plain", "BoW words-111111", "BoW words-222222", "BERT")
     ]
+    others = [row for row in rows if row["sampler"] != "iid" or row["encoder"] == "cnn"]
+    tables.write_rows(tmp_path / "costmodel.parquet", others, schemas.COSTMODEL)
+    found = figures(collect(tmp_path, tmp_path))
+    assert not any("crossover" in name for name in found), "one encoder with a baseline"
 
 
 def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:

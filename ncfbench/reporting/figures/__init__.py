@@ -54,7 +54,7 @@ def figures(results: Results) -> dict[str, Draw]:
     profiles = [list(by_sampler.values()) for by_sampler in by_profile(costs)]
     for group in grouped(profiles, _graph).values():
         alike = [row for own_rows in group for row in own_rows]
-        if len({row["encoder"] for row in alike}) > 1:
+        if len({row["encoder"] for row in alike if row["sampler"] == row["baseline"]}) > 1:
             name = profile_name("crossover", alike[0])
             name += f"-k{_negatives(alike)}" if name in found else ""
             label = labels.get(alike[0]["data_fingerprint"], "")
