@@ -18,17 +18,15 @@ failed.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from harness import RESULTS, TINY, Benchmark, Found, environment_notes
-from measuring import command
+from measuring import ncfbench
 
 from ncfbench.catalog import find_sampler
-from ncfbench.errors import CheckFailedError
 from ncfbench.profiling.cost_model import DRIFT_TOLERANCE, RESIDUAL_TOLERANCE
 from ncfbench.reporting.table import Cell as Text
 from ncfbench.reporting.table import Col, Style, Table, under
@@ -83,12 +81,9 @@ class CostModel(Benchmark):
 
     def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
         with tempfile.TemporaryDirectory(prefix="ncfbench-costmodel-") as folder:
-            words = [sys.executable, "-m", "ncfbench", "profile", f"--dataset={cell.dataset}"]
-            words += [*cell.options, f"--rounds={max(options.rounds, 3)}"]
-            words += [f"--data-dir={options.data_dir}", f"--runs-dir={folder}"]
-            code = command(words).exit_code
-            if code:
-                raise CheckFailedError(f"The profile ended with {code}.")
+            words = ["profile", f"--dataset={cell.dataset}", *cell.options]
+            words += [f"--rounds={max(options.rounds, 3)}", f"--data-dir={options.data_dir}"]
+            ncfbench([*words, f"--runs-dir={folder}"])
             rows = tables.read_rows(Path(folder) / "costmodel.parquet", schemas.COSTMODEL)
         facts = {name: rows[0][name] for name in ("environment_key", "rounds")}
         return {**facts, "samplers": [kept_columns(row) for row in rows]}

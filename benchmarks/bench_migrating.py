@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from harness import RESULTS, TINY, Benchmark, Found
-from measuring import isolated
+from measuring import isolated, time_to
 from numpy.typing import NDArray
 
 from ncfbench.data import open_dataset
@@ -214,13 +215,11 @@ def table(cells: Sequence[Found]) -> Table:
 
 def seconds_to(level: float, curve: list[tuple[float, float]]) -> str:
     """Return when a curve of seconds and recall first comes to a level, as text."""
-    for at, (seconds, recall) in enumerate(curve):
-        if recall >= level:
-            if at == 0:
-                return f"< {seconds:.0f}"
-            since, lower = curve[at - 1]
-            return f"{since + (seconds - since) * (level - lower) / (recall - lower):.0f}"
-    return "not yet"
+    first, recall = curve[0]
+    if recall >= level:
+        return f"< {first:.0f}"
+    seconds = time_to(level, curve)
+    return "not yet" if seconds == math.inf else f"{seconds:.0f}"
 
 
 def mean_curve(seeds: Sequence[Found]) -> list[tuple[float, float]]:

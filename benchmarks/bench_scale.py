@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from harness import Benchmark, Found, machine, say
-from measuring import command, isolated
+from measuring import isolated, ncfbench
 from peer_samplers import PEERS, measure_peer
 from scale_steps import (
     NAME,
@@ -262,9 +261,7 @@ def prepare(sizes: Mapping[str, int], scratch: Path) -> Found:
     """
     words = [f"--{name}={size}" for name, size in sizes.items()]
     words += ["--hold-out=links", f"--data-dir={scratch}", f"--name={NAME}", "--json"]
-    done = command([sys.executable, "-m", "ncfbench", "prepare", "synthetic", *words])
-    if done.exit_code:
-        raise CheckFailedError(f"prepare ended with {done.exit_code}.")
+    done = ncfbench(["prepare", "synthetic", *words])
     links = json.loads(done.output)["statistics"]["links"]
     check(links == sizes["links"], f"{sizes['links']:,} links were made")
     return {

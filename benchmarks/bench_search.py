@@ -28,7 +28,6 @@ import json
 import math
 import shutil
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,11 +37,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from harness import FOLDER, RESULTS, Benchmark, Found, environment_notes
-from measuring import command
+from measuring import ncfbench, time_to
 from search_reference import RECALL, SEARCHES, Trial, read
 
 from ncfbench.advice.space import Space
-from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.timing import allocator
@@ -94,13 +92,8 @@ class Curve:
         """Return the seconds to a validation recall, linear between evaluations; infinity where it
         is never reached.
         """
-        clock, recall = 0.0, 0.0
-        for at, value in zip(self.seconds, self.validation, strict=True):
-            if value >= level:
-                share = (level - recall) / (value - recall) if value > recall else 1.0
-                return self.before + clock + share * (at - clock)
-            clock, recall = at, value
-        return math.inf
+        looks = zip(self.seconds, self.validation, strict=True)
+        return self.before + time_to(level, [(0.0, 0.0), *looks])
 
     def until(self, seconds: float) -> int:
         """Return the number of evaluations up to a clock."""
@@ -182,13 +175,10 @@ def ask(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
     """Return the answer of a new race, and the curve of what it recommends as ``arm``."""
     folder = options.runs_dir / cell.dataset
     shutil.rmtree(folder, ignore_errors=True)
-    words = [sys.executable, "-m", "ncfbench", "advise", cell.dataset, "--json"]
-    words += [f"--budget={cell.budget_seconds:.0f}s", f"--data-dir={options.data_dir}"]
+    words = ["advise", cell.dataset, "--json", f"--budget={cell.budget_seconds:.0f}s"]
+    words += [f"--data-dir={options.data_dir}", f"--runs-dir={folder}"]
     # The reference's trials have the allocator that Python has.
-    done = command([*words, f"--runs-dir={folder}"], variables={allocator.VARIABLE: "none"})
-    if done.exit_code:
-        raise CheckFailedError(f"ncfbench advise ended with {done.exit_code}.")
-    answer: dict[str, Any] = json.loads(done.output)
+    answer: dict[str, Any] = json.loads(ncfbench(words, {allocator.VARIABLE: "none"}).output)
     (best,) = (each for each in answer["entrants"] if each["status"] == "recommended")
     record = runs.read(Path(answer["folder"]) / best["runs"][0])
     rows = [row for row in record.curve if row[f"validation_{RECALL}"] is not None]

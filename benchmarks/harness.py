@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from measuring import command
+from measuring import ncfbench
 
 from ncfbench.config import LOCATION_VARIABLES, Locations
 from ncfbench.data.store import read_manifest
@@ -94,8 +94,8 @@ class Benchmark(ABC):
         """
 
     @abstractmethod
-    def measure(self, name: str, cell: Any, options: argparse.Namespace) -> Found | None:
-        """Return the figures of a cell; None to keep nothing yet."""
+    def measure(self, name: str, cell: Any, options: argparse.Namespace) -> Found:
+        """Return the figures of a cell."""
 
     @abstractmethod
     def tables(
@@ -130,7 +130,7 @@ class Benchmark(ABC):
         except NcfbenchError as error:
             say(f"Error: {error}")
             raise SystemExit(error.exit_code) from error
-        kept = [found for found in result["cells"] if options.show or found["cell"] in cells]
+        kept = [found for found in result["cells"] if options.show or found.get("cell") in cells]
         missed = self.missed(kept) if kept else []
         console = make_console()
         for part in self.tables(kept, result["environments"]) if kept else ():
@@ -199,16 +199,15 @@ class Benchmark(ABC):
                 say(f"Error: {name}: {error}")
                 problems.append(error)
                 continue
-            if figures is not None:
-                when = {
-                    "rounds": options.rounds,
-                    "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                    "wall_seconds": round(time.perf_counter() - begin, 1),
-                }
-                _put(result, {**wanted, **when, **figures}, ["cell", *self.identity], list(cells))
-                result["environments"][described["key"]] = described
-                if options.json:
-                    write_result(options.json, result)
+            when = {
+                "rounds": options.rounds,
+                "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "wall_seconds": round(time.perf_counter() - begin, 1),
+            }
+            _put(result, {**wanted, **when, **figures}, ["cell", *self.identity], list(cells))
+            result["environments"][described["key"]] = described
+            if options.json:
+                write_result(options.json, result)
 
 
 def choose_cells(patterns: str, cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +242,7 @@ def prepared(dataset: str, data_dir: Path) -> str:
     words = [*given.split(), f"--data-dir={data_dir}"]
     if given.startswith("synthetic") and read_manifest(data_dir, dataset) is None:
         words.append(f"--name={dataset}")
-        command([sys.executable, "-m", "ncfbench", "prepare", *words])
+        ncfbench(["prepare", *words])
     manifest = read_manifest(data_dir, dataset)
     if manifest is None:
         line = shlex.join(["ncfbench", "prepare", *words]) + hash_sign + comment
@@ -251,17 +250,11 @@ def prepared(dataset: str, data_dir: Path) -> str:
     return str(manifest["fingerprint"])
 
 
-def code_fingerprint(*more: Path, without: Sequence[str] = ()) -> str:
-    """Return twelve hexadecimal digits of the program's source and of more files.
-
-    Args:
-        without: rooms of the program that are left out.
-    """
+def code_fingerprint(*more: Path) -> str:
+    """Return twelve hexadecimal digits of the program's source and of more files."""
     package = Path(sys.modules["ncfbench"].__file__ or "").parent
-    files = sorted(package.rglob("*.py"))
-    own = [path for path in files if path.relative_to(package).parts[0] not in without]
     digest = hashlib.sha256()
-    for path in [*own, *more]:
+    for path in [*sorted(package.rglob("*.py")), *more]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -286,7 +279,7 @@ def read_result(path: Path | None, name: str) -> Found:
     result: Any = tables.read_json(path)
     if not isinstance(result, dict) or result.get("benchmark") != name:
         raise UsageError(f"{path} is no result of this benchmark. Use another file.")
-    return result
+    return {"environments": {}, **result}
 
 
 def _is_kept(result: Found, wanted: Mapping[str, Any], rounds: int) -> bool:
@@ -301,7 +294,7 @@ def _put(result: Found, found: Found, identity: Sequence[str], order: Sequence[s
     """Put a cell in the place of the same one, in the order of the grid."""
 
     def place(cell: Found) -> list[Any]:
-        rank = order.index(cell["cell"]) if cell["cell"] in order else len(order)
+        rank = order.index(cell["cell"]) if cell.get("cell") in order else len(order)
         return [rank, *(cell.get(key) for key in identity)]
 
     others = [cell for cell in result["cells"] if place(cell) != place(found)]

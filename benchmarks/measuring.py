@@ -1,8 +1,9 @@
-"""Measuring: arms in turn, functions and programs in processes apart, and memory."""
+"""Measuring: arms in turn, times to a level, functions and programs apart, and memory."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import os
 import random
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ from unittest.mock import patch
 
 import psutil
 
-from ncfbench.errors import CheckFailedError
-from ncfbench.timing import allocator
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
+from ncfbench.timing import allocator, speedups
 
 Key = TypeVar("Key")
 MOST_CALLS = 2000
@@ -64,6 +65,18 @@ def interleaved(
             else:
                 counts[arm] = min(max(int(block_seconds / each), 1), MOST_CALLS)
     return seconds
+
+
+def time_to(level: float, points: Iterable[tuple[float, float]]) -> float:
+    """Return when a value first comes up to a level, linear between two looks; infinity if it does
+    not.
+
+    Args:
+        points: time and value of each look.
+    """
+    times, values = zip(*points, strict=True)
+    reached = speedups.iterations_to(-level, times, [-value for value in values])
+    return math.inf if reached is None else reached
 
 
 # --- processes
@@ -148,6 +161,21 @@ def command(
         usage.ru_utime + usage.ru_stime,
         usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     )
+
+
+def ncfbench(words: Sequence[str], variables: Mapping[str, str] | None = None) -> Finished:
+    """Run a command of ncfbench to its end, and return it with its output.
+
+    Raises:
+        CheckFailedError: it failed.
+        KeyboardInterrupt: it was interrupted.
+    """
+    done = command([sys.executable, "-m", "ncfbench", *words], variables=variables)
+    if done.exit_code == INTERRUPTED_EXIT_CODE:
+        raise KeyboardInterrupt
+    if done.exit_code:
+        raise CheckFailedError(f"ncfbench {words[0]} ended with {done.exit_code}.")
+    return done
 
 
 # --- memory

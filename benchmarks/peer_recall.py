@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from flax import nnx
 from harness import FOLDER, TINY, Benchmark, Found, machine, read_result
-from measuring import process
+from measuring import process, time_to
 
 from ncfbench.config import complete
 from ncfbench.data import Dataset, open_dataset
@@ -222,15 +222,8 @@ def levels(text: str) -> list[float]:
 
 
 def reached(points: Points, recall: int, level: float, unit: int = SECONDS) -> float:
-    """Return the seconds or links after which a recall first comes to a level, linear between two
-    looks; infinity if it does not.
-    """
-    for before, after in pairwise(points):
-        if after[recall] >= level:
-            below = level - before[recall]
-            share = below / (after[recall] - before[recall]) if below > 0 else 0
-            return before[unit] + share * (after[unit] - before[unit])
-    return np.inf
+    """Return the seconds or links to a level of a recall; infinity if it is not reached."""
+    return time_to(level, [(point[unit], point[recall]) for point in points])
 
 
 def trial_figures(trial: Found) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""The benchmark of advice: its figures by plain arithmetic, and sweeps that are resumed."""
+"""The benchmark of advice: its figures by plain arithmetic, and a real cell."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,9 @@ from harness import PREPARE
 from invoked import invoke
 
 from ncfbench.advice.candidates import list_candidates
-from ncfbench.advice.state import read_state
-from ncfbench.data.store import load
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.runs import folder as runs
 
 DESCRIBED = {"key": "here", "cpu": "a small one", "cores": 2, "packages": {"jax": "0.10"}}
 
@@ -183,57 +180,16 @@ def test_both_sides_get_the_same_question(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.long
-def test_an_interrupted_sweep_continues(
-    monkeypatch: pytest.MonkeyPatch, data_dir: Path, tmp_path: Path
-) -> None:
-    """Ctrl-C after the first record; then every arm is timed and trained to the horizon."""
-    folder = tmp_path / "sweep"
-    small = {"samplers": ("iid", "ns"), "batch_sizes": (64,), "learning_rates": (0.01, 1e30)}
-    each = table.Cell("tiny", "mf", "sg", 0.2, **small)
-
-    @contextmanager
-    def interrupt(*rest: Any) -> Iterator[Callable[[], bool]]:
-        yield lambda: any(folder.glob("*/summary.parquet"))
-
-    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
-    with monkeypatch.context() as patch:
-        patch.setattr(bench, "deferred_signals", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            bench.sweep(each, data_dir, folder)
-    before = {one.name: one.summary["iterations"] for one in runs.read_all(folder)[0]}
-    assert before
-    bench.sweep(each, data_dir, folder)
-    paces = json.loads((folder / bench.PACES).read_text())
-    bench.sweep(each, data_dir, folder)
-    records, problems = runs.read_all(folder)
-    assert not problems
-    assert len(records) == 4
-    assert all(one.summary["iterations"] >= before.get(one.name, 0) for one in records)
-    state = read_state(folder)
-    assert state is not None
-    assert state.is_over
-    assert [each.config.learning_rate for each in state.racing] == [0.01, 0.01]
-    arms = bench.read_arms(state, folder, load(data_dir, "tiny"))
-    assert [arm.is_baseline for arm in arms] == [True, False]
-    # The clock is iterations times the seconds that were found first, whatever a run took later.
-    own = {one.config.sampler: one for one in records if one.config.learning_rate == 0.01}
-    for arm, sampler in zip(arms, ("iid", "ns"), strict=True):
-        iterations = own[sampler].summary["iterations"]
-        assert arm.curve.clock == pytest.approx(iterations * paces["seconds"][arm.name])
-        assert arm.curve.clock >= 0.2
-    seconds = paces["wall_seconds"] + 2 * 0.2 - paces["trained_seconds"]
-    assert bench.sweep_seconds(state, folder) == pytest.approx(seconds)
-
-
-@pytest.mark.long
 def test_a_real_cell(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A sweep and a race in processes of their own, kept as one of the environment; a changed race
-    keeps the sweep.
+    """A sweep and a race in processes of their own, kept as one of the environment. Every arm is
+    trained to the horizon, and one that diverges leaves.
     """
     monkeypatch.setenv("NCFBENCH_ALLOCATOR", "none")  # as in this process, which never restarted
-    folders = [f"--{name}={tmp_path / name}" for name in ("data-dir", "runs-dir", "json")]
+    name, rates = "tiny/mf-sg", (0.01, 1e30)
+    monkeypatch.setitem(table.QUICK, name, replace(table.QUICK[name], learning_rates=rates))
+    folders = [f"--{name}={tmp_path / name}" for name in ("data-dir", "json")]
     for _ in range(2):
         try:
             bench.Advice().main([*folders, "--quick", "--cells", "tiny/mf-sg", "--resume"])
@@ -242,5 +198,6 @@ def test_a_real_cell(
     assert "tiny/mf-sg (1 of 1): kept" in capsys.readouterr().err
     (found,) = json.loads((tmp_path / "json").read_text())["cells"]
     assert [row["arm"].split()[0] for row in found["arms"]] == ["iid", "ns", "strat-ns"]
+    assert (found["horizon_seconds"], found["sweep_seconds"]) == (1.0, 3.0)
     assert found["regret"] is None or found["regret"] >= 1
     assert found["recommended"] in [None, *(row["arm"] for row in found["arms"])]

@@ -76,7 +76,7 @@ def test_a_step_that_fails_is_named(
     monkeypatch.setattr(bench_scale, "sizes_of", lambda links: {"links": links, "users": -1})
     code, cells = run(bench_scale.Scale(), tmp_path / "scale.json", "--cells=10000")
     assert (code, cells) == (6, [])
-    assert "10000: prepare ended with 2" in capfd.readouterr().err
+    assert "10000: ncfbench prepare ended with 2" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["--samplers=nss", "--peers=recbol", "--links=many"])
