@@ -17,25 +17,25 @@ time of the race itself. --python names an interpreter that has both. Target: 2 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from harness import Benchmark, Found
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.entry import Entry
 from ncfbench.racing.field import Field, make_slots
 from ncfbench.racing.metric import Metric
-from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
-from ncfbench.storage import tables
-from ncfbench.timing import environment
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.intervals import hodges_lehmann
 
@@ -90,6 +90,36 @@ while True:
 PROGRAMS = {"PyTorch": TORCH + PRINT, "JAX": JAX + PRINT}
 
 
+class Pauses(Benchmark):
+    """A cell for each length of a turn."""
+
+    name, rounds = "pauses", 8
+    options: ClassVar = {
+        "turn": (5.0, "seconds of a block"),
+        "python": (sys.executable, "an interpreter that has PyTorch and JAX"),
+    }
+    identity, places = ("turn",), ("python",)
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, None]:
+        if options.quick:
+            options.turn = 0.2
+        return {"turns": None}
+
+    def measure(self, name: str, cell: None, options: argparse.Namespace) -> Found:
+        return measure(options.python, options.turn, options.rounds)
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        lost_by = {
+            f"{name}, turns of {cell['turn']:g} s": lost(blocks, 0)[0]
+            for cell in cells
+            for name, blocks in cell["rates"].items()
+        }
+        return [f"{name}: {share:.1%}" for name, share in lost_by.items() if share > MOST_LOST]
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> Iterator[Table]:
+        yield from map(table, cells)
+
+
 def rates(points: np.ndarray[Any, np.dtype[np.float64]], begun: float, turn: float) -> list[float]:
     """Return the steps a second of each block of a turn.
 
@@ -119,9 +149,9 @@ def points_of(entry: Entry) -> np.ndarray[Any, np.dtype[np.float64]]:
     )
 
 
-def measure(python: str, turn: float, rounds: int) -> dict[str, Any]:
+def measure(python: str, turn: float, rounds: int) -> Found:
     """Return the rates of all blocks, and what the race adds."""
-    found: dict[str, Any] = {"turn": turn, "rates": {name: [] for name in PROGRAMS}}
+    found: Found = {"rates": {name: [] for name in PROGRAMS}}
     between, delays = [], []
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -167,7 +197,8 @@ def lost(blocks: list[list[float]], first: int) -> tuple[float, float, float]:
     return 1 - value, 1 - upper, 1 - lower
 
 
-def table(found: dict[str, Any]) -> Table:
+def table(found: Found) -> Table:
+    """Return a row for each program."""
     turn, between, late = found["turn"], found["between_seconds"], found["delay_seconds"]
     rows: list[tuple[Any, ...]] = [
         (
@@ -197,25 +228,7 @@ def table(found: dict[str, Any]) -> Table:
     return Table.of(f"Turns of {turn:g} s, {rounds} rounds", cols, rows, notes)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--turn", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--json", type=Path, help="file to which the measurement is added")
-    asked = parser.parse_args()
-    found = measure(asked.python, asked.turn, asked.rounds)
-    show(make_console(), table(found))
-    if asked.json is not None:
-        kept = tables.read_json(asked.json)["cells"] if asked.json.exists() else []
-        cells = [each for each in kept if each["turn"] != asked.turn]
-        found["environment"] = environment.describe()
-        tables.write_json(asked.json, {"benchmark": "pauses", "cells": [*cells, found]})
-    losses = [lost(blocks, 0)[0] for blocks in found["rates"].values()]
-    sys.exit(0 if max(losses) <= MOST_LOST else CheckFailedError.exit_code)
-
-
 if __name__ == "__main__":
-    main()
+    # The harness starts JAX here, beside the programs.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    Pauses().main()

@@ -1,6 +1,6 @@
 """Whether a race finds the soonest: recorded curves, played back to it.
 
-    python benchmarks/bench_race.py [--share 0.1] [--searches FOLDER] [--speed 0] [--only TEXT]
+    python benchmarks/bench_race.py [--share 0.1] [--searches FOLDER] [--cells PATTERNS]
 
 A *field* is some arms that race: the runs of one folder of ``results/`` and one data set, or so
 many random trials of a search (search_reference.py), drawn --draws times. A search ends its trials
@@ -9,30 +9,26 @@ the time that all arms take, and all times are stretched alike so that it is ten
 
 Regret is the time of the recommended arm to 95 % of the best over that of the soonest of the arms
 near the best, on whole curves; below 1 it was sooner than any of these, and ends lower. Target:
-1.10 at most. The clock is counted, not waited for. With --speed, processes play the curves too, so
-many times as fast, and the answers of both races are compared.
+1.10 at most. The clock is counted, not waited for.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import math
 import statistics
-import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from harness import FOLDER, Benchmark, Found
+from measuring import time_to
 from played_field import PlayedField, Points
+from search_reference import SEARCHES, read
 
 from ncfbench.errors import CheckFailedError
-from ncfbench.racing import pipeline
 from ncfbench.racing.answer import make_answer
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.entry import Entry
@@ -40,15 +36,10 @@ from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
-from ncfbench.storage import tables
 from ncfbench.timing.ranking import NEAR, SHARE
 
-RESULTS = Path(__file__).parents[1] / "results"
-SEARCHES = Path(__file__).with_name("results") / "searches"
-PLAYER = Path(__file__).with_name("play_curve.py")
 MOST_REGRET = 1.10
 RECALL, LOSS = "validation_recall_at_50", "probe_loss"
 LEAST_LINES, LEAST_ARMS = 5, 4
@@ -61,12 +52,43 @@ GROWTH = 1.25
 Curves = Mapping[str, Points]
 
 
+class Races(Benchmark):
+    """A cell for the fields of a folder, or of a search and a size."""
+
+    name, rounds = "race", 1
+    options: ClassVar = {
+        "share": (0.1, "of the time that all arms take"),
+        "searches": (SEARCHES, "a folder of reference searches"),
+        "draws": (20, "fields of each search and size"),
+    }
+    places = ("searches",)
+
+    def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[list[Curves], bool]]:
+        draws = 1 if options.quick else options.draws
+        recall = recorded_fields(RECALL) | searched_fields(options.searches, draws)
+        found = {name: (fields, False) for name, fields in recall.items()}
+        return found | {name: (fields, True) for name, fields in recorded_fields(LOSS).items()}
+
+    def measure(
+        self, name: str, cell: tuple[list[Curves], bool], options: argparse.Namespace
+    ) -> Found:
+        fields, is_loss = cell
+        return {"fields": [play(each, options.share, is_loss=is_loss) for each in fields]}
+
+    def missed(self, cells: Sequence[Found]) -> list[str]:
+        counts = {cell["cell"]: (within(cell["fields"]), len(cell["fields"])) for cell in cells}
+        return [f"{name}: {near} of {of}" for name, (near, of) in counts.items() if near < of]
+
+    def tables(self, cells: Sequence[Found], environments: Mapping[str, Any]) -> Iterator[Table]:
+        yield table({cell["cell"]: cell["fields"] for cell in cells}, cells[0]["settings"]["share"])
+
+
 def recorded_fields(measure: str) -> dict[str, list[Curves]]:
     """Return the curves of ``results/`` by data set and folder; for losses also by encoder and
     loss, since others differ in their scale.
     """
     found: dict[str, dict[str, Points]] = defaultdict(dict)
-    for path in sorted(RESULTS.glob("*/*/curve.parquet")):
+    for path in sorted((FOLDER.parent / "results").glob("*/*/curve.parquet")):
         run = Run.of(runs.read(path.parent))
         if run.config.seed or run.seconds is None:
             continue
@@ -86,8 +108,7 @@ def searched_fields(folder: Path, draws: int) -> dict[str, list[Curves]]:
     """Return random fields of the searches of a folder, by data set and size."""
     found: dict[str, list[Curves]] = {}
     for path in sorted(folder.glob("*.json.gz")):
-        with gzip.open(path, "rt") as file:
-            trials = [each for each in json.load(file)["trials"] if each["seconds"]]
+        trials = [each for each in read(path)["trials"] if each["seconds"]]
         longest = max(each["seconds"][-1] for each in trials)
         curves = [
             played_on([*zip(each["seconds"], each["validation"], strict=True)], longest)
@@ -113,17 +134,6 @@ def played_on(points: list[tuple[float, float]], longest: float) -> Points:
     return points
 
 
-def time_to(level: float, points: Points) -> float:
-    """Return the seconds at which a curve rises to a level; infinity if it never does."""
-    before = (0.0, 0.0)
-    for at, value in points:
-        if value >= level:
-            share = (level - before[1]) / (value - before[1]) if at > before[0] else 0.0
-            return before[0] + share * (at - before[0])
-        before = (at, value)
-    return math.inf
-
-
 def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float:
     """Return the regret of a recommendation on whole curves: infinity for none."""
     start = statistics.median(points[0][1] for points in curves.values()) if is_loss else 0.0
@@ -134,135 +144,74 @@ def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float:
     }
     tops = {arm: max(value for _, value in points) for arm, points in risen.items()}
     best = max(tops.values())
-    times = {arm: time_to(SHARE * best, points) for arm, points in risen.items()}
+    times = {arm: time_to(SHARE * best, [(0.0, 0.0), *points]) for arm, points in risen.items()}
     right = min(times[arm] for arm in curves if tops[arm] >= NEAR * best)
     return math.inf if name is None else times[name] / right
 
 
-def raced(curves: Curves, budget: float, turn: float, *, is_loss: bool) -> tuple[str | None, float]:
+def raced(curves: Curves, *, is_loss: bool) -> tuple[str | None, float]:
     """Return the recommended arm of a race whose clock is counted, and the seconds it took."""
     metric, field = Metric("value", is_less_better=is_loss), PlayedField(curves)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
-    race = Race(Question(metric, budget, turn_seconds=turn), entries, field)
+    race = Race(Question(metric, BUDGET_SECONDS, turn_seconds=TURN_SECONDS), entries, field)
     try:
         race.run()
     except CheckFailedError:  # no arm had a line in time
-        return None, budget
+        return None, BUDGET_SECONDS
     best = make_answer(race.question, race.entries, race.spent, is_over=True).best
     return None if best is None else best.name, field.seconds
 
 
-def raced_by_processes(curves: Curves, budget: float, turn: float, *, is_loss: bool) -> str | None:
-    """Return the recommended arm of a race of processes that play the curves."""
-    with tempfile.TemporaryDirectory() as folder, suppress(CheckFailedError):
-        file = Path(folder) / "curves.json"
-        file.write_text(json.dumps(curves))
-        outcome = pipeline.race(
-            f"{sys.executable} -S {PLAYER} {file} '{{arm}}'",
-            parameters={"arm": [*curves]},
-            budget_seconds=budget,
-            metric="value",
-            minimize=is_loss,
-            turn_seconds=turn,
-            runs_dir=folder,
-        )
-        best = outcome.answer.best
-        return None if best is None else best.entry.arm.values["arm"]
-    return None
-
-
-def play(curves: Curves, share: float, speed: float, *, is_loss: bool) -> dict[str, Any]:
+def play(curves: Curves, share: float, *, is_loss: bool) -> dict[str, Any]:
     """Race a field, and return its size, its regret and what it took."""
     total = sum(points[-1][0] for points in curves.values())
-    budget, turn = BUDGET_SECONDS / (speed or 1), TURN_SECONDS / (speed or 1)
-    stretch = budget / (share * total)
+    stretch = BUDGET_SECONDS / (share * total)
     played = {
         name: [(at * stretch, value) for at, value in points] for name, points in curves.items()
     }
-    best, took = raced(played, budget, turn, is_loss=is_loss)
-    found = {
+    best, took = raced(played, is_loss=is_loss)
+    return {
         "arms": len(curves),
         "least_lines": min(map(len, curves.values())),
         "seconds": total,
-        "share": share * took / budget,
+        "share": share * took / BUDGET_SECONDS,
         "best": best,
         "regret": regret_of(best, curves, is_loss=is_loss),
     }
-    if speed:
-        live = raced_by_processes(played, budget, turn, is_loss=is_loss)
-        found |= {"live": live, "live_regret": regret_of(live, curves, is_loss=is_loss)}
-    return found
 
 
-def table(groups: Mapping[str, list[dict[str, Any]]], share: float) -> Table:
+def table(groups: Mapping[str, list[Found]], share: float) -> Table:
+    """Return a row for each name of fields."""
     rows = [
-        (
-            name,
-            f"{within(fields)} of {len(fields)}",
-            fields[0]["arms"],
-            min(each["least_lines"] for each in fields),
-            statistics.median(each["seconds"] for each in fields),
-            statistics.median(each["regret"] for each in fields),
-            max(each["regret"] for each in fields),
-        )
+        {
+            **fields[0],
+            "name": name,
+            "within": f"{within(fields)} of {len(fields)}",
+            "least_lines": min(each["least_lines"] for each in fields),
+            "seconds": statistics.median(each["seconds"] for each in fields),
+            "regret": statistics.median(each["regret"] for each in fields),
+            "largest": max(each["regret"] for each in fields),
+        }
         for name, fields in groups.items()
     ]
     cols = [
-        Col("fields", 0),
-        Col("within", 1),
-        Col("arms", 2),
-        Col("least lines", 3),
-        Col("s of all", 4, ",.0f"),
-        Col("regret", 5, ".2f"),
-        Col("largest", 6, ".2f"),
+        Col("fields", "name"),
+        Col("within", "within"),
+        Col("arms", "arms"),
+        Col("least lines", "least_lines"),
+        Col("s of all", "seconds", ",.0f"),
+        Col("regret", "regret", ".2f"),
+        Col("largest", "largest", ".2f"),
     ]
     every = [each for fields in groups.values() for each in fields]
     notes = [f"{within(every)} of {len(every)} fields within {MOST_REGRET:g}."]
-    if "live" in every[0]:
-        alike = sum(each["live"] == each["best"] for each in every)
-        near = within(every, "live_regret")
-        notes.append(f"Played by processes, {near} within; {alike} gave the same answer.")
     return Table.of(f"Races within {share:g} of the time", cols, rows, notes)
 
 
-def within(fields: Sequence[Mapping[str, Any]], which: str = "regret") -> int:
+def within(fields: Sequence[Found]) -> int:
     """Return how many fields are within the target."""
-    return sum(each[which] <= MOST_REGRET for each in fields)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--share", type=float, default=0.1)
-    parser.add_argument("--searches", type=Path, default=SEARCHES)
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--speed", type=float, default=0.0)
-    parser.add_argument("--only", default="", help="fields whose names hold this text")
-    parser.add_argument("--json", type=Path, help="file to which the races are written")
-    asked = parser.parse_args()
-    groups = {
-        name: [play(each, asked.share, asked.speed, is_loss=measure == LOSS) for each in fields]
-        for measure, some in (
-            (RECALL, recorded_fields(RECALL) | searched_fields(asked.searches, asked.draws)),
-            (LOSS, recorded_fields(LOSS)),
-        )
-        for name, fields in some.items()
-        if asked.only in name
-    }
-    show(make_console(), table(groups, asked.share))
-    if asked.json is not None:
-        kept = {
-            name: [
-                {key: None if value == math.inf else value for key, value in each.items()}
-                for each in fields
-            ]
-            for name, fields in groups.items()
-        }
-        tables.write_json(asked.json, {"benchmark": "race", "share": asked.share, "fields": kept})
-    is_met = all(within(fields) == len(fields) for fields in groups.values())
-    sys.exit(0 if is_met else CheckFailedError.exit_code)
+    return sum(each["regret"] <= MOST_REGRET for each in fields)
 
 
 if __name__ == "__main__":
-    main()
+    Races().main()

@@ -21,7 +21,7 @@ from raced_commands import COUNT, ENDLESS, LIMIT_SECONDS, V, by_name, race, wait
 
 from ncfbench.racing import field as fields
 
-PLAYER = Path(__file__).parents[2] / "benchmarks" / "play_curve.py"
+PLAYER = Path(__file__).parents[1] / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
 TURN, SLACK_SECONDS = 0.2, 1.5
 """Of races that are killed, and how long a busy machine may keep one from noting its turn."""

@@ -1,6 +1,6 @@
 """Play a recorded curve: print its values when they are due, as a program that trains would.
 
-    python benchmarks/play_curve.py FILE NAME [SPEED [STARTUP]]
+    python tests/play_curve.py FILE NAME [SPEED [STARTUP]]
 
 FILE holds curves in JSON: {NAME: [[seconds, value], ...]}, as ``curves`` in the answer of
 ``ncfbench race``. SPEED times as fast as it was recorded, after STARTUP seconds. The clock stands
