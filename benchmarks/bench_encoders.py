@@ -30,10 +30,6 @@ from measuring import interleaved, timed
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.encoders.bow import block_sums, plain_sums
-from ncfbench.models.encoders.cnn import plain_pool, projected_pool
-from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
-from ncfbench.models.encoders.mlp import FeatureMlp
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.timing import allocator
@@ -47,17 +43,12 @@ UNITS = 1024
 WIDTH = 3
 BLOCK_SECONDS = 0.3
 Way: TypeAlias = Callable[..., jax.Array]
-WAYS: dict[str, tuple[Way, Way]] = {
-    "bow": (
-        lambda table, texts: plain_sums(table, texts.tokens, texts.present),
-        lambda table, texts: block_sums(table, texts.tokens, texts.present),
-    ),
-    "cnn": (plain_pool, projected_pool),
-    "lstm": (plain_recur, grouped_recur),
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "bow": {"word_dimension": WIDE, "dimension": WIDE, "bare_bag": True},
+    "cnn": {"convolution": "auto"},
+    "mlp": {"mlp_units": UNITS, "dimension": WIDE},
 }
-"""Plain and fast, by encoder. Others pack texts on a CPU and pad them elsewhere; they are measured
-whole.
-"""
+"""Settings of encoders that differ from the defaults."""
 SIZES = {
     "bow": ((184, 40), (512, 40), (4272, 40), (184, 300)),
     "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
@@ -146,22 +137,13 @@ def texts_of(items: int, length: int) -> EncoderInput:
     return EncoderInput(*map(jnp.asarray, arrays))
 
 
-def parameters(encoder: str) -> list[jax.Array]:
-    """Return random parameters in the order that the encoder's ways take them."""
-    rng = np.random.default_rng(1)
-    gates = 4 * SIZE
-    shapes: tuple[tuple[int, ...], ...] = ((WORDS + 1, SIZE), (WIDTH, SIZE, SIZE), (SIZE,))
-    if encoder == "lstm":
-        shapes = ((WORDS + 1, SIZE), (2 * SIZE, gates), (gates,))
-    if encoder == "bow":
-        shapes = ((WORDS + 1, WIDE),)
-    return [jnp.asarray(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
-
-
-def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
-    """Return the parameters of an encoder, and its two ways of computing."""
-    build, facts = find_encoder(encoder).load(), DataFacts(1, 1, WORDS)
-    graph, values = nnx.split(build(complete({"encoder": encoder}), facts, rngs=nnx.Rngs(0)))
+def ways_of(encoder: str, features: int) -> tuple[Any, dict[str, Way]]:
+    """Return the parameters of an encoder, and what computes it plainly and fast: as other devices
+    and as a CPU do, or for mlp its products alone and the encoder.
+    """
+    facts = DataFacts(1, 1, WORDS, item_features=features)
+    config = complete({"encoder": encoder, **SETTINGS.get(encoder, {})})
+    graph, values = nnx.split(find_encoder(encoder).load()(config, facts, rngs=nnx.Rngs(0)))
 
     def way(backend: str) -> Way:
         def encode(values: Any, texts: EncoderInput) -> jax.Array:
@@ -171,22 +153,13 @@ def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
 
         return encode
 
-    return [values], (way("gpu"), way("cpu"))
-
-
-def layers_of(features: int) -> tuple[list[Any], tuple[Way, Way]]:
-    """Return the parameters of mlp, its products alone, and the encoder."""
-    config = complete({"encoder": "mlp", "mlp_units": UNITS, "dimension": WIDE})
-    facts = DataFacts(1, 1, 0, item_features=features)
-    graph, values = nnx.split(FeatureMlp(config, facts, rngs=nnx.Rngs(0)))
-
     def products(values: Any, texts: EncoderInput) -> jax.Array:
         layers = values["layers"]
         first, last = (layer["kernel"][...] for layer in (layers["hidden"][0], layers["dense"]))
         vectors: jax.Array = jnp.maximum(texts.features @ first, 0) @ last
         return vectors
 
-    return [values], (products, lambda values, texts: nnx.merge(graph, values)(texts))
+    return values, {"plain": products if encoder == "mlp" else way("gpu"), "fast": way("cpu")}
 
 
 def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
@@ -196,21 +169,17 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
         CheckFailedError: the two ways disagree.
     """
     texts = texts_of(items, length)
-    if encoder in WAYS:
-        arrays, ways = parameters(encoder), WAYS[encoder]
-    else:
-        arrays, ways = layers_of(length) if encoder == "mlp" else packed_ways(encoder)
-    size = (items, WIDE if encoder in ("bow", "mlp") else SIZE)
+    values, ways = ways_of(encoder, length)
+    size = jax.eval_shape(ways["fast"], values, texts).shape
     weights = jnp.asarray(np.random.default_rng(2).normal(size=size).astype(np.float32))
     calls: dict[str, Callable[[], Any]] = {}
-    for name, way in zip(("plain", "fast"), ways, strict=True):
-        # The texts are arguments, as in training: the compiler must not know them.
-        def total(*arguments: Any, way: Way = way) -> jax.Array:
-            return jnp.sum(way(*arguments) * weights)
+    for name, way in ways.items():
+        # The texts are an argument, as in training: the compiler must not know them.
+        def total(values: Any, texts: EncoderInput, way: Way = way) -> jax.Array:
+            return jnp.sum(way(values, texts) * weights)
 
-        gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
-        calls[f"{name} forward"] = partial(jax.jit(way), *arrays, texts)
-        calls[name] = partial(gradient, *arrays, texts)
+        calls[f"{name} forward"] = partial(jax.jit(way), values, texts)
+        calls[name] = partial(jax.jit(jax.value_and_grad(total)), values, texts)
     plain, fast = (np.asarray(calls[f"{name} forward"]()) for name in ("plain", "fast"))
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise CheckFailedError(f"{encoder}: the plain and the fast way disagree.")
