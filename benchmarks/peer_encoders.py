@@ -28,25 +28,12 @@ except ImportError:  # pragma: no cover - the extra is not installed
 class EncoderInput(NamedTuple):
     """The items of a batch, as the peer's encoders see them."""
 
-    items: torch.Tensor
-    """int64[V]."""
     tokens: torch.Tensor
     """int64[V, L], cut to the longest text of the batch."""
     present: torch.Tensor
     """bool[V, L]: where a word is that was not removed."""
     lengths: torch.Tensor
     """int64[V]."""
-
-
-class Free(nn.Module):
-    """A free vector for each item."""
-
-    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        super().__init__()
-        self.vectors = nn.Embedding(dataset.n_items, config.dimension)
-
-    def forward(self, texts: EncoderInput) -> torch.Tensor:
-        return self.vectors(texts.items)
 
 
 class Convolution(nn.Module):
@@ -178,7 +165,6 @@ class Bert(nn.Module):
 
 
 ENCODERS: Mapping[str, Callable[[RunConfig, Dataset], Any]] = {
-    "mf": Free,
     "cnn": Convolution,
     "lstm": Lstm,
     "transformer": Transformer,

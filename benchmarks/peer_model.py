@@ -48,8 +48,7 @@ class Tensors(NamedTuple):
 
 
 class Peer(nn.Module):
-    """Both towers and the objective of a batch. For bfloat16 its products are autocast, as ours are
-    rounded.
+    """Both towers and the objective of a batch.
 
     Raises:
         UsageError: it has no such encoder.
@@ -78,28 +77,26 @@ class Peer(nn.Module):
                 parameter.copy_(turned(name, torch.from_numpy(np.array(node[...]))))
 
     def embed_items(self, batch: Tensors) -> torch.Tensor:
-        """Return g of a batch's items, float32; dropout in training mode only."""
+        """Return g of a batch's items; dropout in training mode only."""
         items = batch.links.items
         tokens = self.tokens[items, : batch.longest]
         present = tokens > 0
         if self.training and self.drops_words:
             present &= torch.rand(tokens.shape) >= self.config.word_dropout
-        texts = EncoderInput(items, tokens, present, self.lengths[items])
-        vectors = self.encoder(texts).float()
+        texts = EncoderInput(tokens, present, self.lengths[items])
+        vectors = self.encoder(texts)
         if self.training and self.config.item_dropout > 0:
             vectors = functional.dropout(vectors, self.config.item_dropout)
         return functional.normalize(vectors, dim=1) if self.config.normalize else vectors
 
     def forward(self, batch: Tensors) -> torch.Tensor:
-        """Return the objective of a batch, float32: the links' losses and the users' penalty."""
-        links, rounded = batch.links, self.config.precision == "bfloat16"
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=rounded):
-            raw = self.user_tower["vectors"](links.users)
-            users = functional.normalize(raw, dim=1) if self.config.normalize else raw
-            positive, negative = dot_scores(users, self.embed_items(batch), links)
-            penalty = raw[links.pos_user].square().sum(dim=1).mean()
-            value = objective(positive, negative, links, self.loss)
-            return value + self.config.user_l2 * penalty
+        """Return the objective of a batch: the links' losses and the users' penalty."""
+        links = batch.links
+        raw = self.user_tower["vectors"](links.users)
+        users = functional.normalize(raw, dim=1) if self.config.normalize else raw
+        positive, negative = dot_scores(users, self.embed_items(batch), links)
+        penalty = raw[links.pos_user].square().sum(dim=1).mean()
+        return objective(positive, negative, links, self.loss) + self.config.user_l2 * penalty
 
 
 OURS = {
@@ -207,7 +204,7 @@ def gradient(
     config: RunConfig, dataset: Dataset, parameters: Mapping[str, Any], batch: Batch
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Return loss and gradients of a batch by our parameters' names and in our layout, without
-    dropout, in full float32.
+    dropout.
     """
     peer = Peer(config, dataset).eval()
     peer.load(parameters)

