@@ -30,7 +30,7 @@ that learn slowly leave no time for others.
 """
 BEGINS = 1 / 4
 """Share of the clock of the race to which a wave trains before any of it leave: small learning
-rates and large dimensions learn late (``benchmarks/replay_waves.py``).
+rates and large dimensions learn late (``benchmarks/search_choices.py``).
 """
 SEEDED = 2
 """Best candidates that get further seeds: what is recommended, and the next one."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import bench_search as bench
 import pytest
-import replay_waves
+import search_choices
 import search_reference
 from bench_search import Curve
 from harness import PREPARE
@@ -146,9 +146,9 @@ def test_a_wave_is_replayed() -> None:
     """Of two trials the late one is lost at a fourth of the clock, and kept at half of it."""
     early = {"seconds": [0.5, 8.0], "validation": [0.2, 0.3]}
     late = {"seconds": [3.0, 8.0], "validation": [0.25, 0.4]}
-    kept, cost = replay_waves.wave([early, late], 0, 8.0, 4, size=2)
+    kept, cost = search_choices.wave([early, late], 0, 8.0, 4, size=2)
     assert (kept, cost) == (pytest.approx(0.3 / 0.4), pytest.approx(2 / 4 + 1 / 4 + 1 / 2))
-    kept, cost = replay_waves.wave([early, late], 0, 8.0, 2, size=2)
+    kept, cost = search_choices.wave([early, late], 0, 8.0, 2, size=2)
     assert (kept, cost) == (1.0, pytest.approx(2 / 2 + 1 / 2))
 
 
