@@ -102,7 +102,7 @@ class Pauses(Benchmark):
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, None]:
         if options.quick:
-            options.turn = 0.2
+            options.turn = 0.5
         return {"turns": None}
 
     def measure(self, name: str, cell: None, options: argparse.Namespace) -> Found:

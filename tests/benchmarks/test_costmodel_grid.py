@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import bench_costmodel as bench
 import harness
-import pytest
 
 from ncfbench.config import complete
-from ncfbench.errors import CheckFailedError
 
 DESCRIBED = {"key": "here", "cpu": "a small one", "cores": 2, "packages": {"jax": "0.10"}}
 
@@ -66,22 +62,3 @@ def test_the_grid_is_complete() -> None:
         given.pop("samplers", None)
         assert complete({"dataset": each.dataset, **given}).encoder
         assert each.dataset in harness.PREPARE
-
-
-@pytest.mark.long
-def test_a_real_cell(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A profile in a process of its own, kept as one of the environment that resuming finds."""
-    monkeypatch.setenv("NCFBENCH_ALLOCATOR", "none")  # as in this process, which never restarted
-    file = tmp_path / "result.json"
-    words = ["--quick", "--rounds=3", "--resume", f"--json={file}", f"--data-dir={tmp_path}"]
-    for _ in range(2):
-        try:
-            bench.CostModel().main(words)
-        except SystemExit as ended:
-            assert ended.code == CheckFailedError.exit_code
-    assert "(1 of 1): kept" in capsys.readouterr().err
-    (found,) = json.loads(file.read_text())["cells"]
-    assert [each["sampler"] for each in found["samplers"]] == ["iid", "strat-ns"]
-    assert all(each["measured_step_iteration_seconds"] > 0 for each in found["samplers"])

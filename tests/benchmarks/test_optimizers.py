@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import bench_optimizers as bench
 import pytest
-
-
-@pytest.mark.long
-def test_tables_of_two_sizes_take_turns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench, "MOST_RATIO", {10**6: 1e9})
-    file = tmp_path / "result.json"
-    bench.Optimizers().main(["--quick", f"--json={file}", f"--data-dir={tmp_path}"])
-    users, words = json.loads(file.read_text())["cells"]
-    for cell, kind in ((users, "users"), (words, "words")):
-        assert cell["cell"] == kind
-        names = {f"{name} {rows}" for name in ("adam", "row-adam") for rows in (200, 5000)}
-        assert set(cell["seconds"]) == names
-        assert all(len(own) == 2 and min(own) > 0 for own in cell["seconds"].values())
-    assert "row-adam ms" in capsys.readouterr().out
 
 
 def test_ratios_are_over_the_quickest_of_the_smallest() -> None:
