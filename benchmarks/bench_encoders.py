@@ -5,11 +5,9 @@ and backward.
     python benchmarks/bench_encoders.py --cells 'gru/*,transformer/*' --rounds 3 --json FILE
 
 Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half
-of the words removed by dropout. All ways of one size are measured in turn. The last column sets the
-operations of a plain forward convolution (2 J E F for each position of the padded texts), over the
-seconds that the fast way needs for the same result, beside this machine's rate of large matrix
-products. For mlp, which reads dense features in place of words, plain is its matrix products alone,
-with ReLU between them, and fast the encoder: its ratio is at most 1.
+of the words removed by dropout. All ways of one size are measured in turn. For mlp, which reads
+dense features in place of words, plain is its matrix products alone, with ReLU between them, and
+fast the encoder: its ratio is at most 1.
 """
 
 from __future__ import annotations
@@ -34,13 +32,11 @@ from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.timing import allocator
 
-WORDS, SIZE = 11_563, 50
-"""Words of the vocabulary; length of word vectors, filters and units."""
+WORDS = 11_563
 WIDE = 300
-"""The same of the bag of words, whose fast way is for long vectors, and of mlp's vectors."""
+"""Length of vectors of the bag of words, whose fast way is for long ones, and of mlp."""
 UNITS = 1024
 """Of mlp's hidden layer."""
-WIDTH = 3
 BLOCK_SECONDS = 0.3
 Way: TypeAlias = Callable[..., jax.Array]
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -58,8 +54,6 @@ SIZES = {
     "mlp": ((184, 300), (512, 300), (4272, 300)),
 }
 """Items, and words of the longest text; for mlp features."""
-PRODUCT = 2048
-"""Rows and columns of the matrices whose product is this machine's rate."""
 COLUMNS = [
     Col("encoder", "encoder"),
     Col("items", "items", ","),
@@ -76,7 +70,6 @@ COLUMNS = [
         Col("fast", "fast", ".2f"),
         Col("ratio", "both", ".2f"),
     ),
-    Col("rate %", "rate", ".0f", absent=""),
 ]
 
 
@@ -95,9 +88,7 @@ class Encoders(Benchmark):
 
     def measure(self, name: str, cell: tuple[str, int, int], options: argparse.Namespace) -> Found:
         encoder, items, length = cell
-        matrix = jnp.asarray(np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)), jnp.float32)
         arms = {way: timed(call) for way, call in programs(encoder, items, length).items()}
-        arms["product"] = timed(jax.jit(jnp.matmul), matrix, matrix)
         seconds = interleaved(arms, options.rounds, 0 if options.quick else BLOCK_SECONDS)
         return {"encoder": encoder, "items": items, "length": length, "seconds": seconds}
 
@@ -105,20 +96,10 @@ class Encoders(Benchmark):
         rows = []
         for cell in cells:
             ms = {way: 1e3 * float(np.median(each)) for way, each in cell["seconds"].items()}
-            operations = 2 * WIDTH * SIZE * SIZE * cell["items"] * cell["length"]
-            share = (operations / ms["fast forward"]) / (2 * PRODUCT**3 / ms["product"])
-            ratios = {way: ms[f"plain{way}"] / ms[f"fast{way}"] for way in (" forward", "")}
-            rate = 100 * share if cell["encoder"] == "cnn" else None
-            both = {"forward": ratios[" forward"], "both": ratios[""], "rate": rate}
-            rows.append({**cell, **ms, **both})
+            forward, both = (ms[f"plain{way}"] / ms[f"fast{way}"] for way in (" forward", ""))
+            rows.append({**cell, **ms, "forward": forward, "both": both})
         where = environments[cells[0]["environment_key"]]
-        product = np.median([np.median(cell["seconds"]["product"]) for cell in cells])
-        notes = [
-            "Rate: operations of the plain forward convolution over the fast way's seconds, as a"
-            f" share of {2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of"
-            f" {PRODUCT} x {PRODUCT}.",
-            f"{machine(where, 'jax')}, {where['time']}",
-        ]
+        notes = [f"{machine(where, 'jax')}, {where['time']}"]
         title = "Milliseconds, plain and fast; ratios of medians"
         return [Table.of(title, COLUMNS, rows, notes)]
 

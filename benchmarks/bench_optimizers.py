@@ -14,15 +14,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 from harness import TINY, Benchmark, Found, machine
-from measuring import Arm, interleaved, peak_bytes
+from measuring import Arm, block, interleaved, peak_bytes
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset, load
@@ -30,12 +30,11 @@ from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.table import Col, Table
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import allocator
-from ncfbench.training.step import Trainer
+from ncfbench.training.loop import TimedLoop, timed_loops
 
 SETTINGS = {"sampler": "strat-ns", "encoder": "bow", "loss": "sg", "batch_size": 512}
+OPTIMIZERS = ("adam", "row-adam")
 DENSE_ROWS = 10**6
 """Rows of the largest table that is updated whole."""
 MOST_RATIO = {10**6: 1.5, 10**7: 2.0}
@@ -73,14 +72,20 @@ class Optimizers(Benchmark):
 
     def measure(self, name: str, cell: list[int], options: argparse.Namespace) -> Found:
         dataset, arms = load(options.data_dir, options.dataset), dict[str, Arm]()
-        for rows in cell:
-            spread = {"users": with_users, "words": with_words}[name](dataset, rows)
-            if rows == cell[0]:
-                check_alike(spread)
-            for optimizer in ("adam", "row-adam")[rows > DENSE_ROWS :]:
-                arms[f"{optimizer} {rows}"] = iterations(spread, optimizer)
-        block = 0.0 if options.quick else BLOCK_SECONDS
-        return {"seconds": interleaved(arms, options.rounds, block), "peak_bytes": peak_bytes()}
+        with ExitStack() as stack:
+            for rows in cell:
+                spread = {"users": with_users, "words": with_words}[name](dataset, rows)
+                configs = {each: complete({**SETTINGS, "optimizer": each}) for each in OPTIMIZERS}
+                if rows > DENSE_ROWS:
+                    del configs["adam"]
+                content = DeviceContent.of(spread, [*configs.values()])
+                loops = stack.enter_context(timed_loops(spread, content, configs))
+                if rows == cell[0]:
+                    check_alike([*loops.values()])
+                arms |= {f"{each} {rows}": partial(block, loops[each], "full") for each in loops}
+            block_seconds = 0.0 if options.quick else BLOCK_SECONDS
+            seconds = interleaved(arms, options.rounds, block_seconds)
+        return {"seconds": seconds, "peak_bytes": peak_bytes()}
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         return [
@@ -141,43 +146,16 @@ def with_words(dataset: Dataset, rows: int) -> Dataset:
     )
 
 
-def started(dataset: Dataset, optimizer: str) -> tuple[Trainer, Any, DeviceContent, Iterator[Any]]:
-    """Return a trainer, its state, the content, and batches without end."""
-    config = complete({**SETTINGS, "optimizer": optimizer})
-    trainer, state = Trainer.create(config, dataset)
-    batches = make_sampler(dataset.graph, config, Streams(0)).batches(
-        0, plan_capacity(dataset.graph, config)
-    )
-    return trainer, state, DeviceContent.of(dataset, [config]), batches
-
-
-def iterations(dataset: Dataset, optimizer: str) -> Arm:
-    """Return the arm that draws batches and trains on them."""
-    trainer, state, content, batches = started(dataset, optimizer)
-
-    def run(count: int) -> float:
-        nonlocal state
-        begin = time.perf_counter()
-        for batch in islice(batches, count):
-            state, _ = trainer.step(state, batch, content)
-        jax.block_until_ready(state)
-        return time.perf_counter() - begin
-
-    return run
-
-
-def check_alike(dataset: Dataset) -> None:
+def check_alike(loops: Sequence[TimedLoop]) -> None:
     """Check that both optimisers lead to the same parameters, up to rounding.
 
     Raises:
         CheckFailedError: they do not.
     """
-    after = []
-    for optimizer in ("adam", "row-adam"):
-        trainer, state, content, batches = started(dataset, optimizer)
-        for batch in islice(batches, CHECKED):
-            state, _ = trainer.step(state, batch, content)
-        after.append(jax.tree.leaves(trainer.settle(state).parameters))
+    for loop in loops:
+        loop.full_block(CHECKED)
+        loop.settle()
+    after = [jax.tree.leaves(loop.state.parameters) for loop in loops]
     gaps = [float(np.abs(one - other).mean()) for one, other in zip(*after, strict=True)]
     if max(gaps) > 1e-4:
         raise CheckFailedError(f"row-adam and adam disagree: {max(gaps):.2g} on average.")

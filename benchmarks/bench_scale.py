@@ -4,14 +4,13 @@ and negative samplers of other libraries on the same graphs.
     python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --json FILE
     python benchmarks/bench_scale.py --links 1e5,1e6 --peers all --json FILE
 
-For each size `ncfbench prepare synthetic` as a user runs it; then the data set is loaded and
-verified, the graph built, and each sampler draws and assembles batches of 512 links, 10 negatives
+For each size `ncfbench prepare synthetic` as a user runs it; then the data set is loaded, the graph
+built, and each sampler draws and assembles batches of 512 links, 10 negatives
 of each, strata of 4, without a device; then recall is evaluated over all items for some links, by
 blocks, with the vectors of an untrained model; and models are trained by the loop of ``ncfbench
 run`` for --train seconds each, until their recall passes that of popularity. Each step has a
 process of its own, so that its peak memory is its own. The data set lies in a folder of its own
-below --scratch, and is removed. --forecast computes the memory of sizes that are too large to train
-here.
+below --scratch, and is removed. The memory of 10^9 links is computed.
 
 Times of samplers are processor seconds: a sampler is one thread, so that on an idle machine they
 are those of a clock, and other processes disturb them less. A batch's seconds include its share of
@@ -146,16 +145,10 @@ class Scale(Benchmark):
         "seconds": (2.0, "of timed batches of a sampler or peer"),
         "peers": ("", f"{VALID}, or all; none by default"),
         "train": (60.0, "seconds of training of each of some settings; 0 for none"),
-        "forecast": ("1e9", "sizes whose memory is computed, separated by commas"),
         "scratch": (None, "where the data sets lie; by default a temporary folder"),
         "limit_gib": (24.0, "memory of a process"),
     }
-    places = ("links", "scratch", "forecast")
-
-    def _parse(self, words: Sequence[str] | None) -> argparse.Namespace:
-        options = super()._parse(words)
-        self.forecast = options.forecast.split(",")
-        return options
+    places = ("links", "scratch")
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, int]:
         if options.quick:
@@ -222,9 +215,7 @@ class Scale(Benchmark):
                 f" {DEVICES} devices with --shard-tables {SHARDED_COPIES} copies in equal parts,"
                 " and the graph in each process."
             ]
-            yield Table.of(
-                "Memory on paper", FORECAST, [*forecasts(cells, self.forecast)], below, labels=1
-            )
+            yield Table.of("Memory on paper", FORECAST, [*forecasts(cells)], below, labels=1)
         if theirs := list(peer_rows(cells)):
             title = "Ten items for each positive link"
             yield Table.of(title, THEIRS, theirs, labels=2, grouped=1)
@@ -333,11 +324,13 @@ def training_rows(cells: Sequence[Found]) -> Iterator[Found]:
             }
 
 
-def forecasts(cells: Sequence[Found], sizes: Sequence[str]) -> Iterator[Found]:
-    """Yield the bytes that sizes take on paper; a link has those of the largest measured graph."""
+def forecasts(cells: Sequence[Found]) -> Iterator[Found]:
+    """Yield the bytes that 10^8 and 10^9 links take on paper; a link has those of the largest
+    measured graph.
+    """
     made = max(cells, key=lambda cell: cell["links"])["steps"]["batches"]
     a_link = max(row["array_bytes"] for row in made["samplers"].values())
-    for size in map(sizes_of, map(whole, sizes)):
+    for size in map(sizes_of, (10**8, 10**9)):
         users, items = (size[of] * DIMENSION * FLOAT_BYTES for of in ("users", "items"))
         state, graph = STATE_COPIES * (users + items), a_link * size["links"]
         yield {
@@ -414,13 +407,9 @@ def notes(cells: Sequence[Found]) -> Iterator[str]:
             found = cell["steps"]["evaluation"]
             disk = cell["steps"]["prepare"]["disk_bytes"] / cell["links"]
             yield (
-                f"{links}: {disk:.1f} bytes a link on the disk; load {made['load_seconds']:.2f} s,"
-                f" verify {made['verify_seconds']:.2f} s; embed users"
-                f" {found['embed_users_seconds']:.1f} s, items {found['embed_items_seconds']:.1f}"
-                f" s; rank {found['links']:,} links {found['rank_seconds']:.1f} s:"
-                f" {found['scores_per_second'] / 1e6:.0f} million scores a second. Evaluation took"
-                f" {found['own_peak_bytes'] / 2**30:.2f} GiB more than the model, making the model"
-                f" {found['model_peak_bytes'] / 2**30:.2f} GiB."
+                f"{links}: {disk:.1f} bytes a link on the disk; rank {found['links']:,} links"
+                f" {found['rank_seconds']:.1f} s: {found['scores_per_second'] / 1e6:.0f} million"
+                " scores a second."
             )
             held_out = cell["links"] - made["training_links"]
             scores = held_out * cell["items"]

@@ -11,18 +11,17 @@ import argparse
 import fnmatch
 import hashlib
 import json
-import os
 import shlex
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from measuring import ncfbench
 
-from ncfbench.config import LOCATION_VARIABLES, Locations
+from ncfbench.config import Locations
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -156,7 +155,7 @@ class Benchmark(ABC):
         add("--json", type=Path, metavar="FILE", default=self.file, help="keep the results here")
         add("--resume", action="store_true", help="keep what FILE has of the same everything")
         add("--show", action="store_true", help="print what FILE holds, and measure nothing")
-        add("--data-dir", type=Path, default=default_folder("data_dir"))
+        add("--data-dir", type=Path, default=Locations.of().data_dir)
         for name, (default, text) in self.options.items():
             kind: dict[str, Any] = {"type": str if default is None else type(default)}
             if isinstance(default, bool | list):
@@ -225,11 +224,6 @@ def choose_cells(patterns: str, cells: Mapping[str, Any]) -> dict[str, Any]:
         for name, cell in cells.items()
         if any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
     }
-
-
-def default_folder(kind: Literal["data_dir", "runs_dir"]) -> Path:
-    """Return the folder of data sets or of runs that the commands use."""
-    return Path(os.environ.get(LOCATION_VARIABLES[kind]) or getattr(Locations(), kind))
 
 
 def prepared(dataset: str, data_dir: Path) -> str:

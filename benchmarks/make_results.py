@@ -31,10 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import FOLDER, default_folder, say
+from harness import FOLDER, say
 from measuring import command as run_command
 
 from ncfbench.cli.output import print_views
+from ncfbench.config import Locations
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -255,8 +256,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", action="append", metavar="NAME", help="only this one")
     parser.add_argument("--dry-run", action="store_true", help="print the forecast only")
     parser.add_argument("--no-forecast", action="store_true", help="begin at once")
-    parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
-    parser.add_argument("--runs-dir", type=Path, default=default_folder("runs_dir") / "results")
+    parser.add_argument("--data-dir", type=Path, default=Locations.of().data_dir)
+    parser.add_argument("--runs-dir", type=Path, default=Locations.of().runs_dir / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")
     options = parser.parse_args(words)
     try:

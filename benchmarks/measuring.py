@@ -16,13 +16,16 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
 
 import psutil
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 from ncfbench.timing import allocator, speedups
+
+if TYPE_CHECKING:  # it imports JAX, which most processes here do without
+    from ncfbench.training.loop import TimedLoop
 
 Key = TypeVar("Key")
 MOST_CALLS = 2000
@@ -41,6 +44,25 @@ def timed(function: Callable[..., Any], *arguments: Any) -> Arm:
         return time.perf_counter() - begin
 
     return run
+
+
+def on_processor(function: Callable[[], object]) -> Arm:
+    """Return the arm that calls a function, in processor seconds."""
+
+    def run(count: int) -> float:
+        begin = time.process_time()
+        for _ in range(count):
+            function()
+        return time.process_time() - begin
+
+    return run
+
+
+def block(loop: TimedLoop, account: str, iterations: int) -> float:
+    """Return the seconds of a block of a training loop, of its account ``full`` or ``step``."""
+    loop.take_samples()
+    (loop.full_block if account == "full" else loop.step_block)(iterations)
+    return next(sample.seconds for sample in loop.samples if sample.kind == account)
 
 
 def interleaved(

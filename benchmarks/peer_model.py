@@ -7,7 +7,6 @@ called in PyTorch's process, and what they prepare stays there.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
@@ -170,29 +169,18 @@ def prepare(
     parameters: Mapping[str, Any],
     batches: Sequence[Batch],
     modes: Mapping[str, Any],
-) -> dict[str, str]:
-    """Make a sampler's loops, one for each arm, and warm them up; return the messages of the arms
-    that PyTorch cannot run.
-    """
+) -> None:
+    """Make a sampler's loops, one for each arm, and warm them up."""
     if any(modes.values()) and not _loops:
         torch._dynamo.config.recompile_limit = PROGRAMS
         torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS
     tensors = [Tensors.of(batch, config.family, dataset) for batch in batches]
     one_shape = len({len(batch.links.items) for batch in tensors}) == 1
-    failed = {}
     for arm, mode in modes.items():
         peer = Peer(config, dataset)
         peer.load(parameters)
-        loop = PeerLoop(peer, tensors, mode)
-        try:
-            loop.run(WARM_UP if one_shape else WARM_UP * len(tensors))
-            _loops[config.sampler, arm] = loop
-        except RuntimeError as error:
-            if mode is None:
-                raise
-            failed[arm] = str(error).strip().splitlines()[0][:200]
-            print(f"{config.sampler}: PyTorch {arm} fails: {failed[arm]}", file=sys.stderr)
-    return failed
+        _loops[config.sampler, arm] = loop = PeerLoop(peer, tensors, mode)
+        loop.run(WARM_UP if one_shape else WARM_UP * len(tensors))
 
 
 def run(sampler: str, arm: str, iterations: int) -> float:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -29,7 +28,7 @@ import jax
 import numpy as np
 import peer_model
 from harness import TINY, Benchmark, Found, say
-from measuring import Arm, interleaved, process
+from measuring import Arm, block, interleaved, process, timed
 from peer_encoders import torch
 
 from ncfbench.auditing.gradients import flat
@@ -46,7 +45,7 @@ from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing import allocator, environment
 from ncfbench.timing.intervals import ratio_of_medians
-from ncfbench.training.loop import TimedLoop, timed_loops
+from ncfbench.training.loop import timed_loops
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
@@ -168,8 +167,6 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Return the seconds per iteration of every arm and sampler, round by round, after both
     programs were found to agree.
-
-    A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
     modes = {"eager": None} if options.eager_only else MODES
     content = DeviceContent.of(dataset)
@@ -180,40 +177,20 @@ def compare(
             config, parameters = configs[name], loop.state.parameters
             batches = list(islice(loop.sampler.batches(0, loop.item_slots), options.batches))
             check(loop.trainer, parameters, dataset, batches[0], ask)
-            given = (config, dataset, on_host(parameters), batches, modes)
-            failed = ask(peer_model.prepare, *given)
-            rows[name] = {"failed": failed, "iterations_per_dispatch": loop.trainer.per_dispatch}
+            ask(peer_model.prepare, config, dataset, on_host(parameters), batches, modes)
             for arm in modes:
-                if arm not in failed:
-                    arms[name, arm] = partial(ask, peer_model.run, name, arm)
+                arms[name, arm] = partial(ask, peer_model.run, name, arm)
             loop.full_block(options.batches)
             for account in ("step", "full"):
                 arms[name, account] = partial(block, loop, account)
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-            arms[name, "sampling"] = partial(build, sampler.batches(0, loop.item_slots))
+            arms[name, "sampling"] = timed(next, sampler.batches(0, loop.item_slots))
         block_seconds = 0.02 if options.quick else BLOCK_SECONDS
-        for (name, arm), seconds in interleaved(arms, options.rounds, block_seconds).items():
-            rows[name][arm] = seconds
+        seconds = interleaved(arms, options.rounds, block_seconds)
         for name, loop in loops.items():
-            rows[name]["item_slots"] = loop.item_slots
+            own = {arm: times for (of, arm), times in seconds.items() if of == name}
+            rows[name] = own | {"item_slots": loop.item_slots}
     return rows
-
-
-def block(loop: TimedLoop, account: str, iterations: int) -> float:
-    """Return the seconds of a block of ours, of whole dispatches, as for so many iterations."""
-    loop.take_samples()
-    whole = -(-iterations // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
-    (loop.full_block if account == "full" else loop.step_block)(whole)
-    sample = next(sample for sample in loop.samples if sample.kind == account)
-    return sample.seconds * iterations / whole
-
-
-def build(stream: Iterator[Batch], count: int) -> float:
-    """Return the seconds of building some batches, with nothing beside it."""
-    begin = time.perf_counter()
-    for _ in islice(stream, count):
-        pass
-    return time.perf_counter() - begin
 
 
 def check(
@@ -289,11 +266,11 @@ def cell_table(cell: Found) -> Table:
         f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, texts of up to"
         f" {cell['words']} words, float32"
     )
-    arms = [arm for arm in MODES if any(arm in row for row in cell["samplers"].values())]
+    arms = MODES if "compiled" in next(iter(cell["samplers"].values())) else ["eager"]
     columns = [
         Col("sampler", "title"),
         Col("items", "item_slots"),
-        *under("PyTorch ms", *(Col(arm, arm, ".2f", absent="failed") for arm in arms)),
+        *under("PyTorch ms", *(Col(arm, arm, ".2f") for arm in arms)),
         *under("ours ms", *(Col(account, account, ".2f") for account in ("step", "full"))),
         Col("PyTorch / ours", lambda row: row["ratio"][0], ".2f"),
         Col("interval", lambda row: row["ratio"][1:], lambda ends: "{:.2f}..{:.2f}".format(*ends)),
@@ -308,8 +285,7 @@ def cell_table(cell: Found) -> Table:
             {
                 "title": find_sampler(name).title,
                 "item_slots": row["item_slots"],
-                **{arm: 1e3 * median(row, arm) if arm in row else None for arm in arms},
-                **{account: 1e3 * median(row, account) for account in ("step", "full")},
+                **{arm: 1e3 * median(row, arm) for arm in (*arms, "step", "full")},
                 "ratio": ratio_of_medians(best, row["step"]),
                 "by_full": ratio_of_medians(best, row["full"])[0],
                 "overhead": overhead(row),

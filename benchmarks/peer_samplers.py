@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from measuring import Arm, interleaved, resident_bytes
+from measuring import interleaved, on_processor, resident_bytes
 from scale_steps import NAME
 
 from ncfbench.config import complete
@@ -73,22 +73,10 @@ def measure_peer(name: str, scratch: Path, seconds: float) -> dict[str, Any]:
         {"sampler": "neg", "batch_size": BATCH, "negatives": NEGATIVES, "noise": peer.noise}
     )
     stream = make_sampler(graph, config, Streams(0)).batches()
-    arms = {"seconds": drawing(theirs), "our_seconds": drawing(lambda: next(stream))}
+    arms = {"seconds": on_processor(theirs), "our_seconds": on_processor(lambda: next(stream))}
     drawn = {"seconds": peer.drawn or graph.n_links // NEGATIVES, "our_seconds": BATCH}
     times = interleaved(arms, ROUNDS, seconds / ROUNDS)
     return facts | {arm: [each / drawn[arm] for each in own] for arm, own in times.items()}
-
-
-def drawing(draw: Callable[[], object]) -> Arm:
-    """Return the arm of a function, in processor seconds."""
-
-    def run(count: int) -> float:
-        begin = time.process_time()
-        for _ in range(count):
-            draw()
-        return time.process_time() - begin
-
-    return run
 
 
 def structured(graph: BipartiteGraph) -> Draw:

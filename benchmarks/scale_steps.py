@@ -5,20 +5,18 @@ out before they time it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-from measuring import peak_bytes, resident_bytes, restart_peak
+from measuring import interleaved, on_processor, peak_bytes, resident_bytes, restart_peak
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.data import store
-from ncfbench.data.content import Content
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
 from ncfbench.rng import Streams
@@ -50,26 +48,15 @@ BLOCK_SECONDS = 1.0
 
 
 def batches(scratch: Path, names: Sequence[str], seconds: float) -> dict[str, Any]:
-    """Load, verify and build; then one sampler after another."""
+    """Load and build; then one sampler after another."""
     for name in names:  # what is imported on first use is no part of a sampler
         find_sampler(name).load()
-    before, verified = resident_bytes(), list[float]()
-    plain = Content.digest
-
-    def digest(content: Content, options: Mapping[str, Any]) -> str:
-        found, took = timed(lambda: plain(content, options))
-        verified.append(took)
-        return str(found)
-
-    with patch.object(Content, "digest", digest):
-        dataset, loaded = timed(lambda: store.load(scratch, NAME))
+    before, dataset = resident_bytes(), store.load(scratch, NAME)
     check_links(dataset)
     peaks = [restart_peak()]
     graph, built = timed(lambda: dataset.graph)
     check(graph.n_links == len(dataset.links("train")[0]), "the graph has the training links")
     facts = {
-        "load_seconds": loaded - sum(verified),
-        "verify_seconds": sum(verified),
         "making_seconds": built,
         "making_peak_bytes": peak_bytes(),
         "training_links": graph.n_links,
@@ -99,22 +86,17 @@ def measure_sampler(
     stream = sampler.batches(0, capacity)
     batch, first = timed(lambda: next(stream), time.process_time)
     check_batch(batch, graph)
-    distinct, rounds, chunks = list[int](), list[float](), 1
+    distinct: list[int] = []
 
     def draw() -> None:
-        distinct.extend(int(next(stream).n_items) for _ in range(chunks * CHUNK_BATCHES))
+        distinct.extend(int(next(stream).n_items) for _ in range(CHUNK_BATCHES))
 
-    draw()
-    while len(rounds) < ROUNDS:
-        took = timed(draw, time.process_time)[1]
-        rounds.append(took / (chunks * CHUNK_BATCHES))
-        if len(rounds) == 1:
-            chunks = max(1, round(seconds / ROUNDS / took))
+    chunks = interleaved({name: on_processor(draw)}, ROUNDS, seconds / ROUNDS)[name]
     return {
         "plan_seconds": planned,
         "order_seconds": orders,
         "first_batch_seconds": first,
-        "rounds_batch_seconds": rounds,
+        "rounds_batch_seconds": [chunk / CHUNK_BATCHES for chunk in chunks],
         "distinct_items": float(np.mean(distinct)),
         "array_bytes": array_bytes(graph, sampler) / graph.n_links,
         "resident_bytes": (resident_bytes() - start_bytes) / graph.n_links,
@@ -124,7 +106,6 @@ def measure_sampler(
 
 def evaluation(scratch: Path) -> dict[str, Any]:
     """Rank some links over all items, by vectors of an untrained model."""
-    import jax
     from flax import nnx
 
     from ncfbench.models.interaction import make_interaction
@@ -136,25 +117,18 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     towers, variables = nnx.split(make_towers(config, dataset))
     parameters = nnx.as_pure(variables)
     embedder = Embedder(towers, DeviceContent.of(dataset))
-    model, held = restart_peak(), resident_bytes()
-    everything = np.arange(dataset.n_items, dtype=np.int32)
-    users, users_took = timed(lambda: jax.block_until_ready(embedder.users(parameters).scored))
-    items, items_took = timed(lambda: jax.block_until_ready(embedder.items(parameters, everything)))
+    users = embedder.users(parameters).scored
+    items = embedder.items(parameters, np.arange(dataset.n_items, dtype=np.int32))
     size = min(EVALUATED, len(dataset.users))
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
     user, item = dataset.users[chosen], dataset.items[chosen]
     score = make_interaction(config)
     link_ranks(score, users, items, user, item)
     ranks, ranks_took = timed(lambda: link_ranks(score, users, items, user, item))
-    peak = peak_bytes()
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
     return {
         "links": size,
-        "peak_bytes": max(model, peak),
-        "model_peak_bytes": model,
-        "own_peak_bytes": peak - held,
-        "embed_users_seconds": users_took,
-        "embed_items_seconds": items_took,
+        "peak_bytes": peak_bytes(),
         "rank_seconds": ranks_took,
         "scores_per_second": size * dataset.n_items / ranks_took,
     }
@@ -195,7 +169,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             while trained < seconds / 2**number:
                 end = time.perf_counter() + min(BLOCK_SECONDS, seconds / 2**number - trained)
                 used = time.process_time()
-                loop.full_block(10**9, stop=partial(is_past, end))
+                loop.full_block(10**9, stop=lambda end=end: time.perf_counter() >= end)
                 used, sample = time.process_time() - used, loop.samples[-1]
                 trained += sample.seconds
                 blocks["seconds"].append(sample.seconds / sample.iterations)
@@ -227,11 +201,6 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
         "popularity": share(floor),
         "chance": RECALL_AT / dataset.n_items,
     }
-
-
-def is_past(end: float) -> bool:
-    """Return whether the clock is at a time or later."""
-    return time.perf_counter() >= end
 
 
 def share(ranks: NDArray[np.integer]) -> float:

@@ -50,7 +50,6 @@ def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str
         assert len(row["rounds_batch_seconds"]) == 5
         assert 100 < row["distinct_items"] < 1667
     assert steps["evaluation"]["links"] == 4096
-    assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
     for name in trained:
         seconds = [point["seconds"] for point in steps[name]["curve"]]
         assert seconds == sorted(seconds)
@@ -144,7 +143,7 @@ def test_training_and_memory_by_hand() -> None:
     assert one["trained_links"] == 4 * 512_000
     assert one["a_link"] == 10
     assert (one["passed"], other["passed"]) == ("4", "not in 8")
-    (row,) = bench_scale.forecasts(cells, ["1e9"])
+    _, row = bench_scale.forecasts(cells)
     assert (row["users"], row["items"], row["graph"]) == (20e9, 200e6, 16e9)
     assert row["sum"] == 3 * 20.2e9 + 16e9
     assert row["sharded"] == 20.2e9 / 2 + 16e9
