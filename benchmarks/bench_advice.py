@@ -3,7 +3,7 @@ time?
 
     make bench-advice                                 # goes on where it was stopped
     python benchmarks/bench_advice.py --cells 'dense/*,citeulike/cnn-sg' --json FILE
-    python benchmarks/bench_advice.py --quick         # two tiny cells, to try it out
+    python benchmarks/bench_advice.py --quick         # a tiny cell, to try it out
 
 Each cell is one question. A full sweep trains every candidate, those too that advice would leave
 out, in turns to the same training clock, the horizon; ``ncfbench advise`` gets the same question
@@ -75,8 +75,8 @@ class Advice(Benchmark):
         with tempfile.TemporaryDirectory(prefix="ncfbench-advice-") as folder:
             arms = isolated(sweep, cell, options.data_dir, Path(folder) / "sweep")
             seconds = len(arms) * cell.horizon_seconds
-            budget = max(math.floor(SHARE * seconds - START_SECONDS), cell.least_budget_seconds)
-            words = [*cell.words, "--json", f"--budget={budget:.0f}s"]
+            budget = 60 if options.quick else math.floor(SHARE * seconds - START_SECONDS)
+            words = [*cell.words, "--json", f"--budget={budget}s"]
             words += [f"--data-dir={options.data_dir}", f"--runs-dir={folder}/race"]
             raced = ncfbench(words, {"NCFBENCH_CACHE_DIR": f"{folder}/race/cache"})
         return {
@@ -117,7 +117,9 @@ def sweep(cell: Cell, data_dir: Path, folder: Path) -> list[Arm]:
         with Turns(dataset, content, Locations(data_dir, folder), interrupted, failed) as turns:
             for candidate in candidates:
                 turns.open(candidate.name, candidate.config)
-            homes |= {name: run.recorder.folder for name, run in turns.runs.items()}
+            for name, run in turns.runs.items():
+                assert run.recorder.folder is not None
+                homes[name] = run.recorder.folder
             clock = lambda run: run.recorder.train_seconds  # noqa: E731
             while (least := turns.behind(clock, cell.horizon_seconds)) is not None:
                 turns.take(least, Session.advance)  # to the next probe

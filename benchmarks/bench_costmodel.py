@@ -33,8 +33,6 @@ from ncfbench.reporting.table import Col, Style, Table, under
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import allocator
 
-DIGITS = 5
-"""Significant digits of a number that is kept."""
 QUANTITIES = {
     "step ms": ("{}_step_iteration_seconds", 1e3),
     "full ms": ("{}_full_iteration_seconds", 1e3),
@@ -42,6 +40,11 @@ QUANTITIES = {
     "full speedup": ("{}_full_speedup", 1),
 }
 """Predicted quantities: columns of the cost model, and the factor they are shown with."""
+KEPT = [
+    *("sampler", "responsible", "drift"),
+    *(column.format(of) for column, _ in QUANTITIES.values() for of in ("predicted", "measured")),
+]
+"""Columns of the cost model that are kept."""
 
 
 class Cell(NamedTuple):
@@ -86,7 +89,7 @@ class CostModel(Benchmark):
             ncfbench([*words, f"--runs-dir={folder}"])
             rows = tables.read_rows(Path(folder) / "costmodel.parquet", schemas.COSTMODEL)
         facts = {name: rows[0][name] for name in ("environment_key", "rounds")}
-        return {**facts, "samplers": [kept_columns(row) for row in rows]}
+        return {**facts, "samplers": [{name: row[name] for name in KEPT} for row in rows]}
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         verdicts = {f"{cell['cell']}, pass {cell['pass']}": verdict_of(cell) for cell in cells}
@@ -156,19 +159,6 @@ def verdict_of(cell: Found) -> str:
             f"{row['sampler']} {worst_of.removesuffix(' ms')} {100 * errors[worst_of]:+.0f} %"
         )
     return f"missed: {', '.join(parts)}{noisy}"
-
-
-def kept_columns(row: Mapping[str, Any]) -> Found:
-    """Return what is kept of a row of the cost model: all numbers but those of several devices,
-    and the part that is responsible.
-    """
-    kept: Found = {}
-    for name, value in row.items():
-        if isinstance(value, float):
-            kept[name] = float(f"{value:.{DIGITS}g}")
-        elif type(value) is int or name in ("sampler", "responsible"):
-            kept[name] = value
-    return {name: value for name, value in kept.items() if name not in ("rounds", "links")}
 
 
 def shown_error(quantity: str) -> Callable[[Found], Text]:

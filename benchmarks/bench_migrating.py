@@ -26,7 +26,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from harness import RESULTS, TINY, Benchmark, Found
+from harness import RESULTS, Benchmark, Found
 from measuring import isolated, time_to
 from numpy.typing import NDArray
 
@@ -79,7 +79,7 @@ class Migrating(Benchmark):
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, str]]:
         if options.quick:
-            options.dataset, options.seconds, options.every = TINY, 2.0, 1.0
+            options.dataset, options.seconds, options.every = "advice-dense", 2.0, 1.0
         ways = [(name, way) for name, program in PROGRAMS.items() for way in program.ways]
         return {f"{name}/{way}": (name, way) for name, way in ways}
 

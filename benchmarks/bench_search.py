@@ -26,8 +26,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 import statistics
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,11 +111,8 @@ class Search(Benchmark):
 
     name, file, rounds = "search", RESULTS / "search-cpu.json", 1
     own_files = (FOLDER / "bench_search.py",)
-    options: ClassVar = {
-        "searches": (SEARCHES, "the folder of the reference searches"),
-        "runs_dir": (Path("runs") / "bench-search", "a folder of the races"),
-    }
-    places = ("searches", "runs_dir")
+    options: ClassVar = {"searches": (SEARCHES, "the folder of the reference searches")}
+    places = ("searches",)
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, Cell]:
         cells = {TINY: Cell(TINY, 60.0)} if options.quick else CELLS
@@ -125,7 +122,7 @@ class Search(Benchmark):
     def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
         """Ask for advice, and compare what it recommends with the reference and the rival."""
         reference = read(options.searches / f"{name}.json.gz")
-        answer = ask(cell, options)
+        answer = ask(cell, options.data_dir)
         return compare(reference, answer, cell.budget_seconds)
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
@@ -172,16 +169,15 @@ def _validation_share(found: Found) -> float:
     return float(found["validation"] / found["reference_validation"])
 
 
-def ask(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
+def ask(cell: Cell, data_dir: Path) -> dict[str, Any]:
     """Return the answer of a new race, and the curve of what it recommends as ``arm``."""
-    folder = options.runs_dir / cell.dataset
-    shutil.rmtree(folder, ignore_errors=True)
     words = ["advise", cell.dataset, "--json", f"--budget={cell.budget_seconds:.0f}s"]
-    words += [f"--data-dir={options.data_dir}", f"--runs-dir={folder}"]
-    # The reference's trials have the allocator that Python has.
-    answer: dict[str, Any] = json.loads(ncfbench(words, {allocator.VARIABLE: "none"}).output)
-    (best,) = (each for each in answer["entrants"] if each["status"] == "recommended")
-    record = runs.read(Path(answer["folder"]) / best["runs"][0])
+    with tempfile.TemporaryDirectory(prefix="ncfbench-search-") as folder:
+        words += [f"--data-dir={data_dir}", f"--runs-dir={folder}"]
+        # The reference's trials have the allocator that Python has.
+        answer: dict[str, Any] = json.loads(ncfbench(words, {allocator.VARIABLE: "none"}).output)
+        (best,) = (each for each in answer["entrants"] if each["status"] == "recommended")
+        record = runs.read(Path(answer["folder"]) / best["runs"][0])
     rows = [row for row in record.curve if row[f"validation_{RECALL}"] is not None]
     seconds = record.summary["full_iteration_seconds"]
     return answer | {

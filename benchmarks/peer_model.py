@@ -70,10 +70,8 @@ class Peer(nn.Module):
         """Copy our parameters."""
         with torch.no_grad():
             for name, parameter in named(self).items():
-                node = parameters
-                for key in name.split("."):
-                    node = next(value for own, value in node.items() if str(own) == key)
-                parameter.copy_(turned(name, torch.from_numpy(np.array(node[...]))))
+                value = np.array(leaf_of(parameters, name))
+                parameter.copy_(turned(name, torch.from_numpy(value)))
 
     def embed_items(self, batch: Tensors) -> torch.Tensor:
         """Return g of a batch's items; dropout in training mode only."""
@@ -125,6 +123,13 @@ def named(model: nn.Module) -> dict[str, nn.Parameter]:
             if parameter.requires_grad:
                 found[name] = parameter
     return found
+
+
+def leaf_of(parameters: Any, name: str) -> np.ndarray:
+    """Return one of our parameters, or of their gradients, by its name."""
+    for key in name.split("."):
+        parameters = next(value for own, value in parameters.items() if str(own) == key)
+    return np.asarray(parameters[...])
 
 
 def turned(name: str, value: torch.Tensor) -> torch.Tensor:

@@ -169,13 +169,12 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             while trained < seconds / 2**number:
                 end = time.perf_counter() + min(BLOCK_SECONDS, seconds / 2**number - trained)
                 used = time.process_time()
-                loop.full_block(10**9, stop=lambda end=end: time.perf_counter() >= end)
+                loop.full_block(10**9, stop=lambda: time.perf_counter() >= end)  # noqa: B023
                 used, sample = time.process_time() - used, loop.samples[-1]
                 trained += sample.seconds
                 blocks["seconds"].append(sample.seconds / sample.iterations)
                 blocks["processor_seconds"].append(used / sample.iterations)
             peaks["training"] = max(restart_peak(), peaks.get("training", 0))
-            start = time.perf_counter()
             loop.settle()
             peaks["settling"] = max(restart_peak(), peaks.get("settling", 0))
             parameters = loop.state.parameters
@@ -183,17 +182,14 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             of_items = embedder.items(parameters, everything)
             ranks = recall(embedder.interaction(parameters), of_users, of_items)
             del of_users, of_items
-            point = {"seconds": trained, "iterations": loop.iteration, "recall": share(ranks)}
-            curve.append(point | {"evaluation_seconds": time.perf_counter() - start})
+            curve.append({"seconds": trained, "iterations": loop.iteration, "recall": share(ranks)})
             peaks["evaluation"] = max(restart_peak(), peaks.get("evaluation", 0))
-        by_row = ["/".join(table) for table in loop.trainer.optimizer.tables]
     check(all(np.isfinite(point["recall"]) for point in curve), "recall is finite")
     return {
         "training_links": dataset.graph.n_links,
         "set_up_seconds": set_up,
         "blocks_iteration": blocks,
         "state_bytes": state_bytes,
-        "updated_by_row": by_row,
         "peaks": peaks,
         "peak_bytes": max(peaks.values()),
         "users": len(user),

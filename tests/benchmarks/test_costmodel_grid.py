@@ -46,13 +46,6 @@ def test_verdicts_by_hand() -> None:
     assert [len(each) for each in verdicts.rows] == [3]
 
 
-def test_five_digits_of_numbers_are_kept() -> None:
-    kept = bench.kept_columns(row("ns", 0.25, 0.2300001, links=None, other="text"))
-    assert kept["measured_step_iteration_seconds"] == 0.23
-    assert (kept["sampler"], kept["responsible"], kept["drift"]) == ("ns", "items", 1.02)
-    assert not kept.keys() & {"rounds", "links", "other"}
-
-
 def test_the_grid_is_complete() -> None:
     """Each cell's settings are possible, and its data set has a command that prepares it."""
     assert len(bench.CELLS) == 9

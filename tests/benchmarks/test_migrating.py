@@ -91,4 +91,4 @@ def test_a_program_is_trained_apart(
     assert "not-there is not installed" in capsys.readouterr().err
     (cell,) = json.loads(file.read_text())["cells"]
     assert (cell["cell"], cell["seed"], len(cell["points"])) == ("ticks/after", 0, 2)
-    assert cell["points"][0][2] == pytest.approx(0.12)
+    assert cell["points"][0][2] == pytest.approx(1.5)

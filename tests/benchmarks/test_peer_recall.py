@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
-
 import peer_recall as race
+import pytest
 
 from ncfbench.data.store import Dataset
 

@@ -5,7 +5,6 @@ says so.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import jax
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
 import peer_pytorch as peer  # noqa: E402
 
