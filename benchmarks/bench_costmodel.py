@@ -108,23 +108,17 @@ class CostModel(Benchmark):
         ]
         passes = sorted({cell["pass"] for cell in cells})
         columns = [Col("cell", "cell")]
-        columns += [
-            Col(f"pass {number}", str(number), style=style_of(number), wraps=True)
-            for number in passes
-        ]
+        columns += [Col(f"pass {number}", str(number), wraps=True) for number in passes]
         verdicts: dict[str, Found] = {}
         for cell in cells:
             row = verdicts.setdefault(cell["cell"], dict.fromkeys(map(str, passes)))
-            row |= {"cell": cell["cell"], str(cell["pass"]): verdict_of(cell)}
+            verdict = verdict_of(cell)
+            style: Style = "good" if verdict.startswith("met") else "plain"
+            row |= {"cell": cell["cell"], str(cell["pass"]): Text(verdict, style)}
         return [
             Table.of(title, COLUMNS, rows, notes, labels=3, grouped=2),
             Table.of("Verdicts", columns, verdicts.values()),
         ]
-
-
-def style_of(number: int) -> Callable[[Found], Style]:
-    """Return the style of a pass's verdicts."""
-    return lambda row: "good" if (row[str(number)] or "").startswith("met") else "plain"
 
 
 def off(row: Mapping[str, Any], quantity: str) -> float:

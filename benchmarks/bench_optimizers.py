@@ -29,6 +29,7 @@ from ncfbench.data.store import Dataset, load
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table
 from ncfbench.timing import allocator
 from ncfbench.training.loop import TimedLoop, timed_loops
@@ -47,7 +48,7 @@ COLUMNS = [
     Col("rows", "rows", ","),
     Col("adam ms", "adam", ".2f"),
     Col("row-adam ms", "row-adam", ".2f"),
-    Col("min..max", "range", lambda ends: f"{ends[0]:.2f}..{ends[1]:.2f}"),
+    Col("min..max", "range", interval(".2f")),
     Col("over the smallest", "ratio", ".2f"),
 ]
 

@@ -50,6 +50,7 @@ from scale_steps import (
 
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.errors import CheckFailedError, UsageError, nearest
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.timing.clock import format_duration
 
@@ -129,7 +130,7 @@ THEIRS = [
     Col("us a link", "us", ".2f"),
     Col("ours us", "our_us", ".2f"),
     Col("ratio", "ratio", ".1f"),
-    Col("min..max", "range", lambda ends: f"{ends[0]:.1f}..{ends[1]:.1f}"),
+    Col("min..max", "range", interval(".1f")),
     Col("what differs", "differs", wraps=True),
 ]
 

@@ -29,7 +29,6 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness import FOLDER, say
 from measuring import command as run_command
@@ -114,18 +113,17 @@ class Maker:
     """Does what a plan says.
 
     Args:
-        options: ``data_dir``, ``runs_dir`` and ``results``.
+        options: of the command line.
 
     Attributes:
         codes: exit codes of what went wrong; the first is the script's.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.codes = options, list[int]()
         self.data_dir, self.runs_dir = options.data_dir, options.runs_dir
-        self.results = options.results
-        self.codes: list[int] = []
 
-    def make(self, plan: Sequence[Evidence], *, dry_run: bool, with_forecast: bool) -> int:
+    def make(self, plan: Sequence[Evidence]) -> int:
         """Make some folders, and return the first exit code that is not 0, else 0."""
         ready = []
         for evidence in plan:
@@ -135,9 +133,9 @@ class Maker:
             except NcfbenchError as error:
                 say(f"Error: {evidence.name}: {error}")
                 self.codes.append(error.exit_code)
-        if with_forecast or dry_run:
+        if self.options.dry_run or not self.options.no_forecast:
             self._forecast(ready)
-        if not dry_run:
+        if not self.options.dry_run:
             for evidence in ready:
                 self._train(evidence)
                 self._report(evidence)
@@ -183,7 +181,10 @@ class Maker:
             if not self._check(code, f"the forecast of {command}"):
                 continue
             found = json.loads(text)
-            cells = {identity(cell, evidence): cell for cell in found["cells"]}
+            cells = {
+                json.dumps([evidence.name, cell["config"]], sort_keys=True): cell
+                for cell in found["cells"]
+            }
             new = [cell for key, cell in cells.items() if key not in known]
             known |= cells.keys()
             seconds = sum(cell["predicted_seconds"] or 0.0 for cell in new)
@@ -223,7 +224,7 @@ class Maker:
 
     def _report(self, evidence: Evidence) -> None:
         """Export a folder's records, tables and figures, and compute every number once more."""
-        kept, own = self.results / evidence.name, self.runs_dir / evidence.name
+        kept, own = self.options.results / evidence.name, self.runs_dir / evidence.name
         compared = self.runs_dir / (evidence.profiles_of or evidence.name)
         runs = ["report", f"--runs-dir={compared}", f"--data-dir={self.data_dir}"]
         figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
@@ -240,11 +241,6 @@ class Maker:
             drawn = [f"--figure={name}" for name in evidence.png]
             words = [*runs, figures[0], "--figures-format=png", *drawn]
             self._call(words, f"{', '.join(evidence.png)} of {kept}", shows=False)
-
-
-def identity(cell: dict[str, Any], evidence: Evidence) -> str:
-    """Return a text that a cell has in all sweeps of its folder."""
-    return json.dumps([evidence.name, cell["config"]], sort_keys=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -267,9 +263,7 @@ def main(words: Sequence[str] | None = None) -> None:
             if name not in names:
                 raise UsageError(f"--folder: no folder {name!r}. Valid: {', '.join(names)}.")
         chosen = [each for each in plan if each.name in (options.folder or names)]
-        code = Maker(options).make(
-            chosen, dry_run=options.dry_run, with_forecast=not options.no_forecast
-        )
+        code = Maker(options).make(chosen)
     except KeyboardInterrupt:
         say("Interrupted. The same command resumes.")
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None

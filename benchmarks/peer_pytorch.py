@@ -39,6 +39,7 @@ from ncfbench.data.assets import name_files
 from ncfbench.data.text import Texts
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -268,7 +269,7 @@ def cell_table(cell: Found) -> Table:
         *under("PyTorch ms", *(Col(arm, arm, ".2f") for arm in arms)),
         *under("ours ms", *(Col(account, account, ".2f") for account in ("step", "full"))),
         Col("PyTorch / ours", lambda row: row["ratio"][0], ".2f"),
-        Col("interval", lambda row: row["ratio"][1:], lambda ends: "{:.2f}..{:.2f}".format(*ends)),
+        Col("interval", lambda row: row["ratio"][1:], interval(".2f")),
         Col("/ full", "by_full", ".2f"),
         Col("full / step", "overhead", ".2f"),
         Col("sampling %", "share", ".1f", 100),

@@ -29,6 +29,7 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.storage.schemas import EVALUATED
 from ncfbench.timing import allocator, intervals
@@ -285,7 +286,7 @@ def race_table(races: Sequence[Mapping[str, Found]], settings: Mapping[str, Any]
         own = [Col(name, f"{name} {unit}", finite(spec), scale) for name in MODULES]
         columns += under(title, *own)
     columns.append(Col("PyTorch / ours", "value", ".2f"))
-    columns.append(Col("interval", ("lower", "upper"), lambda ends: "{:.2f}..{:.2f}".format(*ends)))
+    columns.append(Col("interval", ("lower", "upper"), interval(".2f")))
     rows = []
     for recall, split in enumerate(EVALUATED, VALIDATION):
         for level in levels(settings[split]):
