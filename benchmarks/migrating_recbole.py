@@ -6,7 +6,7 @@
 # ruff: noqa: E402 - RecBole 1.2.1 reads names that NumPy 2 removed.
 from __future__ import annotations
 
-import contextlib
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -87,8 +87,8 @@ def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., C
         return recall_of(scores, held_out["user_id"].numpy(), held_out["item_id"].numpy())
 
     model.clock = start(recall)
-    with contextlib.chdir(folder):  # RecBole writes for TensorBoard into the current folder
-        trainer = Trainer(config, model)
+    os.chdir(folder)  # RecBole writes for TensorBoard into the current folder, at any time
+    trainer = Trainer(config, model)
     if way == "before":
         trainer.fit(train_data, saved=False)
         return
