@@ -64,8 +64,9 @@ class Races(Benchmark):
     places = ("searches",)
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[list[Curves], bool]]:
-        draws = 1 if options.quick else options.draws
-        recall = recorded_fields(RECALL) | searched_fields(options.searches, draws)
+        if options.quick:
+            options.draws = 1
+        recall = recorded_fields(RECALL) | searched_fields(options.searches, options.draws)
         found = {name: (fields, False) for name, fields in recall.items()}
         return found | {name: (fields, True) for name, fields in recorded_fields(LOSS).items()}
 
@@ -97,8 +98,8 @@ def recorded_fields(measure: str) -> dict[str, list[Curves]]:
             for row in run.curve
             if row[measure] is not None and (row["iteration"] or measure == LOSS)
         ]
-        name = f"{path.parents[1].name}, {run.config.dataset}"
-        name += f", {run.config.encoder} {run.config.loss}" if measure == LOSS else ""
+        name = f"{path.parents[1].name} {run.config.dataset}"
+        name += f" {run.config.encoder} {run.config.loss}" if measure == LOSS else ""
         if len(points) >= LEAST_LINES:
             found[name][path.parent.name] = points
     return {name: [arms] for name, arms in found.items() if len(arms) >= LEAST_ARMS}
@@ -121,7 +122,7 @@ def searched_fields(folder: Path, draws: int) -> dict[str, list[Curves]]:
                 np.random.default_rng([size, draw]).choice(len(curves), size, replace=False)
                 for draw in range(draws)
             ]
-            name = f"search of {path.name.removesuffix('.json.gz')}, {size} of {len(curves)} trials"
+            name = f"search of {path.name.removesuffix('.json.gz')}: {size} of {len(curves)} trials"
             found[name] = [{f"trial {n}": curves[n] for n in numbers} for numbers in chosen]
     return found
 
@@ -134,8 +135,8 @@ def played_on(points: list[tuple[float, float]], longest: float) -> Points:
     return points
 
 
-def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float:
-    """Return the regret of a recommendation on whole curves: infinity for none."""
+def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float | None:
+    """Return the regret of a recommendation on whole curves; None without one that comes there."""
     start = statistics.median(points[0][1] for points in curves.values()) if is_loss else 0.0
     sign = -1 if is_loss else 1
     risen = {
@@ -146,7 +147,7 @@ def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float:
     best = max(tops.values())
     times = {arm: time_to(SHARE * best, [(0.0, 0.0), *points]) for arm, points in risen.items()}
     right = min(times[arm] for arm in curves if tops[arm] >= NEAR * best)
-    return math.inf if name is None else times[name] / right
+    return None if name is None or times[name] == math.inf else times[name] / right
 
 
 def raced(curves: Curves, *, is_loss: bool) -> tuple[str | None, float]:
@@ -189,8 +190,8 @@ def table(groups: Mapping[str, list[Found]], share: float) -> Table:
             "within": f"{within(fields)} of {len(fields)}",
             "least_lines": min(each["least_lines"] for each in fields),
             "seconds": statistics.median(each["seconds"] for each in fields),
-            "regret": statistics.median(each["regret"] for each in fields),
-            "largest": max(each["regret"] for each in fields),
+            "regret": statistics.median(map(regret, fields)),
+            "largest": max(map(regret, fields)),
         }
         for name, fields in groups.items()
     ]
@@ -210,7 +211,12 @@ def table(groups: Mapping[str, list[Found]], share: float) -> Table:
 
 def within(fields: Sequence[Found]) -> int:
     """Return how many fields are within the target."""
-    return sum(each["regret"] <= MOST_REGRET for each in fields)
+    return sum(regret(each) <= MOST_REGRET for each in fields)
+
+
+def regret(field: Found) -> float:
+    """Return the kept regret of a field: infinity for none."""
+    return math.inf if field["regret"] is None else float(field["regret"])
 
 
 if __name__ == "__main__":

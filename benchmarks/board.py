@@ -299,6 +299,7 @@ def repeated_boards(
     return {
         title: board
         for name in again
+        if name in first
         for title, board in ((name, first[name]), (f"{name}, {family}", again[name]))
     }
 
@@ -318,9 +319,7 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
         return Table.of(title, [Col("", 0), *cols], rows)
 
     def seconds(own: Standing) -> str:
-        if math.isinf(own.seconds[0]):
-            return "never"
-        return ", ".join(f"{at:.3g}" if at < math.inf else "never" for at in own.seconds)
+        return ", ".join(map(_shown, own.seconds)) if own.seconds[0] < math.inf else "never"
 
     shares, tops = " and ".join(map(str, SHARES)), {}
     for name, of in boards.items():
@@ -333,6 +332,27 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
             lambda own: f"{own.share:.3f}{'+' if own.is_cut else ''}, {own.test:.3f}",
         ),
     ]
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < math.inf else "never"
+
+
+def board_table(name: str, board: Mapping[str, Standing]) -> Table:
+    """Return the table of one data set: seconds, share, and test recall of each contestant."""
+    order = beside_each_other({name: board}).standings[SHARES[0]]
+    (top,) = {own.top for own in board.values()}
+
+    def seconds(at: int) -> Callable[[Any], str]:
+        return lambda row: _shown(board[row].seconds[at])
+
+    cols = [
+        Col("", str),
+        *(Col(f"s to {share}", seconds(at)) for at, share in enumerate(SHARES)),
+        Col(f"share of {top:.3f}", lambda row: f"{board[row].share:.3f}{'+' * board[row].is_cut}"),
+        Col("test recall", lambda row: f"{board[row].test:.3f}"),
+    ]
+    return Table.of(f"Seconds, validation and test recall: {name}", cols, [*order])
 
 
 def main() -> None:
@@ -361,10 +381,13 @@ def main() -> None:
         return
     kept = repeated_boards if given.beside else kept_boards
     boards = kept(folder=given.folder, searches=given.searches, family=given.family)
+    tables = boards_tables(boards)
+    if len(boards) == 1:
+        tables = [board_table(*own) for own in boards.items()]
     if given.markdown:
-        print(markdown.render(boards_tables(boards)))
+        print(markdown.render(tables))
         return
-    for table in [*boards_tables(boards), *board_tables(beside_each_other(boards))]:
+    for table in [*tables, *board_tables(beside_each_other(boards))]:
         show(make_console(), table)
 
 

@@ -129,7 +129,7 @@ class Benchmark(ABC):
         except NcfbenchError as error:
             say(f"Error: {error}")
             raise SystemExit(error.exit_code) from error
-        kept = [found for found in result["cells"] if options.show or found.get("cell") in cells]
+        kept = [found for found in result["cells"] if options.show or found["cell"] in cells]
         missed = self.missed(kept) if kept else []
         console = make_console()
         for part in self.tables(kept, result["environments"]) if kept else ():
@@ -288,7 +288,7 @@ def _put(result: Found, found: Found, identity: Sequence[str], order: Sequence[s
     """Put a cell in the place of the same one, in the order of the grid."""
 
     def place(cell: Found) -> list[Any]:
-        rank = order.index(cell["cell"]) if cell.get("cell") in order else len(order)
+        rank = order.index(cell["cell"]) if cell["cell"] in order else len(order)
         return [rank, *(cell.get(key) for key in identity)]
 
     others = [cell for cell in result["cells"] if place(cell) != place(found)]

@@ -111,7 +111,7 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import DeviceContent, make_towers
     from ncfbench.training.inference import Embedder
-    from ncfbench.training.recall import link_ranks
+    from ncfbench.training.recall import BLOCK_LINKS, link_ranks
 
     dataset, config = store.load(scratch, NAME), complete({"sampler": "ns"})
     towers, variables = nnx.split(make_towers(config, dataset))
@@ -123,7 +123,7 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
     user, item = dataset.users[chosen], dataset.items[chosen]
     score = make_interaction(config)
-    link_ranks(score, users, items, user, item)
+    link_ranks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
     ranks, ranks_took = timed(lambda: link_ranks(score, users, items, user, item))
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
     return {

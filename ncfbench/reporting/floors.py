@@ -296,18 +296,16 @@ def _unpassed(
 
 
 def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
-    """Return who is ahead by NDCG@50, where by recall@50 it is the other one."""
+    """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
     if own is None or own.ndcg is None or floor.ndcg is None:
         return []
-    if (own.ndcg - floor.ndcg) * (own.recall - floor.recall) >= 0:
+    ours, theirs = (f"{ndcg:.3f}" for ndcg in (own.ndcg, floor.ndcg))
+    if ours == theirs or (own.ndcg > floor.ndcg) == (own.recall > floor.recall):
         return []
-    is_ahead = (
-        f"{name} is"
-        if own.ndcg > floor.ndcg
-        else f"{floor.name} {'are' if is_plural(floor) else 'is'}"
-    )
-    higher, lower = sorted((own.ndcg, floor.ndcg), reverse=True)
-    return [f"By NDCG@50 {is_ahead} ahead, with {higher:.3f} to {lower:.3f}."]
+    if ours > theirs:
+        return [f"By NDCG@50 {name} is ahead, with {ours} to {theirs}."]
+    verb = "are" if is_plural(floor) else "is"
+    return [f"By NDCG@50 {floor.name} {verb} ahead, with {theirs} to {ours}."]
 
 
 def _reaches(floor: FloorResult) -> str:

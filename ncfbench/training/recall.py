@@ -8,6 +8,8 @@ makes recall@M (KDD 2017, section 5.2), NDCG@M and MRR of the ranks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import jax
@@ -25,12 +27,11 @@ from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 Pairs: TypeAlias = NDArray[np.int32]
+BLOCK_ITEMS = 2**12
+BLOCK_LINKS = 512
+"""Items and links of a block, whose 8 MB of scores fit the caches."""
 BLOCK_USERS = 256
-"""Users whose scores are computed at once, where items are few."""
-BLOCK_SCORES = 2**22
-"""Their scores, where items are many: 16 MB."""
-LINK_SCORES = 2**20
-"""Scores that links are compared with at once, 4 MB, which fit the caches."""
+"""Users of a block where all items are one block: each one's scores serve all her links."""
 
 
 class RecallEvaluator:
@@ -106,29 +107,60 @@ def link_ranks(
     Items of a higher score rank before it, and those of an equal score with a smaller index. A NaN
     ranks before every other score, so that broken parameters never look good.
 
-    The scores of a block of users with all items are in memory. Equal scores must be equal to the
-    last bit, so a link's own score is one of those that it is compared with.
+    One block of links and items is in memory. Equal scores must be equal to the last bit, so a
+    link's own score comes from the product that counts it: the same program, rows and block. Where
+    there are several blocks of items, its block is multiplied beforehand; links are in the order of
+    their items, so that these are few. Where there is one, each user's scores are computed once.
 
     Args:
         users: the user of each link.
         index: the index of its item in ``items_VxD``.
         known: links whose items are not ranked for their user; its items are the indices.
     """
+    n_items = len(items_VxD)
+    # Blocks of about one size, so that the last one is not mostly padding.
+    size = -(-n_items // -(-n_items // BLOCK_ITEMS))
+    starts = np.arange(0, n_items, size, dtype=np.int32)
+    if len(starts) == 1:
+        return _ranks_by_user(interaction, users_UxD, items_VxD, users, index, known)
+    items_VxD = jnp.pad(items_VxD, ((0, len(starts) * size - n_items), (0, 0)))
+    order, rows = np.argsort(index, kind="stable"), min(BLOCK_LINKS, len(index))
+    result = np.zeros(len(index), np.int64)
+    for block in row_blocks(len(index), rows):
+        links = order[block]
+        user, item, score = users[links], index[links], np.zeros(rows, np.float32)
+        within = partial(_ranks_in_block, interaction, users_UxD, items_VxD, user, item)
+        left_out = _left_out(known, user, starts, size)
+        for number in range(item[0] // size, item[-1] // size + 1):
+            score, _ = within(score, starts[number], n_items, left_out[number], size)
+        count = np.zeros(rows, np.int64)
+        for start, pairs in zip(starts, left_out, strict=True):
+            # Waits for the block, so that only one is in memory.
+            count += np.asarray(within(score, start, n_items, pairs, size)[1])
+        result[links] = count
+    return result
+
+
+def _ranks_by_user(
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    users: NDArray[np.int32],
+    index: NDArray[np.int32],
+    known: BipartiteGraph | None,
+) -> NDArray[np.int64]:
+    """Return the ranks where all items are one block."""
     who, row = np.unique(users, return_inverse=True)
     order = np.argsort(row, kind="stable")
     result = np.zeros(len(index), np.int64)
-    at_once, links_at_once = (
-        max(scores // len(items_VxD), 1) for scores in (BLOCK_SCORES, LINK_SCORES)
-    )
-    rows, block_links = min(BLOCK_USERS, at_once, len(who)), min(links_at_once, len(index))
+    rows, block_links = min(BLOCK_USERS, len(who)), min(BLOCK_LINKS, len(index))
     for begin in range(0, len(who), rows):
         block = np.resize(who[begin : begin + rows], rows)
         first, last = np.searchsorted(row, [begin, begin + rows], sorter=order)
-        left_out = None if known is None else _left_out(known, block)
-        scores = _scores_of(interaction, users_UxD, items_VxD, block, left_out)
+        (pairs,) = _left_out(known, block, np.zeros(1, np.int32), len(items_VxD))
+        scores = _scores_of(interaction, users_UxD, items_VxD, block, pairs)
         for take in row_blocks(last - first, block_links):
             links = order[first:last][take]
-            # Waits for the ranks, so that few blocks are in memory.
             result[links] = np.asarray(_ranks_in_rows(*scores, row[links] - begin, index[links]))
     return result
 
@@ -162,12 +194,50 @@ def _ranks_in_rows(
     return jnp.sum(before, axis=1, dtype=jnp.int32)
 
 
-def _left_out(known: BipartiteGraph, users: NDArray[np.int32]) -> Pairs:
-    """Return the row and the item of each item that is not ranked: int32[2, n], padded with a row
-    that there is not.
+def _left_out(
+    known: BipartiteGraph | None, users: NDArray[np.int32], starts: NDArray[np.int32], size: int
+) -> Sequence[Pairs | None]:
+    """Return, for each block of items, the row and the column in the block of each item that is not
+    ranked: int32[2, n], padded with a row that there is not. None where all are ranked.
     """
+    if known is None:
+        return [None] * len(starts)
     items, rows = known.items_of(users)
+    order = np.argsort(items, kind="stable")
+    rows, items = rows[order], items[order]
+    bounds = np.searchsorted(items, [*starts, starts[-1] + size])
     # Powers of two, so that few programs are compiled.
-    pairs = np.full((2, 2 ** max(len(items) - 1, 2**10).bit_length()), len(users), np.int32)
-    pairs[:, : len(items)] = rows, items
-    return pairs
+    room = 2 ** max(int(np.max(np.diff(bounds))) - 1, 2**10).bit_length()
+    blocks = []
+    for start, first, last in zip(starts, bounds[:-1], bounds[1:], strict=True):
+        pairs = np.full((2, room), len(users), np.int32)
+        pairs[:, : last - first] = rows[first:last], items[first:last] - start
+        blocks.append(pairs)
+    return blocks
+
+
+@partial(jax.jit, static_argnames="size")
+@full
+def _ranks_in_block(
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    users: jax.Array,
+    index: jax.Array,
+    own: jax.Array,
+    start: jax.Array,
+    n_items: jax.Array,
+    left_out: jax.Array | None,
+    size: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Return each link's own score, new if its item is in this block, and its rank in the block."""
+    block_VxD = jax.lax.dynamic_slice_in_dim(items_VxD, start, size)
+    scores = interaction.matrix(users_UxD[users], block_VxD)
+    column = index - start
+    here = jnp.take_along_axis(scores, jnp.clip(column, 0, size - 1)[:, None], axis=1)
+    own = jnp.where((column >= 0) & (column < size), here[:, 0], own)
+    position = jnp.arange(size, dtype=jnp.int32)[None, :]
+    before = ~(scores <= own[:, None]) | ((scores == own[:, None]) & (position < column[:, None]))
+    if left_out is not None:
+        before = before.at[left_out[0], left_out[1]].set(False, mode="drop")
+    return own, jnp.sum(before & (position < n_items - start), axis=1, dtype=jnp.int32)

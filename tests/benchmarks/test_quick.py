@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
         ),
         (bench_optimizers.Optimizers(), [], ["users", "words"]),
         (bench_pauses.Pauses(), [], ["turns"]),
-        (bench_race.Races(), ["--cells=*cite? 12*"], ["search of cite, 12 of 100 trials"]),
+        (bench_race.Races(), ["--cells=search of cite: 12*"], ["search of cite: 12 of 100 trials"]),
     ],
     ids=lambda each: each.name if isinstance(each, Benchmark) else "",
 )

@@ -58,8 +58,8 @@ traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 1))
 
 @traces(TUNED, "Sixteen ways")
 def ways() -> list[str]:
-    trials = {own[each].trials for own in boards().values() for each in board.CONTESTANTS}
-    assert trials == {board.TUNED}
+    present = [own[each] for own in boards().values() for each in board.CONTESTANTS if each in own]
+    assert {each.trials for each in present} == {board.TUNED}
     assert len(board.POINTWISE) == len(board.RANKING) == 2
     return [
         f"{word(len(board.CONTESTANTS)).capitalize()} ways to build batches on"
@@ -84,6 +84,22 @@ def longest_trials() -> list[str]:
     ]
 
 
+@traces(TUNED, "The eight trials of a way")
+def tuning_time() -> list[str]:
+    minutes = [
+        sum(each["wall_seconds"] for each in own["trials"] if each["contestant"] == name) / 60
+        for own in (reference.read(board.BOARD / f"{name}.json.gz") for name in boards())
+        for name in {each["contestant"] for each in own["trials"]}
+    ]
+    return [f"{word(board.TUNED)} trials", f"took {min(minutes):.1f} to {max(minutes):.1f} minutes"]
+
+
+@traces(TUNED, "On Debian `ns-distinct`")
+def distinct_on_debian() -> list[str]:
+    assert [name for name, own in boards().items() if "ns-distinct" not in own] == ["debian"]
+    return [f"{min(board.SMALL)} links"]
+
+
 @traces(TUNED, "[Floors]")
 def cores_of_floors() -> list[str]:
     paths = board.FLOORS.parent.glob("*/environment.json")
@@ -96,23 +112,27 @@ def models() -> list[str]:
     pointwise = {
         name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE
     }
-    found: dict[str, set[tuple[str, str]]] = {}
+    found: dict[str, set[str]] = {}
     for name in boards():
         trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
         for trial in trials:
             tower = trial["config"]["user_tower"]
-            has_table = trial["contestant"] in pointwise and name in ("anime", "cite")
+            is_pointwise = trial["contestant"] in pointwise
+            has_table = not is_pointwise if name == "debian" else is_pointwise
+            has_table &= name in ("anime", "cite", "debian")
             assert tower == ("table" if has_table else "history")
             found.setdefault(name, set()).add(trial["config"]["encoder"])
-    assert found == {"anime": {"bow"}, "cite": {"bow"}, "plots": {"cnn"}, "yelp": {"bow"}}
+    assert found.pop("plots") == {"cnn"}
+    assert found.pop("debian") == {"mlp"}
+    assert {*map(frozenset, found.values())} == {frozenset({"bow"})}
     return []
 
 
 @traces(TUNED, "One seed: times")
 def one_seed_of_boards() -> list[str]:
-    titles = ("anime", "CiteULike, `good`", "MovieLens with plots", "Yelp")
+    titles = ("anime", "CiteULike, `good`", "Debian's packages", "MovieLens with plots", "Yelp")
     errors = [f"{good_start()[title].arms[0].chosen.error:.3f}" for title in titles]
-    names = ("anime", "CiteULike", "plots", "Yelp")
+    names = ("anime", "CiteULike", "Debian", "plots", "Yelp")
     return [*one_seed(), *(f"{of} on {name}" for of, name in zip(errors, names, strict=True))]
 
 
@@ -134,9 +154,12 @@ def first_on_plots() -> list[str]:
 
 @traces(TUNED, "It is level with two others")
 def level_on_others() -> list[str]:
-    names = ("anime", "cite", "yelp")
-    anime, cite, yelp = (word(len(soonest(0.9)[name]) - 1) for name in names)
-    return [f"with {anime} others on anime, with {cite} on CiteULike and with {yelp} on Yelp"]
+    names = ("anime", "cite", "yelp", "debian")
+    anime, cite, yelp, debian = (word(len(soonest(0.9)[name]) - 1) for name in names)
+    return [
+        f"with {anime} others on anime, with {cite} on CiteULike, with {yelp} on Yelp and with"
+        f" {debian} on Debian"
+    ]
 
 
 @traces(TUNED, "*To 0.97 no way is first everywhere")

@@ -118,6 +118,7 @@ def test_the_sentence_says_which_floor_is_passed(
         (0.6, (0.3, 0.35), "By NDCG@50 ridge regression is ahead, with 0.350 to 0.300."),
         (0.4, (0.36, 0.35), "By NDCG@50 this arm is ahead, with 0.360 to 0.350."),
         (0.6, (0.36, 0.35), ""),
+        (0.6, (0.3501, 0.3502), ""),
         (0.4, (0.3, 0.35), ""),
         (0.6, (None, 0.35), ""),
         (0.6, (0.3, None), ""),
@@ -293,8 +294,10 @@ def test_verification_covers_the_floors(folder: Path) -> None:
     for row in answer["floors"]:
         row |= {name: 1.01 * row[name] for name in ("seconds", "recall_at_50")}
         row |= {"recall_at_50_error": 0.1, "best_arm": "unknown"}
+        row |= {"ndcg_at_50": 0.5, "best_arm_ndcg_at_50": 0.6}
     answer["floors"][1]["passed_after_seconds"] = 5.0
-    both = ["best_arm", "recall_at_50", "recall_at_50_error", "seconds"]
+    both = ["best_arm", "best_arm_ndcg_at_50", "ndcg_at_50"]
+    both += ["recall_at_50", "recall_at_50_error", "seconds"]
     changed = [(name, column) for name in ("profile", "ridge") for column in both]
     assert wrong() == sorted([*changed, ("profile", "passed_after_seconds")])
     answer["floors"] = [answer["floors"][0] | {"floor": "ease"}]

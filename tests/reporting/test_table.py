@@ -5,12 +5,13 @@ format.
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_tables
+from folders import write_folder, write_run, write_tables
 from html_tables import table_html
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -207,3 +208,34 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         assert [title for title in titles if title not in text] == []
     lines = invoke("report", tmp_path, "--format", "csv").stdout.splitlines()
     assert {line[2:] for line in lines if line.startswith("# ")} == set(rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = write_folder(tmp_path_factory.mktemp("runs"))
+    write_tables(made)
+    for s in (1, 16):
+        write_run(made, "strat-ns", [9, 6, 2.8], 20 / s, [0, 0.3, 0.4], stratum_size=s)
+    name = "my-own-rather-long-data-set"
+    for sampler, loss in (("iid", 3.0), ("strat-ns", 3.5)):
+        longer = {"dataset": name, "batch_size": 128, "epochs": 2, "strata": "user"}
+        write_run(made, sampler, [9, 5, loss], 300, [0, 0.3, 0.41], stratum_size=16, **longer)
+    return made
+
+
+@pytest.mark.long_cases("80")
+@pytest.mark.parametrize("width", [80, 60])
+def test_every_number_of_a_record_is_whole(
+    folder: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = json.loads(invoke("report", folder, "--json").stdout)["tables"]
+    text = invoke("report", folder, "--full", "--paper").stdout
+    assert len(found) > 8
+    for table in found:
+        for row in table["rows"]:
+            assert numbers_of(" ".join(row)) <= numbers_of(text), (table["title"], row)
+    assert "…" not in text
+    # Commands and paths stay in one line, to be copied.
+    long = [line for line in text.splitlines() if len(line) > width]
+    assert all(line.startswith(("  ncf", "Written")) for line in long)

@@ -32,14 +32,14 @@ def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> int:
 
 
 BLOCKS = [
-    # items, links, scores of a block, links and users of a block
+    # items, links, items of a block, links of a block
     (1, 1, 1, 1),
-    (7, 13, 20, 5),
-    (24, 13, 1, 32),
-    (24, 13, 50, 2),
+    (7, 13, 3, 5),
+    (24, 13, 8, 32),
+    (24, 13, 1, 2),
     (40, 1, 8, 2),
-    (40, 13, 10_000, 5),
-    (7, 60, 10_000, 4),
+    (40, 13, 64, 5),
+    (7, 60, 7, 4),
 ]
 
 
@@ -51,7 +51,7 @@ def test_blocks_change_no_rank(
     """Few different scores, so that most are equal to others in the same block and beyond; some are
     no numbers. Items that a user knows are left out, where there are any.
     """
-    rng, (n_items, n_links, block_scores, block_links) = np.random.default_rng(seed), sizes
+    rng, (n_items, n_links, block_items, block_links) = np.random.default_rng(seed), sizes
     f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
     g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
     odd = rng.random(g.shape) < 0.1
@@ -65,8 +65,8 @@ def test_blocks_change_no_rank(
     is_known[5] = True  # of a user whom nothing is ranked for
     known = BipartiteGraph.from_links(*np.nonzero(is_known), 6, n_items) if leaves_out else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
-        patch.setattr(recall_module, "LINK_SCORES", block_scores)
+        patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
+        patch.setattr(recall_module, "BLOCK_LINKS", block_links)
         patch.setattr(recall_module, "BLOCK_USERS", block_links)
         found = link_ranks(DOT, f, g, users, places, known)
     assert found.shape == (n_links,)
@@ -79,28 +79,28 @@ def test_blocks_change_no_rank(
     ]
 
 
-@pytest.mark.parametrize("block_scores", [1, 1600, 10**6])
-def test_ties_of_inexact_scores_are_ranked_by_id(
-    monkeypatch: pytest.MonkeyPatch, block_scores: int
+@pytest.mark.parametrize("block_items", [64, 500])
+def test_ties_across_blocks_are_ranked_by_id(
+    monkeypatch: pytest.MonkeyPatch, block_items: int
 ) -> None:
     """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
-    bit would show. Items do not fill the last vector of a processor.
+    bit would show.
     """
-    monkeypatch.setattr(recall_module, "BLOCK_SCORES", block_scores)
-    monkeypatch.setattr(recall_module, "LINK_SCORES", block_scores)
+    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", block_items)
+    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 32)
     monkeypatch.setattr(recall_module, "BLOCK_USERS", 8)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
-    g = np.tile(rng.normal(size=(127, 50)).astype(np.float32), (4, 1))
+    g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
     users, places = (
         np.repeat(np.arange(20, dtype=np.int32), 25),
-        rng.integers(0, 508, 500).astype(np.int32),
+        rng.integers(0, 500, 500).astype(np.int32),
     )
     found = link_ranks(DOT, f, g, users, places)
     best = np.argsort(
-        np.argsort(-(f.astype(np.float64) @ g[:127].T.astype(np.float64)), axis=1), axis=1
+        np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
-    assert found.tolist() == (4 * best[users, places % 127] + places // 127).tolist()
+    assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
 
 
 @pytest.mark.parametrize("interaction", ["dot", "mlp"])
@@ -110,7 +110,8 @@ def test_the_evaluator_ranks_alike_in_blocks(
     trial = Trial(tiny, {"dimension": 6, "interaction": interaction})
     evaluator = RecallEvaluator(tiny, "test", trial.embedder)
     whole = evaluator.ranks(trial.parameters)
-    monkeypatch.setattr(recall_module, "BLOCK_SCORES", 50)
+    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
+    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
     assert evaluator.ranks(trial.parameters).tolist() == whole.tolist()
 
 
