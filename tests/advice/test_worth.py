@@ -53,7 +53,7 @@ def test_a_search_says_what_each_choice_is_worth(
     assert "validation_recall_at_10" in answer.measures
     (table,) = summary.answer_tables(answer)
     assert table.rows[0][0].text == "the recommended"
-    assert "Use --encoder bow --loss" in summary.headline(answer)
+    assert "use --encoder bow --loss" in summary.headline(answer).lower()
     _reports_alike(data_dir, found.folder, shown)
     again, said = ask(data_dir, tmp_path, others=others, **more)
     assert answer_of(again).best == answer.best
