@@ -78,8 +78,8 @@ HOPELESS = (0.5, 0.5)
 """Of the longest training, and of the best recall by then. A slow start is given its time."""
 SMALL = (128, 64)
 """Further batch sizes, where others do not fit."""
-TUNED = 8
-"""Trials of each contestant."""
+TUNED, LEAST = 8, 6
+"""Trials of each contestant, and of one that fewer batch sizes fit."""
 
 
 class Standing(NamedTuple):
@@ -255,7 +255,7 @@ def kept_boards(
         searched = reference.read(searches / f"{kept['dataset']}.json.gz")["trials"]
         board = standings(kept, searched, kept_floors(kept["fingerprint"]))
         fewest = min((each.trials for each in board.values() if each.trials), default=0)
-        if own == family and fewest >= TUNED:
+        if own == family and fewest >= LEAST:
             found[name] = {name: each for name, each in board.items() if each.test is not None}
     return found
 

@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cache, partial
+from typing import Any
 
 import board
 import search_reference as reference
-from claims_readme import good_start, one_core
+from claims_readme import GOOD, good_start, one_core
 from claims_results import PAGE, one_seed
 from traced import Section, traces, traces_rows, word
 
@@ -17,6 +18,7 @@ from ncfbench.reporting.render import markdown
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 TUNED = Section(PAGE, "Ways to build batches, eight trials each", "python benchmarks/board.py")
+KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py --family known")
 DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
 
 
@@ -42,7 +44,7 @@ def soonest(share: float) -> dict[str, set[str]]:
     """Return the contestants that are soonest, or level with that one, by data set."""
     standings = board.beside_each_other(boards()).standings[share]
     return {
-        name: {each for each, own in standings.items() if own[at].is_tied}
+        name: {each for each, own in standings.items() if own[at] and own[at].is_tied}
         for at, name in enumerate(boards())
     }
 
@@ -82,6 +84,24 @@ def longest_trials() -> list[str]:
         f"for {longest:.0f} s at most",
         "from half of that on they end if they have less than half",
     ]
+
+
+@traces(TUNED, "But there what is pointwise")
+def dimensions_on_debian() -> list[str]:
+    trials = reference.read(board.BOARD / "debian.json.gz")["trials"]
+
+    def dimension(is_usual: bool) -> int:
+        ranking = (
+            each["config"]["dimension"]
+            for each in trials
+            if board.CONTESTANTS[each["contestant"]][1] != board.POINTWISE
+            and is_usual == (each["contestant"] == "ns, usual logQ")
+        )
+        (found,) = {*ranking}
+        return int(found)
+
+    assert dimension(is_usual=True) == 2 * dimension(is_usual=False)
+    return ["twice the dimensions"]
 
 
 @traces(TUNED, "The eight trials of a way")
@@ -168,7 +188,7 @@ def at_second() -> list[str]:
     return ["To 0.97 no way"]
 
 
-@traces(TUNED, "On CiteULike `strat-ns` and `ns`, with either logQ correction, are")
+@traces(TUNED, "On CiteULike and Debian `strat-ns` and `ns`, with either logQ correction, are")
 @traces(TUNED, "On Yelp `ns`, `strat-ns`, `ns-distinct` and `mixed-ns` are")
 @traces(TUNED, "On anime `strat-ns` ends just below")
 @traces(TUNED, "On plots nobody does in this time")
@@ -176,6 +196,7 @@ def soonest_to_second() -> list[str]:
     assert soonest(0.97) == {
         "cite": {"strat-ns", "ns", "ns, usual logQ"},
         "anime": {"ns-distinct", "mixed-ns"},
+        "debian": {"strat-ns", "ns", "ns, usual logQ"},
         "plots": set(),
         "yelp": {"ns", "strat-ns", "ns-distinct", "mixed-ns"},
     }
@@ -197,16 +218,18 @@ def drawn_elsewhere() -> list[str]:
     return [
         f"takes {cite:.1f} times as long as `strat-ns`",
         "on plots {:.1f} and on Yelp {:.1f} times".format(*others),
+        f"ended at {boards()['debian']['neg'].share:.2f}",
     ]
 
 
 @traces(TUNED, "`iid`, the paper's baseline")
 def pointwise() -> list[str]:
     own = {name: boards()[name]["iid"] for name in boards()}
-    assert [name for name in own if own[name].is_cut] == ["yelp"]
-    cite, anime, plots, yelp = (own[name].share for name in ("cite", "anime", "plots", "yelp"))
-    ends = f"{anime:.3f} on anime and {plots:.3f} on plots; on Yelp it was ended at {yelp:.3f}"
-    return [f"to {cite:.3f} of the best on CiteULike, {ends}"]
+    assert [name for name in own if own[name].is_cut] == ["debian", "yelp"]
+    at = {name: f"{each.share:.3f}" for name, each in own.items()}
+    ended = f"it was ended at {at['yelp']} on Yelp and at {at['debian']} on Debian"
+    ends = f"{at['anime']} on anime and {at['plots']} on plots; {ended}"
+    return [f"to {at['cite']} of the best on CiteULike, {ends}"]
 
 
 @traces(TUNED, "The best of these")
@@ -216,16 +239,16 @@ def best_pointwise() -> list[str]:
     assert {at: name for at, (_, name) in found.items()} == {
         "anime": "strat-all",
         "cite": "strat-ns, pointwise",
+        "debian": "strat-ns, pointwise",
         "plots": "strat-ns, pointwise",
         "yelp": "ns, pointwise",
     }
-    cite, plots, anime, yelp = (
-        f"{found[name][0]:.3f}" for name in ("cite", "plots", "anime", "yelp")
-    )
+    best = {name: f"{share:.3f}" for name, (share, _) in found.items()}
     return [
-        f"`strat-ns`, with {cite} on CiteULike and {plots} on plots",
-        f"`strat-all`, with {anime} on anime",
-        f"`ns`, with {yelp} on Yelp",
+        f"`strat-ns`, with {best['cite']} on CiteULike, {best['plots']} on plots and"
+        f" {best['debian']} on Debian",
+        f"`strat-all`, with {best['anime']} on anime",
+        f"`ns`, with {best['yelp']} on Yelp",
     ]
 
 
@@ -250,6 +273,74 @@ def ridge() -> list[str]:
     ]
     at = f"to {board.SHARES[0]} on CiteULike after {boards()['cite']['ridge'].seconds[0]:.1f} s"
     return [at, f"on the {word(len(boards()) - 1)} other sets"]
+
+
+def known() -> Mapping[str, board.Standing]:
+    (own,) = boards("known").values()
+    return own
+
+
+def known_rows() -> list[str]:
+    return markdown.render([board.board_table("ml-time", known())]).splitlines()
+
+
+traces_rows(KNOWN, ["", *CONTESTANTS[1:], "ease", "ials", "popularity"])(known_rows)
+
+
+@traces(KNOWN, "The same ways on MovieLens by time")
+def trials_of_known() -> list[str]:
+    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
+    assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
+    counts = {name: known()[name].trials for name in board.CONTESTANTS}
+    fewer = counts.pop("ns-distinct")
+    assert {*counts.values()} == {board.TUNED}
+    return [f"with {word(board.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
+
+
+@traces(KNOWN, "The best known is")
+def best_of_known() -> list[str]:
+    assert max(own.share for own in known().values()) < 1
+    return []
+
+
+@cache
+def floors_of_known() -> Mapping[str, Mapping[str, Any]]:
+    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
+    return {row["floor"]: row for row in board.kept_floors(kept["fingerprint"])}
+
+
+@traces(KNOWN, "EASE's recall of validation links")
+def error_of_known() -> list[str]:
+    error = floors_of_known()["ease"]["validation_recall_at_50_error"]
+    assert error > 0.1 * known()["ease"].top
+    return [f"error of {error:.3f}, more than a tenth", f"times to {board.SHARES[0]} of that"]
+
+
+@traces(KNOWN, "By test links EASE has")
+def tests_of_known() -> list[str]:
+    ease, ials = (known()[name] for name in ("ease", "ials"))
+    trained = max((known()[name] for name in board.CONTESTANTS), key=lambda own: own.share)
+    at = f"EASE has {ease.test:.3f} after {ease.seconds[0]:.2f} s and iALS {ials.test:.3f}"
+    return [at, f"has {trained.test:.3f}"]
+
+
+@traces(KNOWN, "The standard error of these")
+def test_error_of_known() -> list[str]:
+    (title,) = (title for title in GOOD if title.startswith("MovieLens 100K by time"))
+    errors = {answer.error for answer in good_start()[title].floors[:2]}
+    errors.add(good_start()[title].arms[0].chosen.error)
+    (shown,) = {f"{error:.2f}" for error in errors}
+    return [shown]
+
+
+@traces(KNOWN, "*Pointwise losses are behind popularity*")
+def pointwise_of_known() -> list[str]:
+    least = known()["popularity"]
+    for name, (_, losses) in board.CONTESTANTS.items():
+        if losses == board.POINTWISE:
+            assert known()[name].share < least.share
+            assert known()[name].test < least.test
+    return []
 
 
 @traces(DEAR, "Nine of these ways")
