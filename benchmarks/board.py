@@ -14,7 +14,8 @@ during the latter half of its training, from half of the time on, and then too i
 half of the best recall by then. The file is written after each trial. Times need a quiet machine.
 
 A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best validation recall that
-any trial of the data set reached, those of the search too, or a floor. The test recall is that of
+any trial of the data set reached, those of the search too, or a floor; of another family's board
+those of the usual one too, with the same encoder. The test recall is that of
 its best trial by validation. Floors have the seconds of one fit, as a contestant has those of one
 trial. A plus sign says that the best trial was ended at half of its training, as hopeless. One
 seed: times within a factor of 1.3 cannot be told apart.
@@ -253,6 +254,8 @@ def kept_boards(
         name, _, own = path.name.partition(".")[0].partition("-with-")
         kept = reference.read(path)
         searched = reference.read(searches / f"{kept['dataset']}.json.gz")["trials"]
+        if own and (usual := folder / f"{name}.json.gz").exists():
+            searched += reference.read(usual)["trials"]
         board = standings(kept, searched, kept_floors(kept["fingerprint"]))
         fewest = min((each.trials for each in board.values() if each.trials), default=0)
         if own == family and fewest >= LEAST:
@@ -294,10 +297,12 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
 def repeated_boards(
     family: str, folder: Path = BOARD, searches: Path = reference.SEARCHES
 ) -> dict[str, dict[str, Standing]]:
-    """Return the boards of the data sets that a family has, each before the family's own."""
+    """Return the boards of the data sets that a family has, each after what the usual one has of
+    its contestants.
+    """
     first, again = kept_boards(folder, searches), kept_boards(folder, searches, family)
     return {
-        title: board
+        title: {contestant: board[contestant] for contestant in again[name]}
         for name in again
         if name in first
         for title, board in ((name, first[name]), (f"{name}, {family}", again[name]))
