@@ -20,7 +20,7 @@ from ncfbench.reporting.render import markdown
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 TUNED = Section(PAGE, "Ways to build batches, eight trials each", "python benchmarks/board.py")
-KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py --family known")
+KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py")
 DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
 
 
@@ -278,7 +278,7 @@ def ridge() -> list[str]:
     return [at, f"on the {word(len(boards()) - 1)} other sets"]
 
 
-SEEDS = Section(PAGE, "A second seed", "python benchmarks/board.py --family seed-1 --beside")
+SEEDS = Section(PAGE, "A second seed", "python benchmarks/board.py")
 
 
 @cache
