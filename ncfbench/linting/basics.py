@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator, owner
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Numpy, Torch
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Coordinates, Float, Scene
+from ncfbench.linting.scenes import Bool, Coordinates, Float, Scene, owner
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""

@@ -24,7 +24,15 @@ from ncfbench.linting.frameworks import (
     framework_of,
 )
 from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
-from ncfbench.linting.scenes import Coordinates, Float, Scene, Scenes
+from ncfbench.linting.scenes import (
+    Coordinates,
+    Float,
+    Scene,
+    Scenes,
+    by_items,
+    by_users,
+    owner,
+)
 from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
 
 
@@ -382,25 +390,3 @@ class Evaluator:
                 some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
                 found[at[some], some] += gradient.reshape(-1)
         return found
-
-
-def owner(scene: Scene) -> Any:
-    """Return int[columns], the row that each column belongs to."""
-    b = scene.b
-    return np.concatenate([np.arange(b), np.repeat(np.arange(b), scene.negative.shape[1])])
-
-
-def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
-    """Return float[b, columns]: how much of each column's gradient lies along each user's vector.
-
-    The rest lies along items: lengths, and what a loss compares items with.
-    """
-    b, n_items = scene.score.shape
-    along_items = gradient[:, b : b + n_items] / coordinates.rest
-    return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
-
-
-def by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
-    """Return float[b, columns]: each user's gradient along the columns' items."""
-    b, n_items = scene.score.shape
-    return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])

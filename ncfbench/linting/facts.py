@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator, owner
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Float, Scene
+from ncfbench.linting.scenes import Bool, Float, Scene, owner
 from ncfbench.timing.intervals import Estimate, mean
 
 Kind: TypeAlias = Literal[

@@ -14,12 +14,13 @@ import numpy as np
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
 from ncfbench.linting import basics, batches, checks, objectives, options, processes
-from ncfbench.linting.derivatives import Evaluator, owner
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
 from ncfbench.linting.frameworks import Torch
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.objectives import Fits
+from ncfbench.linting.scenes import owner
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import mean

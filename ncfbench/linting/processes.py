@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ncfbench.errors import UsageError, reason
-from ncfbench.linting.derivatives import Evaluator, by_items, by_users
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.frameworks import AXIS, Arrays, Jax, Torch
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Float, Scene, by_items, by_users
 from ncfbench.linting.signature import VECTORS
 
 COUNT = 2

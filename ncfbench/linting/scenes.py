@@ -282,6 +282,28 @@ class Scenes:
         return not (shares | self.graph.linked(users, v) | self.graph.linked(u, items)).any()
 
 
+def owner(scene: Scene) -> Any:
+    """Return int[columns], the row that each column belongs to."""
+    b = scene.b
+    return np.concatenate([np.arange(b), np.repeat(np.arange(b), scene.negative.shape[1])])
+
+
+def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+    """Return float[b, columns]: how much of each column's gradient lies along each user's vector.
+
+    The rest lies along items: lengths, and what a loss compares items with.
+    """
+    b, n_items = scene.score.shape
+    along_items = gradient[:, b : b + n_items] / coordinates.rest
+    return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
+
+
+def by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
+    """Return float[b, columns]: each user's gradient along the columns' items."""
+    b, n_items = scene.score.shape
+    return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])
+
+
 def _unlinked_items(
     graph: BipartiteGraph, rng: Generator, user: Ids, *, by_popularity: bool
 ) -> Ids:

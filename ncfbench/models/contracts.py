@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ncfbench.catalog import BUILT_IN, find, find_encoder, find_user_tower
+from ncfbench.catalog import BUILT_IN, find
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
+from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.histories import History
 from ncfbench.models.losses import Loss, Pointwise, make_loss
@@ -44,32 +45,8 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
     Raises:
         UsageError: the message says what to use instead, or names the plug-in and what it must do.
     """
-    data = DataFacts.of(dataset)
-    _require_content(config, dataset, data)
-    _require_plugins(config, data, dataset.tokens_IxL.shape[1])
-
-
-def _require_content(config: RunConfig, dataset: Dataset, data: DataFacts) -> None:
-    encoder, tower = find_encoder(config.encoder), find_user_tower(config.user_tower)
-    if "features" in encoder.content and not data.item_features:
-        raise UsageError(
-            f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
-            " none. Prepare your data with --lsa 300 or --item-features FILE."
-        )
-    if encoder.content == ("text",) and not data.words:
-        raise UsageError(
-            f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
-            " mlp, which reads its dense features."
-        )
-    if "features" in tower.content and not data.user_features:
-        raise UsageError(
-            f"--user-tower {config.user_tower} reads dense features of users, and {config.dataset}"
-            " has none. Prepare your data with --user-features FILE, or use --user-tower table."
-        )
-    for info in (encoder, tower):
-        require = getattr(info.load(), "require", None)
-        if require is not None:
-            require(config, dataset)
+    require_content(config, dataset)
+    _require_plugins(config, DataFacts.of(dataset), dataset.tokens_IxL.shape[1])
 
 
 @functools.cache

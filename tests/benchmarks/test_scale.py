@@ -10,6 +10,7 @@ import bench_scale
 import numpy as np
 import pytest
 import scale_steps
+import scale_tables
 from harness import Benchmark
 
 import ncfbench
@@ -96,7 +97,7 @@ def test_ratios_and_targets_by_hand() -> None:
         batches = {"training_links": links, "samplers": {"ns": row}}
         return {"links": links, "steps": {"batches": batches}}
 
-    rows = list(bench_scale.sampler_rows([cell(5_120_000, 0.008, 25.0), cell(5120, 0.001, 26.0)]))
+    rows = list(scale_tables.sampler_rows([cell(5_120_000, 0.008, 25.0), cell(5120, 0.001, 26.0)]))
     assert [row["item_us"] for row in rows] == pytest.approx([1000, 4500])
     assert [row["ratio"] for row in rows] == pytest.approx([1, 4.5])
     assert rows[0]["links_per_second"] == pytest.approx(256_000)
@@ -137,13 +138,13 @@ def test_training_and_memory_by_hand() -> None:
     steps = {"train a": trained([0.05, 0.2, 0.3]), "train b": trained([0.0, 0.05, 0.1])}
     steps["batches"] = {"samplers": {"ns": {"array_bytes": 16.0}, "iid": {"array_bytes": 9.0}}}
     cells = [{"links": 10**8, "steps": steps}]
-    one, other = bench_scale.training_rows(cells)
+    one, other = scale_tables.training_rows(cells)
     assert (one["iteration_ms"], one["processor_ms"]) == pytest.approx((3, 2))
     assert one["epoch_minutes"] == pytest.approx(2)
     assert one["trained_links"] == 4 * 512_000
     assert one["a_link"] == 10
     assert (one["passed"], other["passed"]) == ("4", "not in 8")
-    _, row = bench_scale.forecasts(cells)
+    _, row = scale_tables.forecasts(cells)
     assert (row["users"], row["items"], row["graph"]) == (20e9, 200e6, 16e9)
     assert row["sum"] == 3 * 20.2e9 + 16e9
     assert row["sharded"] == 20.2e9 / 2 + 16e9

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
 
 import board
 import search_reference as reference
-from claims_readme import GOOD, good_start, one_core
+from claims_readme import good_start, one_core
 from claims_results import PAGE, one_seed
 from traced import Section, traces, traces_rows, word
 
@@ -20,8 +17,6 @@ from ncfbench.reporting.render import markdown
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 TUNED = Section(PAGE, "Ways to build batches, eight trials each", "python benchmarks/board.py")
-KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py")
-DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
 
 
 @cache
@@ -29,11 +24,20 @@ def boards(family: str = "") -> Mapping[str, Mapping[str, board.Standing]]:
     return board.kept_boards(family=family)
 
 
-def dear() -> list[Mapping[str, board.Standing]]:
-    """Return the boards of CiteULike and anime with a dear encoder."""
-    own = boards("plain")
-    assert own.keys() == {"anime", "cite"}
-    return [own["cite"], own["anime"]]
+@cache
+def repeated() -> Mapping[str, Mapping[str, board.Standing]]:
+    return board.repeated_boards("seed-1")
+
+
+def between_seeds(name: str) -> dict[str, float]:
+    """Return by what factor the times of each contestant to the first target differ."""
+    one, other = repeated()[name], repeated()[f"{name}, seed-1"]
+    pairs = {
+        each: (one[each].seconds[0], other[each].seconds[0])
+        for each in one
+        if each in board.CONTESTANTS
+    }
+    return {each: max(pair) / min(pair) for each, pair in pairs.items()}
 
 
 def is_level(first: board.Standing, second: board.Standing, share: float = board.SHARES[0]) -> bool:
@@ -276,262 +280,3 @@ def ridge() -> list[str]:
     ]
     at = f"to {board.SHARES[0]} on CiteULike after {boards()['cite']['ridge'].seconds[0]:.1f} s"
     return [at, f"on the {word(len(boards()) - 1)} other sets"]
-
-
-SEEDS = Section(PAGE, "A second seed", "python benchmarks/board.py")
-
-
-@cache
-def repeated() -> Mapping[str, Mapping[str, board.Standing]]:
-    return board.repeated_boards("seed-1")
-
-
-def between_seeds(name: str) -> dict[str, float]:
-    """Return by what factor the times of each contestant to the first target differ."""
-    one, other = repeated()[name], repeated()[f"{name}, seed-1"]
-    pairs = {
-        each: (one[each].seconds[0], other[each].seconds[0])
-        for each in one
-        if each in board.CONTESTANTS
-    }
-    return {each: max(pair) / min(pair) for each, pair in pairs.items()}
-
-
-def first_three(of: Mapping[str, board.Standing]) -> list[str]:
-    """Return the three contestants that are soonest to the first target."""
-    trained = (name for name in of if name in board.CONTESTANTS)
-    return sorted(trained, key=lambda name: of[name].seconds)[:3]
-
-
-def repeated_rows() -> list[str]:
-    return markdown.render([board.boards_tables(repeated())[0]]).splitlines()
-
-
-traces_rows(SEEDS, ["", *dict.fromkeys(name for of in repeated().values() for name in of)])(
-    repeated_rows
-)
-
-
-def settings(trials: Iterable[Mapping[str, Any]], contestants: Iterable[str]) -> list[str]:
-    """Return the settings of some contestants' trials but the seed, as texts."""
-    own = (each["config"] for each in trials if each["contestant"] in {*contestants})
-    return sorted(json.dumps(config | {"seed": 0}, sort_keys=True) for config in own)
-
-
-@traces(SEEDS, "Six ways")
-def repeated_ways() -> list[str]:
-    for name in ("anime", "cite"):
-        path = board.BOARD / f"{name}-with-seed-1.json.gz"
-        kept, first = reference.read(path), reference.read(board.BOARD / f"{name}.json.gz")
-        counts = Counter(each["contestant"] for each in kept["trials"])
-        assert {*counts.values()} == {board.TUNED}
-        assert len(counts) == 6
-
-        assert settings(kept["trials"], counts) == settings(first["trials"], counts)
-        assert {each["config"]["seed"] for each in kept["trials"]} == {1}
-        ends = [datetime.fromisoformat(each["environment"]["time"]) for each in (first, kept)]
-        assert ends[0].date() == ends[1].date()
-        assert ends[1] - ends[0] > timedelta(hours=7)
-    shares = " and ".join(map(str, board.SHARES))
-    return ["Six ways", "seven hours", "eight trials", f"to {shares} of the same recalls"]
-
-
-@traces(SEEDS, "*On CiteULike the first three")
-def same_order() -> list[str]:
-    for name in ("cite", "cite, seed-1"):
-        assert first_three(repeated()[name]) == ["strat-ns", "ns", "ns, usual logQ"]
-    return ["first three to 0.9"]
-
-
-@traces(SEEDS, "*On anime two of the first three are the same*")
-def same_of_anime() -> list[str]:
-    one, other = (first_three(repeated()[name]) for name in ("anime", "anime, seed-1"))
-    assert {*one} & {*other} == {"mixed-ns", "strat-ns"}
-    return [f"{word(len({*one} & {*other}))} of the first three"]
-
-
-@traces(SEEDS, "The third is")
-def third_of_anime() -> list[str]:
-    one, other = (first_three(repeated()[name]) for name in ("anime", "anime, seed-1"))
-    assert {*one} - {*other} == {"neg"}
-    assert {*other} - {*one} == {"ns, usual logQ"}
-    return ["The third"]
-
-
-@traces(SEEDS, "*A factor of 1.3 is too narrow")
-def too_narrow() -> list[str]:
-    return [f"A factor of {ONE_SEED_FACTOR:.1f}"]
-
-
-@traces(SEEDS, "There three of six times")
-def differing_times() -> list[str]:
-    anime = between_seeds("anime")
-    assert max(between_seeds("cite").values()) < ONE_SEED_FACTOR
-    apart = [name for name, ratio in anime.items() if ratio > ONE_SEED_FACTOR]
-    assert max(anime, key=lambda name: anime[name]) == "ns"
-    return [
-        f"{word(len(apart))} of {word(len(anime))} times differ",
-        f"by {anime['ns']:.2f}",
-    ]
-
-
-def known() -> Mapping[str, board.Standing]:
-    (own,) = boards("known").values()
-    return own
-
-
-def known_rows() -> list[str]:
-    return markdown.render([board.board_table("ml-time", known())]).splitlines()
-
-
-traces_rows(KNOWN, ["", *CONTESTANTS[1:], "ease", "ials", "popularity"])(known_rows)
-
-
-@traces(KNOWN, "The same ways on MovieLens by time")
-def trials_of_known() -> list[str]:
-    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
-    assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
-    counts = {name: known()[name].trials for name in board.CONTESTANTS}
-    fewer = counts.pop("ns-distinct")
-    assert {*counts.values()} == {board.TUNED}
-    return [f"with {word(board.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
-
-
-@traces(KNOWN, "The best known is")
-def best_of_known() -> list[str]:
-    assert max(own.share for own in known().values()) < 1
-    return []
-
-
-@cache
-def floors_of_known() -> Mapping[str, Mapping[str, Any]]:
-    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
-    return {row["floor"]: row for row in board.kept_floors(kept["fingerprint"])}
-
-
-@traces(KNOWN, "EASE's recall of validation links")
-def error_of_known() -> list[str]:
-    error = floors_of_known()["ease"]["validation_recall_at_50_error"]
-    assert error > 0.1 * known()["ease"].top
-    return [f"error of {error:.3f}, more than a tenth", f"times to {board.SHARES[0]} of that"]
-
-
-@traces(KNOWN, "By test links EASE has")
-def tests_of_known() -> list[str]:
-    ease, ials = (known()[name] for name in ("ease", "ials"))
-    trained = max((known()[name] for name in board.CONTESTANTS), key=lambda own: own.share)
-    at = f"EASE has {ease.test:.3f} after {ease.seconds[0]:.2f} s and iALS {ials.test:.3f}"
-    return [at, f"has {trained.test:.3f}"]
-
-
-@traces(KNOWN, "The standard error of these")
-def test_error_of_known() -> list[str]:
-    (title,) = (title for title in GOOD if title.startswith("MovieLens 100K by time"))
-    errors = {answer.error for answer in good_start()[title].floors[:2]}
-    errors.add(good_start()[title].arms[0].chosen.error)
-    (shown,) = {f"{error:.2f}" for error in errors}
-    return [shown]
-
-
-@traces(KNOWN, "*Pointwise losses are behind popularity*")
-def pointwise_of_known() -> list[str]:
-    least = known()["popularity"]
-    for name, (_, losses) in board.CONTESTANTS.items():
-        if losses == board.POINTWISE:
-            assert known()[name].share < least.share
-            assert known()[name].test < least.test
-    return []
-
-
-@traces(DEAR, "Nine of these ways")
-def dear_ways() -> list[str]:
-    kept = [
-        reference.read(board.BOARD / f"{name}-with-plain.json.gz") for name in ("anime", "cite")
-    ]
-    trials = [trial for own in kept for trial in own["trials"]]
-    assert {own["environment"]["cores"] for own in kept} == {1}
-    named = {trial["contestant"] for trial in trials}
-    assert {own[each].trials for own in dear() for each in named} == {board.TUNED}
-    assert {trial["config"]["convolution"] for trial in trials} == {"plain"}
-    longest = max(trial["seconds"][-1] for trial in trials)
-    return [
-        f"{word(len(named)).capitalize()} of these ways",
-        f"{word(board.TUNED)} trials",
-        f"{longest:.0f} s",
-    ]
-
-
-DEARS = ["", *dict.fromkeys(board.beside_each_other(boards("plain")).standings[0.9])]
-traces_rows(DEAR, DEARS)(partial(board_rows, 0, "plain"))
-traces_rows(DEAR, DEARS)(partial(board_rows, 1, "plain"))
-
-
-def level_of_dear(share: float) -> list[set[str]]:
-    """Return what is level with `strat-ns`, which is soonest of what trains, or level with it."""
-    found, at = [], board.SHARES.index(share)
-    for of in dear():
-        own = {name: each for name, each in of.items() if name in board.CONTESTANTS}
-        first = min(own, key=lambda name: own[name].seconds[at])
-        assert is_level(own["strat-ns"], own[first], share)
-        reached = {name: each for name, each in own.items() if each.seconds[at] < math.inf}
-        found.append(
-            {name for name, each in reached.items() if is_level(own["strat-ns"], each, share)}
-        )
-    return found
-
-
-@traces(DEAR, "To 0.9 `strat-ns` is the soonest")
-def soonest_of_dear() -> list[str]:
-    cite, anime = level_of_dear(0.9)
-    assert cite == {"strat-ns", "ns-distinct", "ns, usual logQ"}
-    assert anime == {"strat-ns", "ns-distinct", "mixed-ns"}
-    return ["To 0.9"]
-
-
-@traces(DEAR, "To 0.97 `ns`, with either")
-def second_of_dear() -> list[str]:
-    cite, anime = level_of_dear(0.97)
-    assert cite == {"strat-ns", "ns", "ns, usual logQ"}
-    reached = {name for name, own in dear()[1].items() if own.seconds[1] < math.inf}
-    assert reached & {*board.CONTESTANTS} == anime == {"strat-ns"}
-    return ["To 0.97"]
-
-
-@traces(DEAR, "Samplers that share no negatives")
-def iterations_of_dear() -> list[str]:
-    kept = reference.read(board.BOARD / "cite-with-plain.json.gz")["trials"]
-
-    def seconds(name: str) -> float:
-        own = (trial for trial in kept if trial["contestant"] == name)
-        return float(max(own, key=reference.best)["iteration_seconds"])
-
-    return [
-        f"`neg` takes {seconds('neg'):.2f} s and one of `iid` {seconds('iid'):.2f}",
-        f"one of `strat-ns` takes {seconds('strat-ns'):.3f}",
-    ]
-
-
-@traces(DEAR, "They come to 0.9 on neither set")
-def never_of_dear() -> list[str]:
-    assert all(math.isinf(own[name].seconds[0]) for own in dear() for name in ("neg", "iid"))
-    return ["come to 0.9"]
-
-
-@traces(DEAR, "With a pointwise loss")
-def loss_of_dear() -> list[str]:
-    cite, anime = dear()
-    assert math.isinf(anime["strat-ns, pointwise"].seconds[0])
-    ratio = cite["strat-ns, pointwise"].seconds[0] / cite["strat-ns"].seconds[0]
-    return [f"comes to 0.9 on CiteULike after {ratio:.1f} times as long"]
-
-
-@traces(DEAR, "Ridge regression has 0.97")
-def floors_of_dear() -> list[str]:
-    for own in dear():
-        assert max(own, key=lambda each: own[each].test or 0) == "ridge"
-    cite, anime = dear()
-    return [
-        f"has 0.97 after {cite['ridge'].seconds[1]:.1f} s on CiteULike",
-        f"{anime['ridge'].seconds[1]:.2f} s on anime",
-        f"have 0.9 after {cite['profile'].seconds[0]:.2f} s",
-    ]
