@@ -99,7 +99,9 @@ def has_cell(cells: Iterable[Cell], tuning: Budget | None = None) -> Callable[[R
 
 
 def expand(
-    axes: Mapping[str, Sequence[Any]], further: Sequence[Mapping[str, Any]] = ()
+    axes: Mapping[str, Sequence[Any]],
+    further: Sequence[Mapping[str, Any]] = (),
+    check: Callable[[RunConfig], object] = lambda config: None,
 ) -> tuple[list[Cell], Counter[str]]:
     """Return the cells of a grid, those of the first seed first, and how many combinations are left
     out by reason.
@@ -107,6 +109,7 @@ def expand(
     Args:
         axes: values by setting; every combination is tried.
         further: combinations of more settings, each tried with every combination of the axes.
+        check: raises UsageError for settings that cannot work with their data.
 
     Raises:
         UsageError: no combination can work; the message gives the first one's reason.
@@ -119,6 +122,7 @@ def expand(
         combination = dict(zip(names, values, strict=True)) | more
         try:
             config = complete(combination, ignore_unknown=True)
+            check(config)
         except UsageError as error:
             left_out[str(error)] += 1
         else:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncfbench.config import Locations
+from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.errors import UsageError
+from ncfbench.rng import Streams
 from ncfbench.runs.trials import FOLDER
+from ncfbench.sampling import make_sampler
 from ncfbench.sweeps.cells import Cell, exit_code, expand, read_progress
 from ncfbench.sweeps.files import Sweep
 
@@ -50,13 +53,20 @@ class SweepRun:
             DataError: a data set is not prepared.
             UsageError: no cell can work.
         """
-        cells, left_out = expand(sweep.axes, sweep.cells)
+        datasets: dict[str, Dataset] = {}
+
+        def check(config: RunConfig) -> None:
+            name = config.dataset
+            if name not in datasets:
+                datasets[name] = open_dataset(name, data_dir=locations.data_dir, say=tell)
+            try:
+                make_sampler(datasets[name].graph, config, Streams(config.seed))
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from error
+
+        cells, left_out = expand(sweep.axes, sweep.cells, check)
         for reason, count in left_out.items():
             tell(f"Left out ({count}): {reason}")
-        datasets = {
-            name: open_dataset(name, data_dir=locations.data_dir, say=tell)
-            for name in dict.fromkeys(cell.config.dataset for cell in cells)
-        }
         return cls(sweep, locations, datasets, cells, left_out)
 
     @property

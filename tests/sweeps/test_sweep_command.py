@@ -40,6 +40,21 @@ def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
     return invoked.invoke("sweep", *WORDS, *settings, *folders, *words)
 
 
+def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    """They would fail each by itself, and end a prediction."""
+    size = ("--set", "batch_size=64,4096")
+    planned = invoke(data_dir, tmp_path, *size, "--dry-run", "--json")
+    check(planned, 0, "Left out (2): tiny: batch_size = 4096 is larger than the")
+    plan = json.loads(planned.stdout)
+    assert [row["config"]["batch_size"] for row in plan["cells"]] == [64, 64]
+    assert [row["combinations"] for row in plan["left_out"]] == [2, 2]
+    refused = invoke(data_dir, tmp_path, "--set", "batch_size=4096", "--set", "sampler=ns")
+    check(refused, 2, "No combination of the sweep can work. The first: tiny: batch_size = 4096")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
     trained = invoke(data_dir, tmp_path)
     check(trained, 0)
