@@ -5,7 +5,7 @@
     python benchmarks/board.py cite --as cite-with-plain --set encoder=cnn,convolution=plain \
         --seconds 40 --only 'ns;strat-ns'             # another family of models
     python benchmarks/board.py cite --as cite-with-seed-1 --set seed=1 --seconds 20
-    python benchmarks/board.py --family seed-1 --beside   # both seeds
+    python benchmarks/board.py --repeats    # all seeds of the data sets that have several
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -17,8 +17,8 @@ A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best vali
 any trial of the data set reached, those of the search too, or a floor; of another family's board
 those of the usual one too, with the same encoder. The test recall is that of
 its best trial by validation. Floors have the seconds of one fit, as a contestant has those of one
-trial. A plus sign says that the best trial was ended at half of its training, as hopeless. One
-seed: times within a factor of 1.3 cannot be told apart.
+trial. A plus sign says that the best trial was ended at half of its training, as hopeless. Times of
+one seed cannot be told apart within a factor that repeats with other seeds show.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +53,7 @@ from ncfbench.sampling import make_sampler
 from ncfbench.storage import schemas
 from ncfbench.storage.tables import read_rows
 from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.intervals import t_quantile
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
@@ -81,6 +84,12 @@ SMALL = (128, 64)
 """Further batch sizes, where others do not fit."""
 TUNED, LEAST = 8, 6
 """Trials of each contestant, and of one that fewer batch sizes fit."""
+
+
+REPEATS = ("seed-1", "seed-2")
+"""Families of the usual models with another seed."""
+TOGETHER = "together"
+"""The spread of all repeats."""
 
 
 class Standing(NamedTuple):
@@ -199,18 +208,25 @@ def train(
 
 
 def standings(
-    board: Mapping[str, Any], searched: Sequence[Trial], floors: Iterable[Mapping[str, Any]] = ()
+    board: Mapping[str, Any],
+    searched: Sequence[Trial],
+    floors: Iterable[Mapping[str, Any]] = (),
+    *,
+    is_repeat: bool = False,
 ) -> dict[str, Standing]:
     """Return how each contestant stands on a data set, by its kept trials, and what needs none.
 
     Args:
         floors: rows of the data set's floors.
+        is_repeat: whether the best recall is that of other trials, so that the targets are those of
+            the board that it repeats.
     """
     trials: Sequence[Trial] = board["trials"]
     families = {each["config"].get("encoder") for each in trials}
     alike = [each for each in searched if each["config"].get("encoder") in {None, *families}]
     reached = {floor["floor"]: floor["validation_recall_at_50"] for floor in floors}
-    top = max(*map(reference.best, [*trials, *alike]), *reached.values()) or 1.0
+    own_trials = () if is_repeat else trials
+    top = max([*map(reference.best, [*own_trials, *alike]), *reached.values()], default=0.0) or 1.0
     found = {}
     for contestant in CONTESTANTS:
         tried = [each for each in trials if each["contestant"] == contestant]
@@ -256,29 +272,85 @@ def kept_boards(
         searched = reference.read(searches / f"{kept['dataset']}.json.gz")["trials"]
         if own and (usual := folder / f"{name}.json.gz").exists():
             searched += reference.read(usual)["trials"]
-        board = standings(kept, searched, kept_floors(kept["fingerprint"]))
+        floors = kept_floors(kept["fingerprint"])
+        board = standings(kept, searched, floors, is_repeat=own in REPEATS)
         fewest = min((each.trials for each in board.values() if each.trials), default=0)
         if own == family and fewest >= LEAST:
             found[name] = {name: each for name, each in board.items() if each.test is not None}
     return found
 
 
-def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
-    """Return the board of several data sets."""
+class Spread(NamedTuple):
+    """How much times to a target differ between repeats of a board with other seeds.
 
-    def standing(own: Standing | None, others: Iterable[Standing], at: int) -> TargetTime | None:
+    Attributes:
+        squares: sum over ways and targets of the squared deviations of log seconds from their mean.
+        degrees: of freedom.
+    """
+
+    squares: float
+    degrees: int
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the log seconds of a way and a target."""
+        return math.sqrt(self.squares / self.degrees)
+
+    @property
+    def factor(self) -> float:
+        """Two times of one seed each cannot be told apart within this, at 95 %."""
+        return math.exp(t_quantile(self.degrees) * math.sqrt(2) * self.deviation)
+
+
+def spreads(
+    repeats: Mapping[str, Mapping[str, Mapping[str, Standing]]],
+) -> dict[str, Spread]:
+    """Return the spread of each data set's repeats; under :data:`TOGETHER` that of all."""
+    found = {}
+    for data, of in repeats.items():
+        squares, degrees = [], 0
+        for name, at in itertools.product(CONTESTANTS, range(len(SHARES))):
+            times = [board[name].seconds[at] for board in of.values() if name in board]
+            logs = [math.log(seconds) for seconds in times if seconds < math.inf]
+            if len(logs) > 1:
+                squares.append(statistics.variance(logs) * (len(logs) - 1))
+                degrees += len(logs) - 1
+        found[data] = Spread(math.fsum(squares), degrees)
+    sums = map(sum, zip(*found.values(), strict=True))
+    return found | {TOGETHER: Spread(*sums)}
+
+
+def beside_each_other(
+    boards: Mapping[str, Mapping[str, Standing]], spreads: Mapping[str, Spread] | None = None
+) -> Board:
+    """Return the board of several data sets.
+
+    Args:
+        spreads: see :func:`spreads`. A data set without repeats has that of all.
+    """
+
+    def standing(
+        own: Standing | None, others: Iterable[Standing], at: int, factor: float
+    ) -> TargetTime | None:
         if own is None:
             return None
         first = min(each.seconds[at] for each in others)
-        return TargetTime(own.seconds[at], own.seconds[at] <= ONE_SEED_FACTOR * first < math.inf)
+        return TargetTime(own.seconds[at], own.seconds[at] <= factor * first < math.inf)
 
     names = dict.fromkeys(name for of in boards.values() for name in of)
+    limits = [
+        spreads.get(name, spreads[TOGETHER]).factor if spreads else ONE_SEED_FACTOR
+        for name in boards
+    ]
     return Board(
         [*boards],
         {
             share: ordered(
                 {
-                    name: [standing(of.get(name), of.values(), at) for of in boards.values()]
+                    name: [
+                        standing(of.get(name), of.values(), at, factor)
+                        for of, factor in zip(boards.values(), limits, strict=True)
+                    ]
                     for name in names
                 }
             )
@@ -295,18 +367,22 @@ def beside_each_other(boards: Mapping[str, Mapping[str, Standing]]) -> Board:
 
 
 def repeated_boards(
-    family: str, folder: Path = BOARD, searches: Path = reference.SEARCHES
-) -> dict[str, dict[str, Standing]]:
-    """Return the boards of the data sets that a family has, each after what the usual one has of
-    its contestants.
+    folder: Path = BOARD, searches: Path = reference.SEARCHES
+) -> dict[str, dict[str, dict[str, Standing]]]:
+    """Return the boards of the data sets that were repeated, with the contestants of any repeat: by
+    data set, the usual one first and then those of :data:`REPEATS` by family.
     """
-    first, again = kept_boards(folder, searches), kept_boards(folder, searches, family)
-    return {
-        title: {contestant: board[contestant] for contestant in again[name]}
-        for name in again
-        if name in first
-        for title, board in ((name, first[name]), (f"{name}, {family}", again[name]))
-    }
+    found: dict[str, dict[str, dict[str, Standing]]] = {}
+    usual = kept_boards(folder, searches)
+    for family in REPEATS:
+        for name, again in kept_boards(folder, searches, family).items():
+            if name in usual:
+                found.setdefault(name, {"": usual[name]})[family] = again
+    for own in found.values():
+        ways = {name for family in own if family for name in own[family]} & CONTESTANTS.keys()
+        for family, board in own.items():
+            own[family] = {name: each for name, each in board.items() if name in ways}
+    return found
 
 
 def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
@@ -323,20 +399,43 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
         cols = [Col(name, shown(place), absent="-") for place, name in enumerate(names)]
         return Table.of(title, [Col("", 0), *cols], rows)
 
-    def seconds(own: Standing) -> str:
-        return ", ".join(map(_shown, own.seconds)) if own.seconds[0] < math.inf else "never"
-
     shares, tops = " and ".join(map(str, SHARES)), {}
     for name, of in boards.items():
         (tops[name],) = {own.top for own in of.values()}
     return [
-        table(f"Seconds to {shares} of the best validation recall", boards, seconds),
+        table(f"Seconds to {shares} of the best validation recall", boards, _times),
         table(
             "Share of the best validation recall, and test recall",
             [f"{name}, of {top:.3f}" for name, top in tops.items()],
             lambda own: f"{own.share:.3f}{'+' if own.is_cut else ''}, {own.test:.3f}",
         ),
     ]
+
+
+def repeats_tables(repeats: Mapping[str, Mapping[str, Mapping[str, Standing]]]) -> list[Table]:
+    """Return the tables of repeats: the seconds of each contestant, and how much they differ."""
+
+    def table(name: str, own: Mapping[str, Mapping[str, Standing]]) -> Table:
+        def shown(family: str) -> Callable[[str], str | None]:
+            return lambda row: _times(own[family][row]) if row in own[family] else None
+
+        cols = [Col(family or "first", shown(family), absent="-") for family in own]
+        order = beside_each_other({"": own[""]}).standings[SHARES[0]]
+        return Table.of(f"Seconds to {shares}: {name}", [Col("", str), *cols], [*order])
+
+    shares = " and ".join(map(str, SHARES))
+    cols = [
+        Col("", itemgetter(0)),
+        Col("deviation of log seconds", lambda row: f"{row[1].deviation:.2f}"),
+        Col("degrees of freedom", lambda row: str(row[1].degrees)),
+        Col("alike within a factor of", lambda row: f"{row[1].factor:.2f}"),
+    ]
+    tables = [table(*own) for own in repeats.items()]
+    return [*tables, Table.of("Between seeds", cols, [*spreads(repeats).items()])]
+
+
+def _times(own: Standing) -> str:
+    return ", ".join(map(_shown, own.seconds)) if own.seconds[0] < math.inf else "never"
 
 
 def _shown(seconds: float) -> str:
@@ -374,7 +473,7 @@ def main() -> None:
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
     parser.add_argument("--family", default="", help="show the boards of files NAME-with-FAMILY")
-    parser.add_argument("--beside", action="store_true", help="those of NAME beside them")
+    parser.add_argument("--repeats", action="store_true", help="boards with other seeds, beside")
     given = parser.parse_args()
     if given.dataset:
         path = given.folder / f"{given.name or given.dataset}.json.gz"
@@ -384,15 +483,20 @@ def main() -> None:
             given.only.split(";"),
         )
         return
-    kept = repeated_boards if given.beside else kept_boards
-    boards = kept(folder=given.folder, searches=given.searches, family=given.family)
-    tables = boards_tables(boards)
-    if len(boards) == 1:
+    repeats = repeated_boards(given.folder, given.searches)
+    if given.repeats:
+        tables = repeats_tables(repeats)
+    else:
+        boards = kept_boards(given.folder, given.searches, given.family)
         tables = [board_table(*own) for own in boards.items()]
+        if len(boards) > 1:
+            tables = boards_tables(boards)
+            profiles = board_tables(beside_each_other(boards, spreads(repeats)))
+            tables += [] if given.markdown else profiles
     if given.markdown:
         print(markdown.render(tables))
         return
-    for table in [*tables, *board_tables(beside_each_other(boards))]:
+    for table in tables:
         show(make_console(), table)
 
 

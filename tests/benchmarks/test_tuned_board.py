@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -71,6 +72,53 @@ def test_contestants_stand_beside_each_other_by_one_seed() -> None:
     assert [*found][:3] == ["neg", "ns", "xbm"]
     assert found["neg"] == [(5.0, False), (7.0, True)]
     assert found["xbm"] == [(2.5, True), (math.inf, False)]
+
+
+def test_repeats_show_how_far_times_are_alike() -> None:
+    """Two pairs and one triple of times, and one that comes to a target once: of no use."""
+
+    def repeat(**seconds: float) -> dict[str, board.Standing]:
+        return {
+            name: board.Standing(8, (own, math.inf), 1.0, 0.5, 0.5) for name, own in seconds.items()
+        }
+
+    first = repeat(ns=2.0, neg=5.0, xbm=3.0)
+    repeats = {"a": {"": first, "seed-1": repeat(ns=4.0, xbm=math.inf), "seed-2": repeat(neg=5.0)}}
+    repeats["b"] = {"": first, "seed-1": repeat(ns=2.0), "seed-2": repeat(ns=2.0)}
+    found = board.spreads(repeats)
+    squares = math.log(2) ** 2 / 2
+    assert {name: own.degrees for name, own in found.items()} == {"a": 2, "b": 2, "together": 4}
+    assert [found["a"].squares, found["b"].squares] == pytest.approx([squares, 0])
+    assert found["a"].deviation == pytest.approx(math.log(2) / 2)
+    assert found["a"].factor == pytest.approx(math.exp(4.302653 * 2**0.5 * math.log(2) / 2))
+    assert found["together"].factor == pytest.approx(math.exp(2.776445 * (squares / 2) ** 0.5))
+    boards = {"a": repeat(ns=1.0, neg=8.0), "c": repeat(ns=1.0, neg=2.0)}
+    standings = board.beside_each_other(boards, found).standings[0.9]
+    assert standings["neg"] == [(8.0, True), (2.0, True)]
+    assert board.beside_each_other(boards).standings[0.9]["neg"] == [(8.0, False), (2.0, False)]
+
+
+def test_a_repeat_has_the_targets_of_what_it_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own best recall, which is above all, moves none; floors are no part of it."""
+    monkeypatch.setattr(board, "LEAST", 1)
+    for folder, name, recall in (
+        ("searches", "a", 0.5),
+        ("boards", "a", 0.4),
+        ("boards", "a-with-seed-1", 0.9),
+        ("boards", "b-with-seed-1", 0.9),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        kept = {"dataset": "a", "fingerprint": "", "n_links": 1, "feature_seconds": 0}
+        kept["trials"] = [trial("ns", (1, 0.1), (2, recall))]
+        (tmp_path / folder / f"{name}.json.gz").write_bytes(
+            gzip.compress(json.dumps(kept).encode())
+        )
+    found = board.repeated_boards(tmp_path / "boards", tmp_path / "searches")
+    assert {name: [*own] for name, own in found.items()} == {"a": ["", "seed-1"]}
+    assert [own["ns"].top for own in found["a"].values()] == [0.5, 0.5]
+    assert found["a"]["seed-1"]["ns"].seconds[0] == pytest.approx(1.4375)
 
 
 @pytest.mark.parametrize("contestant", NAMES)
