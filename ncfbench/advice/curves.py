@@ -53,7 +53,7 @@ def times_sooner(one: Runs, other: Runs) -> Ratio | None:
         time, their_time = own.time_to(level), theirs.time_to(level)
         if time and their_time:
             logs.append(math.log(their_time / time))
-    return Ratio.of(logs, one.time_noise, other.time_noise) if logs else None
+    return one.ratio(other, logs)
 
 
 def is_ahead(one: Runs, other: Runs) -> bool:
@@ -71,7 +71,8 @@ def is_ahead(one: Runs, other: Runs) -> bool:
         passed = own.time_to(theirs.level)
         if own.level < theirs.level and passed:
             logs.append(math.log(theirs.clock / passed))
-    return bool(logs) and Ratio.of(logs, one.time_noise, other.time_noise).lower > 1
+    found = one.ratio(other, logs)
+    return found is not None and found.lower > 1
 
 
 def best_of(entrants: Mapping[str, Runs]) -> str | None:

@@ -212,7 +212,8 @@ def _result(
         is_at_most = seconds is not None and curves[0].losses[0] <= level
     # Between two lines the curve is taken as straight: its crossing is anywhere there.
     noise = gap / math.sqrt(12) / seconds if seconds else 0.0
-    return ArmResult(entry, status, Runs(curves, noise), seconds, is_at_most, gap)
+    runs = Runs(curves, noise, spread=question.spread)
+    return ArmResult(entry, status, runs, seconds, is_at_most, gap)
 
 
 def _gap(curve: Curve, level: float) -> float:

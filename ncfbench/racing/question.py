@@ -13,6 +13,7 @@ from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.rungs import Plan, arms_of_rungs
 from ncfbench.timing.curves import Curve
+from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD, Spread
 from ncfbench.timing.ranking import SHARE, soonest
 
 FINALISTS = 2
@@ -35,6 +36,11 @@ class Question:
     seeds: int = 1
     turn_seconds: float = 5.0
     count_startup: bool = False
+
+    @property
+    def spread(self) -> Spread:
+        """How much the times of an arm's seeds to a level are assumed to differ."""
+        return LOSS_SPREAD if self.metric.is_less_better else QUALITY_SPREAD
 
     @property
     def goal(self) -> float | None:

@@ -14,7 +14,6 @@ from ncfbench.racing.field import Field, Over
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
 from ncfbench.reporting.formats import three_digits
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 FIRST_SHARE, GROWTH = 0.6, 1.6
 """Share of the time left that the first rung takes, and the wanted growth of the clock from there:
@@ -234,7 +233,8 @@ class Race:
     def _latest(self) -> float:
         """Return the clock from which an arm can no longer tie with the first at the target."""
         times = map(self.question.time_to_goal, self.firsts)
-        return ONE_SEED_FACTOR * min((at for at in times if at is not None), default=math.inf)
+        first = min((at for at in times if at is not None), default=math.inf)
+        return self.question.spread.factor * first
 
     def _has_lost(self, entry: Entry, latest: float) -> bool:
         """Return whether an entry can no longer tie with the first; repeats always train on."""

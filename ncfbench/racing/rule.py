@@ -8,7 +8,7 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
 there on; seeds of one arm reach a level at times that differ by
-:data:`ncfbench.timing.intervals.SEED_SPREAD`.
+:data:`ncfbench.timing.intervals.LOSS_SPREAD`.
 """
 
 from __future__ import annotations

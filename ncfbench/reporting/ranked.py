@@ -25,7 +25,13 @@ from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
-from ncfbench.timing.intervals import Estimate, with_assumed_spread
+from ncfbench.timing.intervals import (
+    LOSS_SPREAD,
+    QUALITY_SPREAD,
+    Estimate,
+    Spread,
+    with_assumed_spread,
+)
 
 ERRORS = 3.0
 LEARNED = 0.25
@@ -47,11 +53,6 @@ class Ratio(Estimate):
     lower: float
     upper: float
 
-    @classmethod
-    def of(cls, logs: Sequence[float], *noises: float) -> Ratio:
-        """Return the ratio from its logarithm in each seed, and the noise of both arms' times."""
-        return cls(**vars(with_assumed_spread(logs, noises)))
-
     @property
     def is_tie(self) -> bool:
         """True if the interval holds 1: the two cannot be told apart."""
@@ -66,11 +67,13 @@ class Runs:
         curves: by seed.
         time_noise: standard error of the logarithm of the seconds of an iteration.
         feature_seconds: that the derived item features took which they read.
+        spread: of seeds, which is assumed.
     """
 
     curves: Mapping[int, Curve]
     time_noise: float = 0.0
     feature_seconds: float = 0.0
+    spread: Spread = QUALITY_SPREAD
 
     @classmethod
     def of(cls, runs: Sequence[Run], column: str, chance: float | None = None) -> Runs:
@@ -95,7 +98,17 @@ class Runs:
             },
             MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises),
             statistics.fmean(run.feature_seconds for run in runs),
+            LOSS_SPREAD if column == "probe_loss" else QUALITY_SPREAD,
         )
+
+    def ratio(self, other: Runs, logs: Sequence[float]) -> Ratio | None:
+        """Return how many times sooner it is than another arm, from the logarithm in each seed;
+        None without any.
+        """
+        if not logs:
+            return None
+        noises = self.time_noise, other.time_noise
+        return Ratio(**vars(with_assumed_spread(logs, noises, self.spread)))
 
     def mean(self, seeds: Sequence[int]) -> Curve:
         """Return the mean of the curves of some seeds, which were evaluated alike."""
@@ -284,7 +297,7 @@ def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
     logs = [
         math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)
     ]
-    return Ratio.of(logs, one.time_noise, other.time_noise) if logs else None
+    return one.ratio(other, logs)
 
 
 def _shared_seeds(arms: Sequence[Runs]) -> tuple[int, ...]:

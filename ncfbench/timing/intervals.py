@@ -33,6 +33,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +48,31 @@ NORMAL_QUANTILE = 1.959963984540054
 EXACT_SEEDS = 8
 """Up to this many seeds all resamples count (6,435 for eight); beyond, RESAMPLES are drawn."""
 RESAMPLES = 20_000
-SEED_SPREAD = 0.1
-"""Standard deviation of the logarithm of the time at which one seed of an arm reaches a loss.
 
-CiteULike, CNN, skip-gram, three seeds: 0.05 to 0.1 by arm.
+
+class Spread(NamedTuple):
+    """How much the times differ at which seeds of one arm reach a level.
+
+    Attributes:
+        deviation: standard deviation of their logarithms.
+        degrees: of freedom.
+    """
+
+    deviation: float
+    degrees: int
+
+    @property
+    def factor(self) -> float:
+        """Two arms with one seed each cannot be told apart if their times differ by less."""
+        return math.exp(t_quantile(self.degrees) * math.sqrt(2) * self.deviation)
+
+
+LOSS_SPREAD = Spread(0.1, 8)
+"""What is assumed of times to a loss, as if it had been measured."""
+QUALITY_SPREAD = Spread(0.25, 4)
+"""What is assumed of times to a recall, or another measure of ranking. It differs between data sets
+by a factor of five, so that it is known to few degrees (benchmarks/seed_spread.py).
 """
-SEED_SPREAD_DEGREES = 8
-"""Degrees of freedom of :data:`SEED_SPREAD`, as if it had been measured."""
 
 
 @dataclass(frozen=True)
@@ -192,19 +211,17 @@ def quotient(first: Estimate, second: Estimate) -> Estimate:
     return product(first, Estimate(1 / second.value, lower, upper, second.seeds))
 
 
-def with_assumed_spread(logs: Sequence[float], noises: Sequence[float]) -> Estimate:
+def with_assumed_spread(logs: Sequence[float], noises: Sequence[float], spread: Spread) -> Estimate:
     """Return the ratio of two arms' times from its logarithm in each seed.
 
-    One seed or two cannot show their own spread, so :data:`SEED_SPREAD` is assumed for each arm, as
-    if it had been measured with :data:`SEED_SPREAD_DEGREES`.
-
     Args:
+        spread: of seeds, assumed for each arm: one seed or two cannot show their own.
         noises: standard errors of logarithms that all seeds share: the noise of the machine.
     """
     n, centre = len(logs), math.fsum(logs) / len(logs)
     squares = math.fsum((value - centre) ** 2 for value in logs)
-    degrees = SEED_SPREAD_DEGREES + n - 1
-    variance = (SEED_SPREAD_DEGREES * 2 * SEED_SPREAD**2 + squares) / degrees
+    degrees = spread.degrees + n - 1
+    variance = (spread.degrees * 2 * spread.deviation**2 + squares) / degrees
     half = t_quantile(degrees) * math.sqrt(variance / n + math.fsum(noise**2 for noise in noises))
     return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from ncfbench.timing.intervals import NORMAL_QUANTILE, SEED_SPREAD, Difference, paired
+from ncfbench.timing.intervals import LOSS_SPREAD, NORMAL_QUANTILE, Difference, paired
 
-ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
-"""Two arms with one seed each cannot be told apart if their times differ by less than this."""
+ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * LOSS_SPREAD.deviation)
+"""Two arms with one seed each cannot be told apart if their times to a loss differ by less."""
 SHARE = 0.95
 """Share of the best quality whose time decides between arms that end about alike, and:"""
 NEAR = 0.985

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
-from ncfbench.advice.curves import Runs, best_of, is_ahead, times_sooner
+from ncfbench.advice import curves
+from ncfbench.advice.curves import best_of, is_ahead, times_sooner
 from ncfbench.racing.rule import Curve
+from ncfbench.timing.intervals import LOSS_SPREAD
+
+Runs = partial(curves.Runs, spread=LOSS_SPREAD)
 
 
 def straight(slope: float, end: float = 10.0) -> Curve:

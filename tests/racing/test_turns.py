@@ -19,6 +19,7 @@ from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
 from ncfbench.racing.summary import headline
+from ncfbench.timing.intervals import QUALITY_SPREAD
 
 
 def played(
@@ -149,7 +150,8 @@ def test_a_target_ends_the_race_once_it_is_decided() -> None:
     best, wanted = best_of(race), -4 * math.log(1 - 0.8)
     assert best.name == "quick"
     assert best.seconds == pytest.approx(wanted, rel=0.05)
-    assert field.seconds < 3 * 1.4 * wanted + 5
+    assert field.seconds < 3 * QUALITY_SPREAD.factor * wanted + 5
+    assert field.seconds > 2 * QUALITY_SPREAD.factor * wanted
 
 
 def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:

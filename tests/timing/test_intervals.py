@@ -11,8 +11,11 @@ import pytest
 
 from ncfbench.timing import intervals
 from ncfbench.timing.intervals import (
+    LOSS_SPREAD,
+    QUALITY_SPREAD,
     Difference,
     Estimate,
+    Spread,
     family_quantile,
     geometric,
     hodges_lehmann,
@@ -122,12 +125,40 @@ def test_errors_of_independent_ratios_add_in_quadrature() -> None:
 
 def test_an_assumed_spread_by_hand() -> None:
     """Two seeds with logarithms 0.1 apart beside 8 assumed ones, and the noise of two machines."""
-    found = with_assumed_spread([0.5, 0.6], [0.03, 0.04])
+    found = with_assumed_spread([0.5, 0.6], [0.03, 0.04], Spread(0.1, 8))
     variance = (8 * 2 * 0.01 + 0.005) / 9
     half = T[9] * math.sqrt(variance / 2 + 0.05**2)
     assert (found.value, found.seeds) == (pytest.approx(math.exp(0.55)), 2)
     assert found.lower == pytest.approx(math.exp(0.55 - half))
     assert found.upper == pytest.approx(math.exp(0.55 + half))
+
+
+@pytest.mark.parametrize(("deviation", "degrees"), [(0.25, 4), (0.1, 9)])
+def test_one_seed_of_each_is_alike_within_a_factor(deviation: float, degrees: int) -> None:
+    """The interval of a larger ratio leaves out 1."""
+    spread = Spread(deviation, degrees)
+    assert spread.factor == pytest.approx(math.exp(T[degrees] * deviation * math.sqrt(2)))
+    for times, is_tie in ((0.999, True), (1.001, False)):
+        found = with_assumed_spread([math.log(spread.factor * times)], [0.0, 0.0], spread)
+        assert found.lower is not None
+        assert (found.lower < 1) == is_tie
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_equal_arms_are_rarely_told_apart(seeds: int) -> None:
+    """At the spreads of times to a recall on six data sets; with that of losses often."""
+    generator, wrong = np.random.default_rng(seeds), {LOSS_SPREAD: 0, QUALITY_SPREAD: 0}
+    deviations, draws = (0.10, 0.23, 0.27, 0.33, 0.27, 0.50), 300
+    for deviation in deviations * draws:
+        logs = np.diff(generator.normal(0, deviation, (2, seeds)), axis=0)[0].tolist()
+        for spread in wrong:
+            found = with_assumed_spread(logs, [0.0], spread)
+            assert found.lower is not None
+            assert found.upper is not None
+            wrong[spread] += not found.lower <= 1 <= found.upper
+    share = {spread: count / len(deviations * draws) for spread, count in wrong.items()}
+    assert share[QUALITY_SPREAD] < 0.06
+    assert share[LOSS_SPREAD] > 0.1
 
 
 def test_a_paired_difference_by_hand() -> None:

@@ -1,0 +1,97 @@
+"""How much the times differ at which seeds of one arm reach a level, in the kept results.
+
+    python benchmarks/seed_spread.py
+
+The level is 95 % of the best validation recall@50, or of the fall of the probe loss, that the
+arm's seeds reach on average; times are iterations, so that no machine disturbs them. A deviation is
+that of their logarithms, pooled over the arms of a data set with two seeds or more.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from pathlib import Path
+
+from ncfbench.reporting.ranked import curve_of
+from ncfbench.reporting.render.terminal import make_console, show
+from ncfbench.reporting.table import Col, Table
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.sweeps.cells import identity
+from ncfbench.timing.intervals import Spread
+from ncfbench.timing.ranking import SHARE
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}
+NAMES = {"citeulike": "cite", "movielens": "plots"}
+"""Of data sets that have two."""
+SHORT = "-20"
+"""Names end so of data whose texts are cut to 20 words."""
+
+
+def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
+    """Return the runs of each arm with two seeds or more, by data set."""
+    found: dict[tuple[Path, str], list[RunRecord]] = {}
+    for path in sorted(folder.glob("*/*/summary.parquet")):
+        record = runs.read(path.parent)
+        found.setdefault((path.parents[1], identity(record.config, "seed")), []).append(record)
+    of_data: dict[str, list[list[RunRecord]]] = {}
+    for alike in found.values():
+        if len(alike) > 1:
+            name = alike[0].config.dataset.removesuffix(SHORT)
+            of_data.setdefault(NAMES.get(name, name), []).append(alike)
+    return of_data
+
+
+def spread(arms: Sequence[Sequence[RunRecord]], column: str) -> Spread | None:
+    """Return the spread of some arms, pooled; None where no two seeds come to the level."""
+    squares, degrees = 0.0, 0
+    for seeds in arms:
+        if any(all(row[column] is None for row in record.curve) for record in seeds):
+            continue
+        curves = [curve_of(record, column, 0.0) for record in seeds]
+        start = statistics.fmean(curve.losses[0] for curve in curves)
+        best = statistics.fmean(curve.level for curve in curves)
+        level = (1 - SHARE) * (start if column == "probe_loss" else 0.0) + SHARE * best
+        times = [curve.time_to(level) for curve in curves]
+        reached = [
+            math.log(at / curve.full_iteration_seconds)
+            for at, curve in zip(times, curves, strict=True)
+            if at
+        ]
+        if len(reached) > 1:
+            squares += statistics.variance(reached) * (len(reached) - 1)
+            degrees += len(reached) - 1
+    return Spread(math.sqrt(squares / degrees), degrees) if degrees else None
+
+
+def spreads() -> dict[str, dict[str, Spread]]:
+    """Return the spread of each measure on each data set, by measure."""
+    by_data = arms()
+    return {
+        name: {data: found for data, own in by_data.items() if (found := spread(own, column))}
+        for name, column in MEASURES.items()
+    }
+
+
+def typical(own: Iterable[Spread]) -> float:
+    """Return the geometric mean of deviations."""
+    return statistics.geometric_mean(spread.deviation for spread in own)
+
+
+def main() -> None:
+    for name, own in spreads().items():
+        cols = [
+            Col("", itemgetter(0)),
+            Col("deviation", lambda row: f"{row[1].deviation:.2f}"),
+            Col("degrees of freedom", lambda row: str(row[1].degrees)),
+        ]
+        title = f"Log iterations to {SHARE:.0%} of {name}: {typical(own.values()):.2f} on average"
+        show(make_console(), Table.of(title, cols, [*own.items()]))
+
+
+if __name__ == "__main__":
+    main()
