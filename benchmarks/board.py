@@ -57,7 +57,7 @@ from ncfbench.timing.intervals import t_quantile
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
-FLOORS = BOARD.parents[2] / "results" / "good-start" / "floors.parquet"
+FLOORS = (BOARD.parents[2] / "results" / "good-start" / "floors.parquet", BOARD / "floors.parquet")
 POINTWISE, RANKING = ("sg", "mse"), ("softmax", "log")
 CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "iid": ({"sampler": "iid"}, POINTWISE),
@@ -253,7 +253,7 @@ def standings(
 
 def kept_floors(fingerprint: str) -> list[dict[str, Any]]:
     """Return the kept floors of a data set."""
-    rows = read_rows(FLOORS, schemas.FLOOR)
+    rows = itertools.chain.from_iterable(read_rows(path, schemas.FLOOR) for path in FLOORS)
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
 
 

@@ -64,7 +64,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
         if answer.sooner is not None:
-            text = "The interval assumes that times of two seeds differ by a tenth."
+            text = f"The interval assumes that {best.measured.spread.text}."
             found.append(Caveat("assumed_spread", text))
         found += overall.rest_caveats(answer, best)
         better = better_recall(best, answer.main)

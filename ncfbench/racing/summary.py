@@ -49,8 +49,8 @@ def caveats(answer: Answer) -> list[str]:
     best, found = answer.best, []
     if best is not None and best.curve is not None:
         seeds = min(len(each.runs.curves) for each in [best, *answer.stayed[1:FINALISTS]])
-        text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that times of two"
-        found.append(f"{text} seeds differ by a tenth.")
+        text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that"
+        found.append(f"{text} {answer.question.spread.text}.")
         if seeds == 1:
             cost = sum(each.seconds or 0.0 for each in answer.stayed[:FINALISTS])
             takes = f"A repeat of the finalists takes about {three_digits(cost)} s"

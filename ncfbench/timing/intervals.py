@@ -62,6 +62,11 @@ class Spread(NamedTuple):
     degrees: int
 
     @property
+    def text(self) -> str:
+        """What is assumed, in words."""
+        return f"times of seeds differ by {100 * math.expm1(self.deviation):.0f} %"
+
+    @property
     def factor(self) -> float:
         """Two arms with one seed each cannot be told apart if their times differ by less."""
         return math.exp(t_quantile(self.degrees) * math.sqrt(2) * self.deviation)
