@@ -30,9 +30,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import search_reference as reference
 from bench_search import curve_of
@@ -53,8 +53,7 @@ from ncfbench.sampling import make_sampler
 from ncfbench.storage import schemas
 from ncfbench.storage.tables import read_rows
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.timing.intervals import t_quantile
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
+from ncfbench.timing.intervals import QUALITY_SPREAD, Spread
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
 FLOORS = (BOARD.parents[2] / "results" / "good-start" / "floors.parquet", BOARD / "floors.parquet")
@@ -88,8 +87,8 @@ TUNED, LEAST = 8, 6
 
 REPEATS = ("seed-1", "seed-2")
 """Families of the usual models with another seed."""
-TOGETHER = "together"
-"""The spread of all repeats."""
+LEAST_DEGREES = 5
+"""Of freedom, for a spread that is measured."""
 
 
 class Standing(NamedTuple):
@@ -218,8 +217,8 @@ def standings(
 
     Args:
         floors: rows of the data set's floors.
-        is_repeat: whether the best recall is that of other trials, so that the targets are those of
-            the board that it repeats.
+        is_repeat: whether its own trials do not count for the best recall, so that the targets are
+            those of the board that it repeats.
     """
     trials: Sequence[Trial] = board["trials"]
     families = {each["config"].get("encoder") for each in trials}
@@ -280,80 +279,59 @@ def kept_boards(
     return found
 
 
-class Spread(NamedTuple):
-    """How much times to a target differ between repeats of a board with other seeds.
+Repeats: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Standing]]]
+"""Boards by data set and family, the usual one first."""
 
-    Attributes:
-        squares: sum over ways and targets of the squared deviations of log seconds from their mean.
-        degrees: of freedom.
+
+def spreads(repeats: Repeats) -> dict[tuple[str, float], Spread]:
+    """Return how much the times of a way differ between repeats, by data set and target.
+
+    Times that are there in one repeat alone are left out, so that it is a lower bound.
     """
-
-    squares: float
-    degrees: int
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of the log seconds of a way and a target."""
-        return math.sqrt(self.squares / self.degrees)
-
-    @property
-    def factor(self) -> float:
-        """Two times of one seed each cannot be told apart within this, at 95 %."""
-        return math.exp(t_quantile(self.degrees) * math.sqrt(2) * self.deviation)
-
-
-def spreads(
-    repeats: Mapping[str, Mapping[str, Mapping[str, Standing]]],
-) -> dict[str, Spread]:
-    """Return the spread of each data set's repeats; under :data:`TOGETHER` that of all."""
     found = {}
-    for data, of in repeats.items():
+    for (data, of), (at, share) in itertools.product(repeats.items(), enumerate(SHARES)):
         squares, degrees = [], 0
-        for name, at in itertools.product(CONTESTANTS, range(len(SHARES))):
+        for name in CONTESTANTS:
             times = [board[name].seconds[at] for board in of.values() if name in board]
             logs = [math.log(seconds) for seconds in times if seconds < math.inf]
             if len(logs) > 1:
                 squares.append(statistics.variance(logs) * (len(logs) - 1))
                 degrees += len(logs) - 1
-        found[data] = Spread(math.fsum(squares), degrees)
-    sums = map(sum, zip(*found.values(), strict=True))
-    return found | {TOGETHER: Spread(*sums)}
+        if degrees:
+            found[data, share] = Spread(math.sqrt(math.fsum(squares) / degrees), degrees)
+    return found
+
+
+def alike_within(spreads: Mapping[tuple[str, float], Spread], data: str, share: float) -> float:
+    """Return the factor within which one seed cannot tell times apart: as repeats show it, or as is
+    assumed of a recall where they have fewer than :data:`LEAST_DEGREES`.
+    """
+    found = spreads.get((data, share), QUALITY_SPREAD)
+    return (found if found.degrees >= LEAST_DEGREES else QUALITY_SPREAD).factor
 
 
 def beside_each_other(
-    boards: Mapping[str, Mapping[str, Standing]], spreads: Mapping[str, Spread] | None = None
+    boards: Mapping[str, Mapping[str, Standing]],
+    spreads: Mapping[tuple[str, float], Spread] = MappingProxyType({}),
 ) -> Board:
     """Return the board of several data sets.
 
     Args:
-        spreads: see :func:`spreads`. A data set without repeats has that of all.
+        spreads: of repeats of these boards.
     """
 
-    def standing(
-        own: Standing | None, others: Iterable[Standing], at: int, factor: float
-    ) -> TargetTime | None:
-        if own is None:
+    def standing(data: str, name: str, at: int) -> TargetTime | None:
+        if name not in boards[data]:
             return None
-        first = min(each.seconds[at] for each in others)
-        return TargetTime(own.seconds[at], own.seconds[at] <= factor * first < math.inf)
+        own = boards[data][name].seconds[at]
+        first = min(each.seconds[at] for each in boards[data].values())
+        return TargetTime(own, own <= alike_within(spreads, data, SHARES[at]) * first < math.inf)
 
     names = dict.fromkeys(name for of in boards.values() for name in of)
-    limits = [
-        spreads.get(name, spreads[TOGETHER]).factor if spreads else ONE_SEED_FACTOR
-        for name in boards
-    ]
     return Board(
         [*boards],
         {
-            share: ordered(
-                {
-                    name: [
-                        standing(of.get(name), of.values(), at, factor)
-                        for of, factor in zip(boards.values(), limits, strict=True)
-                    ]
-                    for name in names
-                }
-            )
+            share: ordered({name: [standing(data, name, at) for data in boards] for name in names})
             for at, share in enumerate(SHARES)
         },
         left_out=(),
@@ -412,7 +390,7 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
     ]
 
 
-def repeats_tables(repeats: Mapping[str, Mapping[str, Mapping[str, Standing]]]) -> list[Table]:
+def repeats_tables(repeats: Repeats) -> list[Table]:
     """Return the tables of repeats: the seconds of each contestant, and how much they differ."""
 
     def table(name: str, own: Mapping[str, Mapping[str, Standing]]) -> Table:
@@ -424,14 +402,15 @@ def repeats_tables(repeats: Mapping[str, Mapping[str, Mapping[str, Standing]]]) 
         return Table.of(f"Seconds to {shares}: {name}", [Col("", str), *cols], [*order])
 
     shares = " and ".join(map(str, SHARES))
+    found = spreads(repeats)
     cols = [
-        Col("", itemgetter(0)),
-        Col("deviation of log seconds", lambda row: f"{row[1].deviation:.2f}"),
-        Col("degrees of freedom", lambda row: str(row[1].degrees)),
-        Col("alike within a factor of", lambda row: f"{row[1].factor:.2f}"),
+        Col("", lambda row: f"{row[0]}, to {row[1]}"),
+        Col("deviation of log seconds", lambda row: f"{found[row].deviation:.2f}"),
+        Col("degrees of freedom", lambda row: str(found[row].degrees)),
+        Col("alike within a factor of", lambda row: f"{alike_within(found, *row):.2f}"),
     ]
     tables = [table(*own) for own in repeats.items()]
-    return [*tables, Table.of("Between seeds", cols, [*spreads(repeats).items()])]
+    return [*tables, Table.of("Between seeds", cols, [*found])]
 
 
 def _times(own: Standing) -> str:

@@ -63,8 +63,8 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         seeds = [len(arm.measured.curves) for arm in answer.main]
         text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
-        if answer.sooner is not None:
-            text = f"The interval assumes that {best.measured.spread.text}."
+        if answer.sooner is not None or answer.ranks:
+            text = f"Intervals of times assume that {best.measured.spread.text}."
             found.append(Caveat("assumed_spread", text))
         found += overall.rest_caveats(answer, best)
         better = better_recall(best, answer.main)
@@ -72,10 +72,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             text = f"{better}: --target recall decides by recall."
             found.append(Caveat("better_recall", text))
     if answer.undecided:
-        text = (
-            f"{counted(answer.undecided, 'candidate')} left for want of time before they could be"
-            " told from it."
-        )
+        text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
         found.append(Caveat("undecided", text))
     if answer.unfitted:
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"

@@ -7,8 +7,8 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
-there on; seeds of one arm reach a level at times that differ by
-:data:`ncfbench.timing.intervals.LOSS_SPREAD`.
+there on, and is not late by more than :data:`~ncfbench.timing.ranking.ONE_SEED_FACTOR`. Seeds can
+differ by more in times to a recall: an arm that leaves was not told from the best.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.errors import UsageError
+from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.runs.trials import FOLDER
 from ncfbench.sampling import make_sampler
@@ -61,12 +61,14 @@ class SweepRun:
                 datasets[name] = open_dataset(name, data_dir=locations.data_dir, say=tell)
             try:
                 make_sampler(datasets[name].graph, config, Streams(config.seed))
-            except UsageError as error:
+            except (DataError, UsageError) as error:
                 raise UsageError(f"{name}: {error}") from error
 
         cells, left_out = expand(sweep.axes, sweep.cells, check)
         for reason, count in left_out.items():
             tell(f"Left out ({count}): {reason}")
+        used = {cell.config.dataset for cell in cells}
+        datasets = {name: dataset for name, dataset in datasets.items() if name in used}
         return cls(sweep, locations, datasets, cells, left_out)
 
     @property

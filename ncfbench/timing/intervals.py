@@ -64,7 +64,11 @@ class Spread(NamedTuple):
     @property
     def text(self) -> str:
         """What is assumed, in words."""
-        return f"times of seeds differ by {100 * math.expm1(self.deviation):.0f} %"
+        deviation = f"{100 * math.expm1(self.deviation):.0f} %"
+        return (
+            f"times of seeds have a standard deviation of {deviation}: with one seed each, arms"
+            f" within a factor of {self.factor:.1f} cannot be told apart"
+        )
 
     @property
     def factor(self) -> float:

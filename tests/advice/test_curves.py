@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from pathlib import Path
 
 import pytest
+from folders import write_run
 
 from ncfbench.advice import curves
 from ncfbench.advice.curves import best_of, is_ahead, times_sooner
 from ncfbench.racing.rule import Curve
-from ncfbench.timing.intervals import LOSS_SPREAD
+from ncfbench.reporting.frames import Run
+from ncfbench.runs import folder as runs
+from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 Runs = partial(curves.Runs, spread=LOSS_SPREAD)
 
@@ -32,6 +36,15 @@ def test_the_ratio_is_taken_at_the_latest_common_level() -> None:
     )
     assert found.lower * found.upper == pytest.approx(found.value**2)
     assert not found.is_tie
+
+
+def test_times_to_a_recall_are_less_sure_than_those_to_a_loss(tmp_path: Path) -> None:
+    run = Run.of(runs.read(write_run(tmp_path, "ns", [9, 5, 4], 4.0, [0, 0.1, 0.2])))
+    found = {
+        column: curves.Runs.of([run], column).spread
+        for column in ("probe_loss", "test_recall_at_50")
+    }
+    assert [*found.values()] == [LOSS_SPREAD, QUALITY_SPREAD]
 
 
 def test_more_seeds_and_quiet_times_narrow_the_interval() -> None:

@@ -15,6 +15,7 @@ import search_reference as reference
 
 from ncfbench.advice.space import Space
 from ncfbench.data import Dataset
+from ncfbench.timing.intervals import QUALITY_SPREAD, Spread
 
 NAMES = list(board.CONTESTANTS)
 
@@ -66,11 +67,11 @@ def test_contestants_stand_beside_each_other_by_one_seed() -> None:
         return board.Standing(8, (seconds, math.inf), 1.0, 0.5, 0.5)
 
     nobody = dict.fromkeys(NAMES, standing(math.inf))
-    first = nobody | {"ns": standing(2.0), "xbm": standing(2.5), "neg": standing(5.0)}
+    first = nobody | {"ns": standing(2.0), "xbm": standing(2.5), "neg": standing(6.0)}
     second = nobody | {"neg": standing(7.0)}
     found = board.beside_each_other({"a": first, "b": second}).standings[0.9]
     assert [*found][:3] == ["neg", "ns", "xbm"]
-    assert found["neg"] == [(5.0, False), (7.0, True)]
+    assert found["neg"] == [(6.0, False), (7.0, True)]
     assert found["xbm"] == [(2.5, True), (math.inf, False)]
 
 
@@ -86,16 +87,30 @@ def test_repeats_show_how_far_times_are_alike() -> None:
     repeats = {"a": {"": first, "seed-1": repeat(ns=4.0, xbm=math.inf), "seed-2": repeat(neg=5.0)}}
     repeats["b"] = {"": first, "seed-1": repeat(ns=2.0), "seed-2": repeat(ns=2.0)}
     found = board.spreads(repeats)
-    squares = math.log(2) ** 2 / 2
-    assert {name: own.degrees for name, own in found.items()} == {"a": 2, "b": 2, "together": 4}
-    assert [found["a"].squares, found["b"].squares] == pytest.approx([squares, 0])
-    assert found["a"].deviation == pytest.approx(math.log(2) / 2)
-    assert found["a"].factor == pytest.approx(math.exp(4.302653 * 2**0.5 * math.log(2) / 2))
-    assert found["together"].factor == pytest.approx(math.exp(2.776445 * (squares / 2) ** 0.5))
-    boards = {"a": repeat(ns=1.0, neg=8.0), "c": repeat(ns=1.0, neg=2.0)}
-    standings = board.beside_each_other(boards, found).standings[0.9]
-    assert standings["neg"] == [(8.0, True), (2.0, True)]
-    assert board.beside_each_other(boards).standings[0.9]["neg"] == [(8.0, False), (2.0, False)]
+    assert found["a", 0.9] == (pytest.approx(math.log(2) / 2), 2)
+    assert found["b", 0.9] == (0, 2)
+    assert len(found) == 2, "nobody came to 0.97"
+    assert board.spreads({}) == {}
+
+
+def test_times_are_alike_as_measured_or_as_assumed() -> None:
+    """Of five degrees of freedom Student's t is 2.571; with fewer, and elsewhere, a factor of 2.67
+    is assumed.
+    """
+    spreads = {("a", 0.9): Spread(0.2, 5), ("b", 0.9): Spread(0.2, 4)}
+    wide, own = QUALITY_SPREAD.factor, math.exp(2.570582 * 2**0.5 * 0.2)
+    assert wide == pytest.approx(2.668, abs=1e-3)
+    assert board.alike_within(spreads, "a", 0.9) == pytest.approx(own)
+    assert {board.alike_within(spreads, *each) for each in (("a", 0.97), ("b", 0.9))} == {wide}
+
+    def of(seconds: float) -> dict[str, board.Standing]:
+        late = board.Standing(8, (seconds, math.inf), 1.0, 0.5, 0.5)
+        return {"ns": board.Standing(8, (1.0, math.inf), 1.0, 0.5, 0.5), "neg": late}
+
+    boards = {"a": of(2.2), "b": of(2.2), "c": of(2.7)}
+    found = board.beside_each_other(boards, spreads).standings[0.9]
+    assert found["neg"] == [(2.2, False), (2.2, True), (2.7, False)]
+    assert found["ns"] == [(1.0, True)] * 3
 
 
 def test_a_repeat_has_the_targets_of_what_it_repeats(

@@ -185,8 +185,8 @@ def test_the_papers_page_says_what_to_train_with() -> None:
         f" a recall@50 of {abs(found.target or 0):.3f} on validation links after"
         f" {three_digits(found.best.total_seconds or 0)} s. `ns` takes"
         f" {later['sampler', 'ns']} times as long, `iid`",
-        f"and `neg` {later['sampler', 'iid']} times; over three seeds neither log and hinge nor"
-        " `ns` with MSE can be told from it",
+        f"and `neg` {later['sampler', 'iid']} times; over three seeds log, hinge and `ns` with"
+        " MSE [cannot be told](measuring.md#how-much-seeds-differ) from it",
         f"which has {found.floors[0].recall:.3f} on test links without training.",
     )
     assert all(line in PAGE for line in lines)

@@ -64,6 +64,9 @@ def caveats(answer: Overall) -> list[Caveat]:
         others = "not all arms have the other seeds, evaluated alike."
         text = f"Decided by {seeds_label(best.deciding)}: {others}"
         found.append(Caveat("seeds", text))
+    if len(answer.arms) > 1:
+        text = f"Intervals of times assume that {best.measured.spread.text}."
+        found.append(Caveat("assumed_spread", text))
     found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
     found += rest_caveats(answer, best)
     if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
