@@ -1,6 +1,4 @@
-"""Claims of docs/results.md on boards beside the usual ones: a second seed, known items, and dear
-ones.
-"""
+"""Claims of docs/boards.md on another seed and dear items, and of the summary of all."""
 
 from __future__ import annotations
 
@@ -9,21 +7,22 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import board
 import search_reference as reference
-from claims_boards import CONTESTANTS, board_rows, boards, repeated
-from claims_readme import GOOD, good_start
-from claims_results import PAGE
+from claims_boards import board_rows, boards, repeated
 from traced import Section, traces, traces_rows, word
 
 from ncfbench.reporting.render import markdown
 from ncfbench.timing.intervals import CONFIDENCE, QUALITY_SPREAD
 
-KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py")
+PAGE = "docs/boards.md"
+HEAD = Section(PAGE, "More boards", "python benchmarks/board.py")
+MORE = Section("docs/results.md", "More boards", "python benchmarks/board.py")
 DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
+TRANSFORMER = Section(PAGE, "A transformer", "python benchmarks/board.py")
 ORDINALS = ("first", "second", "third", "fourth")
 SEEDS = Section(PAGE, "Repeated with another seed", "python benchmarks/board.py")
 
@@ -48,6 +47,45 @@ def repeats_rows(table: int) -> list[str]:
 SPREADS = [f"{data}, to {share}" for data, share in board.spreads(repeated())]
 for number, ways in enumerate([*(of[""] for of in repeated().values()), SPREADS]):
     traces_rows(SEEDS, ["", *ways])(partial(repeats_rows, number))
+
+
+@traces(HEAD, "Tables have the seconds")
+def targets() -> list[str]:
+    return [f"the seconds to {' and '.join(map(str, board.SHARES))} of the best validation recall"]
+
+
+@traces(HEAD, "One seed: times")
+def one_seed() -> list[str]:
+    return [f"within a factor of {QUALITY_SPREAD.factor:.1f}"]
+
+
+@traces(MORE, "*With another seed* the first three")
+def same_first() -> list[str]:
+    (cite, again), (anime, other) = (
+        [{*first_three(of)} for of in repeated()[name].values()] for name in ("cite", "anime")
+    )
+    assert cite == again
+    return ["the first three to 0.9", f"{word(len(anime & other))} of them on anime"]
+
+
+@traces(MORE, "To 0.97 the seeds agree less")
+def less_alike_to_second() -> list[str]:
+    return second_target()
+
+
+@traces(MORE, "*Where items are dear*")
+def dear_and_shared() -> list[str]:
+    for of in (*dear(), transformer()):
+        ranking = {
+            name for name in of if board.CONTESTANTS.get(name, ({}, ""))[1] != board.POINTWISE
+        }
+        reached = {
+            name for name in ranking & board.CONTESTANTS.keys() if of[name].seconds[0] < math.inf
+        }
+        assert reached == SHARING
+        assert math.isinf(of["iid"].seconds[0])
+        assert max(of, key=lambda name: of[name].test or 0) == "ridge"
+    return [f"the {word(len(SHARING))} ways that share them come to 0.9"]
 
 
 def settings(trials: Iterable[Mapping[str, Any]], contestants: Iterable[str]) -> list[str]:
@@ -125,72 +163,78 @@ def first_to_second() -> list[str]:
     return ["plain `ns` is the {} of the second seed and the {}".format(*places)]
 
 
-def known() -> Mapping[str, board.Standing]:
-    (own,) = boards("known").values()
+def transformer() -> Mapping[str, board.Standing]:
+    (own,) = boards("transformer").values()
     return own
 
 
-def known_rows() -> list[str]:
-    return markdown.render([board.board_table("ml-time", known())]).splitlines()
+def transformer_rows() -> list[str]:
+    return markdown.render([board.board_table("anime", transformer())]).splitlines()
 
 
-traces_rows(KNOWN, ["", *CONTESTANTS[1:], "ease", "ials", "popularity"])(known_rows)
+traces_rows(TRANSFORMER, ["", *transformer()])(transformer_rows)
 
 
-@traces(KNOWN, "The same ways on MovieLens by time")
-def trials_of_known() -> list[str]:
-    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
-    assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
-    counts = {name: known()[name].trials for name in board.CONTESTANTS}
-    fewer = counts.pop("ns-distinct")
-    assert {*counts.values()} == {board.TUNED}
-    return [f"with {word(board.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
+@traces(TRANSFORMER, "The same nine ways")
+def ways_of_transformer() -> list[str]:
+    trials = reference.read(board.BOARD / "anime-with-transformer.json.gz")["trials"]
+    (model,) = {
+        tuple(trial["config"][name] for name in ("encoder", "layers", "width", "features"))
+        for trial in trials
+    }
+    assert (model[0], model[3]) == ("transformer", "add")
+    named = {trial["contestant"] for trial in trials}
+    assert {transformer()[name].trials for name in named} == {board.TUNED}
+    return [f"same {word(len(named))} ways", f"{word(model[1])} blocks of width {model[2]}"]
 
 
-@traces(KNOWN, "The best known is")
-def best_of_known() -> list[str]:
-    assert max(own.share for own in known().values()) < 1
-    return []
+@traces(TRANSFORMER, "*Ridge regression has")
+def ridge_beside_transformer() -> list[str]:
+    own = transformer()["ridge"]
+    assert max(transformer(), key=lambda name: transformer()[name].test or 0) == "ridge"
+    return [f"has {own.share:.3f} of the best after {own.seconds[0]:.2f} s"]
 
 
-@cache
-def floors_of_known() -> Mapping[str, Mapping[str, Any]]:
-    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
-    return {row["floor"]: row for row in board.kept_floors(kept["fingerprint"])}
+@traces(TRANSFORMER, "*Again the five ways")
+def sharing_of_transformer() -> list[str]:
+    times = {name: own.seconds[0] for name, own in transformer().items() if name in SHARING}
+    reached = {name for name, own in transformer().items() if own.seconds[0] < math.inf}
+    assert reached == SHARING | {"ridge"}
+    assert max(times.values()) < QUALITY_SPREAD.factor * min(times.values())
+    ends = f"{min(times.values()):.1f} to {max(times.values()):.1f} s"
+    return [f"the {word(len(SHARING))} ways", "come to 0.9", ends]
 
 
-@traces(KNOWN, "EASE's recall of validation links")
-def error_of_known() -> list[str]:
-    error = floors_of_known()["ease"]["validation_recall_at_50_error"]
-    assert error > 0.1 * known()["ease"].top
-    return [f"error of {error:.3f}, more than a tenth", f"times to {board.SHARES[0]} of that"]
+@traces(TRANSFORMER, "To 0.97 `ns` comes")
+def second_of_transformer() -> list[str]:
+    reached = {name for name, own in transformer().items() if own.seconds[1] < math.inf}
+    assert reached == {"ns", "ns, usual logQ", "strat-ns"}
+    return ["To 0.97"]
 
 
-@traces(KNOWN, "By test links EASE has")
-def tests_of_known() -> list[str]:
-    ease, ials = (known()[name] for name in ("ease", "ials"))
-    trained = max((known()[name] for name in board.CONTESTANTS), key=lambda own: own.share)
-    at = f"EASE has {ease.test:.3f} after {ease.seconds[0]:.2f} s and iALS {ials.test:.3f}"
-    return [at, f"has {trained.test:.3f}"]
+@traces(TRANSFORMER, "With 1,024 links")
+def iterations_of_transformer() -> list[str]:
+    names = ("iid", "neg", "ns", "strat-ns")
+    size, times = first_iterations("anime-with-transformer", names)
+    iid, neg, ns, strat = (f"{each:.2f}" for each in times)
+    first = f"With {size:,} links an iteration of `iid` takes {iid} s, one of `neg` {neg}"
+    return [f"{first}, one of `ns` {ns} and one of `strat-ns` {strat}"]
 
 
-@traces(KNOWN, "The standard error of these")
-def test_error_of_known() -> list[str]:
-    (title,) = (title for title in GOOD if title.startswith("MovieLens 100K by time"))
-    errors = {answer.error for answer in good_start()[title].floors[:2]}
-    errors.add(good_start()[title].arms[0].chosen.error)
-    (shown,) = {f"{error:.2f}" for error in errors}
-    return [shown]
+@traces(TRANSFORMER, "`neg` ends at")
+def ends_of_transformer() -> list[str]:
+    neg, iid = (transformer()[name] for name in ("neg", "iid"))
+    assert not neg.is_cut
+    assert iid.is_cut
+    return [f"ends at {neg.share:.3f}, and `iid` was ended at {iid.share:.3f}"]
 
 
-@traces(KNOWN, "*No pointwise loss passes popularity*")
-def pointwise_of_known() -> list[str]:
-    least = known()["popularity"]
-    for name, (_, losses) in board.CONTESTANTS.items():
-        if losses == board.POINTWISE:
-            assert known()[name].share < least.share
-            assert known()[name].test < least.test
-    return []
+def first_iterations(name: str, contestants: Iterable[str]) -> tuple[int, list[float]]:
+    """Return the batch size of some contestants' first trials, and the seconds of an iteration."""
+    trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
+    first = {each["contestant"]: each for each in trials if each["number"] == 0}
+    (size,) = {first[each]["config"]["batch_size"] for each in contestants}
+    return size, [first[each]["iteration_seconds"] for each in contestants]
 
 
 @traces(DEAR, "Nine of these ways")
@@ -253,16 +297,10 @@ def second_of_dear() -> list[str]:
 
 @traces(DEAR, "Samplers that share no negatives")
 def iterations_of_dear() -> list[str]:
-    kept = reference.read(board.BOARD / "cite-with-plain.json.gz")["trials"]
-
-    def seconds(name: str) -> float:
-        own = (trial for trial in kept if trial["contestant"] == name)
-        return float(max(own, key=reference.best)["iteration_seconds"])
-
-    return [
-        f"`neg` takes {seconds('neg'):.2f} s and one of `iid` {seconds('iid'):.2f}",
-        f"one of `strat-ns` takes {seconds('strat-ns'):.3f}",
-    ]
+    size, times = first_iterations("cite-with-plain", ("neg", "iid", "strat-ns"))
+    neg, iid, strat = times
+    first = f"an iteration of {size} links takes `neg` {neg:.2f} s and `iid` {iid:.2f}"
+    return [f"{first}, where it takes `strat-ns` {strat:.3f}"]
 
 
 @traces(DEAR, "They come to 0.9 on neither set")

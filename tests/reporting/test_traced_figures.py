@@ -1,12 +1,13 @@
-"""Each sentence and table row with a figure in README.md and docs/results.md is traced to a command
-and to kept records.
+"""Each sentence and table row with a figure in README.md, docs/results.md and docs/boards.md is
+traced to a command and to kept records.
 """
 
 from __future__ import annotations
 
 import re
 
-import claims_families  # noqa: F401 - registers its claims, and those of the boards
+import claims_families
+import claims_known  # noqa: F401 - the same
 import claims_readme
 import claims_results
 import pytest
@@ -25,7 +26,7 @@ from traced import (
     statements,
 )
 
-PAGES = claims_readme.PAGE, claims_results.PAGE
+PAGES = claims_readme.PAGE, claims_results.PAGE, claims_families.PAGE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,197 @@
+"""Claims of docs/boards.md on known items: by time, and the last link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import board
+import search_reference as reference
+from claims_boards import CONTESTANTS, boards
+from claims_readme import GOOD, good_start
+from traced import Section, traces, traces_rows, word
+
+from ncfbench.reporting.render import markdown
+from ncfbench.timing.intervals import QUALITY_SPREAD
+
+PAGE = "docs/boards.md"
+MORE = Section("docs/results.md", "More boards", "python benchmarks/board.py")
+KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py")
+LAST = Section(PAGE, "Known items, the last link", "python benchmarks/board.py")
+
+
+def known() -> Mapping[str, board.Standing]:
+    (own,) = boards("known").values()
+    return own
+
+
+def known_rows() -> list[str]:
+    return markdown.render([board.board_table("ml-time", known())]).splitlines()
+
+
+traces_rows(KNOWN, ["", *CONTESTANTS[1:], "ease", "ials", "popularity"])(known_rows)
+
+
+@traces(KNOWN, "The same ways on MovieLens by time")
+def trials_of_known() -> list[str]:
+    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
+    assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
+    counts = {name: known()[name].trials for name in board.CONTESTANTS}
+    fewer = counts.pop("ns-distinct")
+    assert {*counts.values()} == {board.TUNED}
+    return [f"with {word(board.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
+
+
+@traces(KNOWN, "The best known is")
+def best_of_known() -> list[str]:
+    assert max(own.share for own in known().values()) < 1
+    return []
+
+
+@cache
+def floors_of_known() -> Mapping[str, Mapping[str, Any]]:
+    kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
+    return {row["floor"]: row for row in board.kept_floors(kept["fingerprint"])}
+
+
+@traces(KNOWN, "EASE's recall of validation links")
+def error_of_known() -> list[str]:
+    error = floors_of_known()["ease"]["validation_recall_at_50_error"]
+    assert error > 0.1 * known()["ease"].top
+    return [f"error of {error:.3f}, more than a tenth", f"times to {board.SHARES[0]} of that"]
+
+
+@traces(KNOWN, "By test links EASE has")
+def tests_of_known() -> list[str]:
+    ease, ials = (known()[name] for name in ("ease", "ials"))
+    trained = max((known()[name] for name in board.CONTESTANTS), key=lambda own: own.share)
+    at = f"EASE has {ease.test:.3f} after {ease.seconds[0]:.2f} s and iALS {ials.test:.3f}"
+    return [at, f"has {trained.test:.3f}"]
+
+
+@traces(KNOWN, "The standard error of these")
+def test_error_of_known() -> list[str]:
+    (title,) = (title for title in GOOD if title.startswith("MovieLens 100K by time"))
+    errors = {answer.error for answer in good_start()[title].floors[:2]}
+    errors.add(good_start()[title].arms[0].chosen.error)
+    (shown,) = {f"{error:.2f}" for error in errors}
+    return [shown]
+
+
+@traces(KNOWN, "*No pointwise loss passes popularity*")
+def pointwise_of_known() -> list[str]:
+    least = known()["popularity"]
+    for name, (_, losses) in board.CONTESTANTS.items():
+        if losses == board.POINTWISE:
+            assert known()[name].share < least.share
+            assert known()[name].test < least.test
+    return []
+
+
+def last() -> Mapping[str, board.Standing]:
+    (own,) = boards("last").values()
+    return own
+
+
+def last_rows() -> list[str]:
+    return markdown.render([board.board_table("yelp-last", last())]).splitlines()
+
+
+traces_rows(LAST, ["", *last()])(last_rows)
+
+
+@cache
+def kept_of_last() -> Mapping[str, Any]:
+    return reference.read(board.BOARD / "yelp-last-with-last.json.gz")
+
+
+@traces(LAST, "The same ways on a sample")
+def data_of_last() -> list[str]:
+    floors = board.kept_floors(kept_of_last()["fingerprint"])
+    (chance,) = {f"{row['test_recall_at_50_chance']:.3f}" for row in floors}
+    (users,) = {len(row["test_user_recalls"]) for row in floors}
+    return [f"each of {users:,}", f"{kept_of_last()['n_links']:,} training", chance]
+
+
+@traces(LAST, "Each has eight trials")
+def trials_of_last() -> list[str]:
+    assert {last()[name].trials for name in board.CONTESTANTS} == {board.TUNED}
+    models = {
+        (each["config"]["encoder"], each["config"]["user_tower"])
+        for each in kept_of_last()["trials"]
+    }
+    assert models == {("mf", "history"), ("mf", "table")}
+    for trial in kept_of_last()["trials"]:
+        is_pointwise = trial["config"]["loss"] in board.POINTWISE
+        assert (trial["config"]["user_tower"] == "table") == is_pointwise
+    searched = reference.read(reference.SEARCHES / "yelp-last.json.gz")["trials"]
+    return [f"has {word(board.TUNED)} trials", f"a search of {len(searched)}"]
+
+
+@traces(LAST, "It has the highest recall")
+def ials_of_last() -> list[str]:
+    own = last()["ials"]
+    assert max(last(), key=lambda name: last()[name].share) == "ials"
+    assert max(last(), key=lambda name: last()[name].test or 0) == "ials"
+    recalls = f"{own.top:.3f} of validation and {own.test:.3f} of test links"
+    return [f"{recalls}, after {own.seconds[0]:.1f} s"]
+
+
+@traces(LAST, "By test links `mixed-ns` has")
+def tests_of_last() -> list[str]:
+    best = sorted(board.CONTESTANTS, key=lambda name: last()[name].test or 0, reverse=True)[:2]
+    assert best == ["mixed-ns", "strat-ns"]
+    (row,) = (
+        row for row in board.kept_floors(kept_of_last()["fingerprint"]) if row["floor"] == "ials"
+    )
+    tests = " and ".join(f"`{name}` {last()[name].test:.3f}" for name in best)
+    errors = (row[f"test_recall_at_50_{of}"] for of in ("error", "item_error"))
+    return [tests.replace("` ", "` has ", 1), f"of iALS's is {math.hypot(*errors):.3f}"]
+
+
+@traces(LAST, "To 0.9 `ns` takes")
+def seconds_of_last() -> list[str]:
+    times = {name: last()[name].seconds[0] for name in ("ns", "mixed-ns", "strat-ns", "ials")}
+    first, second, third, _ = times.values()
+    assert max(times.values()) < QUALITY_SPREAD.factor * first
+    return [f"To 0.9 `ns` takes {first:.3g} s, `mixed-ns` {second:.3g} and `strat-ns` {third:.3g}"]
+
+
+@traces(LAST, "Of what trains")
+def second_of_last() -> list[str]:
+    reached = [name for name in board.CONTESTANTS if last()[name].seconds[1] < math.inf]
+    assert {*reached} == {"ns", "mixed-ns"}
+    return ["come to 0.97"]
+
+
+@traces(LAST, "*The usual logQ correction costs recall here*")
+def usual_of_last() -> list[str]:
+    usual, plain = (f"{last()[name].share:.3f}" for name in ("ns, usual logQ", "ns"))
+    return [f"comes to {usual} with it, and to {plain} without"]
+
+
+@traces(LAST, "*Pointwise losses come to")
+def pointwise_of_last() -> list[str]:
+    names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
+    assert all(last()[name].is_cut for name in names)
+    shares = [last()[name].share for name in names]
+    ends = f"come to {min(shares):.2f} to {max(shares):.2f} of the best"
+    return [ends, f"popularity has {last()['popularity'].share:.2f}"]
+
+
+@traces(MORE, "*Where known items are ranked*")
+def floors_of_both() -> list[str]:
+    for own in (known(), last()):
+        assert max(own, key=lambda name: own[name].test or 0) == "ials"
+    return []
+
+
+@traces(MORE, "Of what trains `strat-ns` and `ns` are the soonest")
+def soonest_of_both() -> list[str]:
+    for own in (known(), last()):
+        first = min(own[name].seconds[0] for name in board.CONTESTANTS if name in own)
+        for name in ("strat-ns", "ns"):
+            assert own[name].seconds[0] <= QUALITY_SPREAD.factor * first
+    return []
