@@ -27,7 +27,7 @@ from ncfbench.timing.ranking import SHARE
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}
 NAMES = {"citeulike": "cite", "movielens": "plots"}
-"""Of data sets that have two."""
+"""Data sets that have a second name."""
 SHORT = "-20"
 """Names end so of data whose texts are cut to 20 words."""
 

@@ -63,7 +63,7 @@ class Spread(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is assumed, in words."""
+        """The assumption in words."""
         deviation = f"{100 * math.expm1(self.deviation):.0f} %"
         return (
             f"times of seeds have a standard deviation of {deviation}: with one seed each, arms"
@@ -77,9 +77,9 @@ class Spread(NamedTuple):
 
 
 LOSS_SPREAD = Spread(0.1, 8)
-"""What is assumed of times to a loss, as if it had been measured."""
+"""Assumed of times to a loss, as if it had been measured."""
 QUALITY_SPREAD = Spread(0.25, 4)
-"""What is assumed of times to a recall, or another measure of ranking. It differs between data sets
+"""Assumed of times to a recall, or another measure of ranking. It differs between data sets
 by a factor of five, so that it is known to few degrees (benchmarks/seed_spread.py).
 """
 

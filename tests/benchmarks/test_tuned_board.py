@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import board
+import board_training
 import pytest
 import search_choices
 import search_reference as reference
@@ -94,8 +95,8 @@ def test_repeats_show_how_far_times_are_alike() -> None:
 
 
 def test_times_are_alike_as_measured_or_as_assumed() -> None:
-    """Of five degrees of freedom Student's t is 2.571; with fewer, and elsewhere, a factor of 2.67
-    is assumed.
+    """With five degrees of freedom Student's t is 2.571; with fewer, and elsewhere, a factor of
+    2.67 is assumed.
     """
     spreads = {("a", 0.9): Spread(0.2, 5), ("b", 0.9): Spread(0.2, 4)}
     wide, own = QUALITY_SPREAD.factor, math.exp(2.570582 * 2**0.5 * 0.2)
@@ -144,9 +145,13 @@ def test_contestants_have_equal_trials(tiny: Dataset, contestant: str) -> None:
     for recall, loss, encoder in ((0.5, "softmax", "cnn"), (0.3, "sg", "cnn"), (0.4, "sg", "bow")):
         config = space.config({"sampler": "ns", "loss": loss, "encoder": encoder})
         searched.append(trial("", (1, recall)) | {"config": space.point(config)})
-    found = board.trials_of(space, contestant, searched, lambda config: config.batch_size <= 512)
+    found = board_training.trials_of(
+        space, contestant, searched, lambda config: config.batch_size <= 512
+    )
     changes, losses = board.CONTESTANTS[contestant]
-    assert len({json.dumps(each.to_dict(), sort_keys=True) for each in found}) == board.TUNED
+    assert (
+        len({json.dumps(each.to_dict(), sort_keys=True) for each in found}) == board_training.TUNED
+    )
     for each in found:
         assert each.encoder == "cnn"
         assert each.loss in losses
@@ -158,21 +163,21 @@ def test_a_board_is_resumed(
     tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is there is not trained again, and its file is replaced whole."""
-    monkeypatch.setattr(board, "TUNED", 2)
-    monkeypatch.setattr(board, "CONTESTANTS", {"ns": board.CONTESTANTS["ns"]})
+    monkeypatch.setattr(board_training, "TUNED", 2)
+    monkeypatch.setattr(board_training, "CONTESTANTS", {"ns": board.CONTESTANTS["ns"]})
     space = Space.of(tiny, {"dataset": tiny.name} | reference.ENDLESS, {})
     config = space.config({"sampler": "ns", "loss": "softmax", "encoder": "bow"})
     searched = [trial("", (1, 0.3)) | {"config": space.point(config)}]
     reference.write(tmp_path / f"{tiny.name}.json.gz", tiny, searched)
     path = tmp_path / "board" / "own.json.gz"
     fixed = {"dimension": "7"}
-    board.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
+    board_training.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
     whole = reference.read(path)["trials"]
     assert [(each["contestant"], each["number"]) for each in whole] == [("ns", 0), ("ns", 1)]
     assert all(each["validation"] for each in whole)
     assert {each["config"]["dimension"] for each in whole} == {7}
     reference.write(path, tiny, whole[:1])
-    board.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
+    board_training.train(tiny.name, 0.1, data_dir, tmp_path, path, fixed, ["ns"])
     again = reference.read(path)["trials"]
     assert again[0] == whole[0]
     assert again[1]["config"] == whole[1]["config"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 
 import board
+import board_training
 import search_reference as reference
 from claims_readme import good_start, one_core
 from claims_results import PAGE
@@ -56,11 +57,11 @@ traces_rows(TUNED, CONTESTANTS)(partial(board_rows, 1))
 @traces(TUNED, "Sixteen ways")
 def ways() -> list[str]:
     present = [own[each] for own in boards().values() for each in board.CONTESTANTS if each in own]
-    assert {each.trials for each in present} == {board.TUNED}
-    assert len(board.POINTWISE) == len(board.RANKING) == 2
+    assert {each.trials for each in present} == {board_training.TUNED}
+    assert len(board_training.POINTWISE) == len(board_training.RANKING) == 2
     return [
         f"{word(len(board.CONTESTANTS)).capitalize()} ways to build batches on"
-        f" {word(len(boards()))} of the data sets, each with {word(board.TUNED)} trials",
+        f" {word(len(boards()))} of the data sets, each with {word(board_training.TUNED)} trials",
     ]
 
 
@@ -74,7 +75,7 @@ def longest_trials() -> list[str]:
     kept = [reference.read(board.BOARD / f"{name}.json.gz") for name in boards()]
     assert one_core(own["environment"] for own in kept)
     longest = max(trial["seconds"][-1] for own in kept for trial in own["trials"])
-    assert board.HOPELESS == (0.5, 0.5)
+    assert board_training.HOPELESS == (0.5, 0.5)
     return [
         f"for {longest:.0f} s at most",
         "from half of that on they end if they have less than half",
@@ -89,7 +90,7 @@ def dimensions_on_debian() -> list[str]:
         ranking = (
             each["config"]["dimension"]
             for each in trials
-            if board.CONTESTANTS[each["contestant"]][1] != board.POINTWISE
+            if board.CONTESTANTS[each["contestant"]][1] != board_training.POINTWISE
             and is_usual == (each["contestant"] == "ns, usual logQ")
         )
         (found,) = {*ranking}
@@ -106,13 +107,16 @@ def tuning_time() -> list[str]:
         for own in (reference.read(board.BOARD / f"{name}.json.gz") for name in boards())
         for name in {each["contestant"] for each in own["trials"]}
     ]
-    return [f"{word(board.TUNED)} trials", f"took {min(minutes):.1f} to {max(minutes):.1f} minutes"]
+    return [
+        f"{word(board_training.TUNED)} trials",
+        f"took {min(minutes):.1f} to {max(minutes):.1f} minutes",
+    ]
 
 
 @traces(TUNED, "On Debian `ns-distinct`")
 def distinct_on_debian() -> list[str]:
     assert [name for name, own in boards().items() if "ns-distinct" not in own] == ["debian"]
-    return [f"{min(board.SMALL)} links"]
+    return [f"{min(board_training.SMALL)} links"]
 
 
 @traces(TUNED, "[Floors]")
@@ -125,7 +129,9 @@ def cores_of_floors() -> list[str]:
 @traces(TUNED, "Models are those of the best trials")
 def models() -> list[str]:
     pointwise = {
-        name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE
+        name
+        for name, (_, losses) in board.CONTESTANTS.items()
+        if losses == board_training.POINTWISE
     }
     found: dict[str, set[str]] = {}
     for name in boards():
@@ -264,7 +270,11 @@ def pointwise() -> list[str]:
 
 @traces(TUNED, "The best of these")
 def best_pointwise() -> list[str]:
-    names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
+    names = [
+        name
+        for name, (_, losses) in board.CONTESTANTS.items()
+        if losses == board_training.POINTWISE
+    ]
     found = {at: max((own[name].share, name) for name in names) for at, own in boards().items()}
     assert {at: name for at, (_, name) in found.items()} == {
         "anime": "strat-all",

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import board
+import board_training
 import search_reference as reference
 from claims_boards import board_rows, boards, repeated
 from traced import Section, traces, traces_rows, word
@@ -77,7 +78,9 @@ def less_alike_to_second() -> list[str]:
 def dear_and_shared() -> list[str]:
     for of in (*dear(), transformer()):
         ranking = {
-            name for name in of if board.CONTESTANTS.get(name, ({}, ""))[1] != board.POINTWISE
+            name
+            for name in of
+            if board.CONTESTANTS.get(name, ({}, ""))[1] != board_training.POINTWISE
         }
         reached = {
             name for name in ranking & board.CONTESTANTS.keys() if of[name].seconds[0] < math.inf
@@ -100,7 +103,7 @@ def repeated_ways() -> list[str]:
         path = board.BOARD / f"{name}-with-seed-1.json.gz"
         kept, first = reference.read(path), reference.read(board.BOARD / f"{name}.json.gz")
         counts = Counter(each["contestant"] for each in kept["trials"])
-        assert {*counts.values()} == {board.TUNED}
+        assert {*counts.values()} == {board_training.TUNED}
         assert len(counts) == 6
 
         assert settings(kept["trials"], counts) == settings(first["trials"], counts)
@@ -184,7 +187,7 @@ def ways_of_transformer() -> list[str]:
     }
     assert (model[0], model[3]) == ("transformer", "add")
     named = {trial["contestant"] for trial in trials}
-    assert {transformer()[name].trials for name in named} == {board.TUNED}
+    assert {transformer()[name].trials for name in named} == {board_training.TUNED}
     return [f"same {word(len(named))} ways", f"{word(model[1])} blocks of width {model[2]}"]
 
 
@@ -245,12 +248,12 @@ def dear_ways() -> list[str]:
     trials = [trial for own in kept for trial in own["trials"]]
     assert {own["environment"]["cores"] for own in kept} == {1}
     named = {trial["contestant"] for trial in trials}
-    assert {own[each].trials for own in dear() for each in named} == {board.TUNED}
+    assert {own[each].trials for own in dear() for each in named} == {board_training.TUNED}
     assert {trial["config"]["convolution"] for trial in trials} == {"plain"}
     longest = max(trial["seconds"][-1] for trial in trials)
     return [
         f"{word(len(named)).capitalize()} of these ways",
-        f"{word(board.TUNED)} trials",
+        f"{word(board_training.TUNED)} trials",
         f"{longest:.0f} s",
     ]
 
@@ -321,7 +324,7 @@ def loss_of_dear() -> list[str]:
 def features_of_dear() -> list[str]:
     for name in ("anime", "cite"):
         for trial in reference.read(board.BOARD / f"{name}-with-plain.json.gz")["trials"]:
-            is_without = name == "anime" and trial["config"]["loss"] in board.POINTWISE
+            is_without = name == "anime" and trial["config"]["loss"] in board_training.POINTWISE
             assert (trial["config"]["features"] == "ignore") == is_without
     return []
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import board
+import board_training
 import search_reference as reference
 from claims_boards import CONTESTANTS, boards
 from claims_readme import GOOD, good_start
@@ -40,8 +41,8 @@ def trials_of_known() -> list[str]:
     assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
     counts = {name: known()[name].trials for name in board.CONTESTANTS}
     fewer = counts.pop("ns-distinct")
-    assert {*counts.values()} == {board.TUNED}
-    return [f"with {word(board.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
+    assert {*counts.values()} == {board_training.TUNED}
+    return [f"with {word(board_training.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
 
 
 @traces(KNOWN, "The best known is")
@@ -84,7 +85,7 @@ def test_error_of_known() -> list[str]:
 def pointwise_of_known() -> list[str]:
     least = known()["popularity"]
     for name, (_, losses) in board.CONTESTANTS.items():
-        if losses == board.POINTWISE:
+        if losses == board_training.POINTWISE:
             assert known()[name].share < least.share
             assert known()[name].test < least.test
     return []
@@ -117,17 +118,17 @@ def data_of_last() -> list[str]:
 
 @traces(LAST, "Each has eight trials")
 def trials_of_last() -> list[str]:
-    assert {last()[name].trials for name in board.CONTESTANTS} == {board.TUNED}
+    assert {last()[name].trials for name in board.CONTESTANTS} == {board_training.TUNED}
     models = {
         (each["config"]["encoder"], each["config"]["user_tower"])
         for each in kept_of_last()["trials"]
     }
     assert models == {("mf", "history"), ("mf", "table")}
     for trial in kept_of_last()["trials"]:
-        is_pointwise = trial["config"]["loss"] in board.POINTWISE
+        is_pointwise = trial["config"]["loss"] in board_training.POINTWISE
         assert (trial["config"]["user_tower"] == "table") == is_pointwise
     searched = reference.read(reference.SEARCHES / "yelp-last.json.gz")["trials"]
-    return [f"has {word(board.TUNED)} trials", f"a search of {len(searched)}"]
+    return [f"has {word(board_training.TUNED)} trials", f"a search of {len(searched)}"]
 
 
 @traces(LAST, "It has the highest recall")
@@ -174,7 +175,11 @@ def usual_of_last() -> list[str]:
 
 @traces(LAST, "*Pointwise losses come to")
 def pointwise_of_last() -> list[str]:
-    names = [name for name, (_, losses) in board.CONTESTANTS.items() if losses == board.POINTWISE]
+    names = [
+        name
+        for name, (_, losses) in board.CONTESTANTS.items()
+        if losses == board_training.POINTWISE
+    ]
     assert all(last()[name].is_cut for name in names)
     shares = [last()[name].share for name in names]
     ends = f"come to {min(shares):.2f} to {max(shares):.2f} of the best"

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import invoked
 import pytest
@@ -15,6 +16,8 @@ from rich.console import Console
 from swept import Noted, cells_of, interrupt, records
 from typer.testing import Result
 
+from ncfbench.config import RunConfig
+from ncfbench.errors import DataError
 from ncfbench.sweeps import forecast, progress
 from ncfbench.sweeps.cells import Cell, Need
 from ncfbench.sweeps.progress import SweepProgress
@@ -53,6 +56,20 @@ def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
     refused = invoke(data_dir, tmp_path, "--set", "batch_size=4096", "--set", "sampler=ns")
     check(refused, 2, "No combination of the sweep can work. The first: tiny: batch_size = 4096")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_data_without_a_negative_link_are_left_out(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(graph: Any, config: RunConfig, streams: Any) -> None:
+        if config.sampler == "ns":
+            raise DataError("No negative link exists.")
+
+    monkeypatch.setattr("ncfbench.sweeps.plan.make_sampler", made)
+    planned = invoke(data_dir, tmp_path, "--dry-run", "--json")
+    check(planned, 0, "Left out (1): tiny: No negative link exists.")
+    found = [row["config"]["sampler"] for row in json.loads(planned.stdout)["cells"]]
+    assert found == ["strat-ns"]
 
 
 def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
