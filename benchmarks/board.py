@@ -6,6 +6,7 @@
         --seconds 40 --only 'ns;strat-ns'             # another family of models
     python benchmarks/board.py cite --as cite-with-seed-1 --set seed=1 --seconds 20
     python benchmarks/board.py --repeats    # all seeds of the data sets that have several
+    python benchmarks/board.py cite --as cite-with-more --only '...'    # further ways of this board
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -51,6 +52,8 @@ from ncfbench.timing.intervals import QUALITY_SPREAD, Spread
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
 FLOORS = (BOARD.parents[2] / "results" / "good-start" / "floors.parquet", BOARD / "floors.parquet")
+MORE = "more"
+"""Ends the name of a file with further contestants of the data set's usual board."""
 REPEATS = ("seed-1", "seed-2")
 """Families of the usual models with another seed."""
 LEAST_DEGREES = 5
@@ -140,8 +143,10 @@ def kept_boards(
         name, _, own = path.name.partition(".")[0].partition("-with-")
         kept = reference.read(path)
         searched = reference.read(searches / f"{kept['dataset']}.json.gz")["trials"]
-        if own and (usual := folder / f"{name}.json.gz").exists():
-            searched += reference.read(usual)["trials"]
+        usual = folder / f"{name}.json.gz", folder / f"{name}-with-{MORE}.json.gz"
+        beside = [reference.read(each) for each in usual if each.exists() and each != path]
+        known = searched if own else kept["trials"]
+        known += [trial for each in beside for trial in each["trials"]]
         floors = kept_floors(kept["fingerprint"])
         board = standings(kept, searched, floors, is_repeat=own in REPEATS)
         fewest = min((each.trials for each in board.values() if each.trials), default=0)

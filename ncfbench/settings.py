@@ -139,7 +139,7 @@ class Setting:
             if isinstance(plain, float) and getattr(value, "itemsize", 8) < 8:
                 plain = float(str(value))
             if self.zero_word and isinstance(plain, str) and plain == self.zero_word:
-                return 0
+                return make(0)
             if isinstance(plain, bool) and self.type == "bool":
                 return plain
             if not isinstance(plain, bool) and isinstance(plain, valid):

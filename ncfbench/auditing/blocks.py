@@ -16,7 +16,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Remembered, negative_ids, negative_weights
-from ncfbench.training.step import hardest_of
+from ncfbench.training.step import hardness_of
 
 CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
@@ -36,7 +36,7 @@ class Block:
     """
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, batches: Sequence[Batch]) -> None:
-        self.graph, self.hardest = graph, hardest_of(config)
+        self.graph, self.hardness = graph, hardness_of(config)
         self.rows = UserRows.of(graph, config)
         self.batches = with_equal_shapes(batches)
         self.remembers = isinstance(batches[0].negatives, Remembered)

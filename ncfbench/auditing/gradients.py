@@ -28,8 +28,10 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import (
+    ALL,
+    Hardness,
     batch_link_loss,
-    hardest_weights,
+    hard_weights,
     pairs_loss,
     without_remembered,
 )
@@ -163,7 +165,7 @@ class BatchGradients:
         for group, rows in zip(block.groups, block.positives, strict=True):
             group = group._replace(items=block.graph.index_in_use[group.items])
             own = rows if block.rows.has_links else None
-            made = _slot_gradients(self.scored, group, own, self.loss, self.lambda_, block.hardest)
+            made = _slot_gradients(self.scored, group, own, self.loss, self.lambda_, block.hardness)
             r, f, g, by_own = made
             named = [(by_user, group.users, f), (by_item, group.items, g)]
             if own is not None:
@@ -177,12 +179,12 @@ class BatchGradients:
         """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.scored))
         scores, counts = table.reshape(-1), np.zeros(table.size)
-        keeps = block.hardest and self.loss.info.includes_positive
+        keeps = block.hardness != ALL and self.loss.info.includes_positive
         is_pointwise = isinstance(self.loss, Pointwise)
         for positive, negative, weight in block.pairs(is_pointwise=is_pointwise):
             kept = positive[:, :, None] == negative if keeps else None
             pairs = scores[positive], scores[negative], weight, kept
-            parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardest)
+            parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardness)
             for index, part in zip((positive, negative), parts, strict=True):
                 counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), table.size)
         by_score = counts.reshape(table.shape).astype(np.float32)
@@ -190,10 +192,10 @@ class BatchGradients:
         return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
+@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
 @full
 def _slot_gradients(
-    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardest: int
+    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardness: Hardness
 ) -> Any:
     """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
     vectors in its slots and of its positive links: float32[C, U, D], [C, V, D] and [C, b, D].
@@ -214,7 +216,7 @@ def _slot_gradients(
     ) -> jax.Array:
         g_VxD = without_remembered(g_VxD, batch)
         return batch_link_loss(
-            f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest, own_bxD=own_bxD
+            f_UxD, g_VxD, batch, interaction, loss, lambda_, hardness=hardness, own_bxD=own_bxD
         )
 
     def gradient(vectors: Any) -> Any:
@@ -229,16 +231,16 @@ def _slot_gradients(
     return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), *by_vectors
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
-def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardest: int) -> Any:
+@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
+def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardness: Hardness) -> Any:
     """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
 
     Args:
         pairs: scores of positive and of negative pairs, and the last two arguments of
-            :func:`ncfbench.models.objective.hardest_weights`.
+            :func:`ncfbench.models.objective.hard_weights`.
     """
     positive, negative, weight, kept = pairs
-    weight = hardest_weights(negative, weight, hardest, kept)
+    weight = hard_weights(positive, negative, weight, hardness, kept)
 
     def gradient(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> Any:
         return jax.grad(pairs_loss, argnums=(0, 1))(positive, negative, weight, loss, lambda_)

@@ -16,6 +16,26 @@ HARDEST = Setting(
     zero_word="all",
     changes_objective=True,
 )
+POSITIVE_MARGIN = Setting(
+    "positive_margin",
+    0.0,
+    "Hard negatives (--hardest, --mined) count only if their score is below the positive link's by"
+    " this, since items of higher scores may be missing links",
+    at_least=0,
+    symbol="margin",
+    zero_word="off",
+    changes_objective=True,
+)
+WARM_START = Setting(
+    "warm_start",
+    0,
+    "Iterations without hard negatives (--hardest, --mined) and without a memory, before these"
+    " begin to count",
+    at_least=0,
+    symbol="warm",
+    zero_word="off",
+)
+HARD = (HARDEST, POSITIVE_MARGIN, WARM_START)
 EXPLICIT_NEGATIVES = Setting(
     "explicit_negatives",
     False,
@@ -80,6 +100,8 @@ _RECORDS: dict[str, SamplerInfo] = {
                 symbol="skip",
                 changes_objective=True,
             ),
+            POSITIVE_MARGIN,
+            WARM_START,
         ),
         families=FAMILIES,
         symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
@@ -106,7 +128,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         summary="negative sharing: the batch's other items are every user's negatives",
         in_paper=True,
         uses=("mask", "unique_items"),
-        settings=(HARDEST,),
+        settings=HARD,
         families=FAMILIES,
         shares_items=True,
         least_strata=2,
@@ -119,7 +141,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         " batch's other items are every user's negatives",
         in_paper=True,
         uses=("stratum_size", "strata", "mask"),
-        settings=(HARDEST,),
+        settings=HARD,
         families=FAMILIES,
         shares_items=True,
         least_strata=2,
@@ -134,7 +156,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         path="ncfbench.sampling.shared:MixedSharingSampler",
         summary="like ns, with k' items drawn uniformly added to the batch",
         uses=("uniform_items", "mask", "unique_items"),
-        settings=(HARDEST,),
+        settings=HARD,
         families=FAMILIES,
         shares_items=True,
         symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
@@ -143,7 +165,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         path="ncfbench.sampling.distinct:DistinctSharingSampler",
         summary="like ns, but no user and no item twice in a batch",
         uses=("mask",),
-        settings=(HARDEST,),
+        settings=HARD,
         families=FAMILIES,
         shares_items=True,
         least_strata=2,
@@ -155,7 +177,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         summary="like ns, and the item vectors of the last M links are negatives too",
         uses=("mask", "unique_items"),
         settings=(
-            HARDEST,
+            *HARD,
             Setting(
                 "memory",
                 2048,

@@ -117,6 +117,17 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
             f"--bare-bag makes items' vectors of words', of word_dimension = {width} instead of"
             f" dimension = {dimension}. Use --word-dimension {dimension}."
         )
+    is_hard = values.get("hardest") or values.get("mined")
+    if (margin := values.get("positive_margin")) and not is_hard:
+        yield (
+            f"--positive-margin {margin:g} is for hard negatives, and without --hardest or --mined"
+            " there are none. Use --positive-margin off."
+        )
+    if (warm := values.get("warm_start")) and not is_hard and "memory" not in values:
+        yield (
+            f"--warm-start {warm}: nothing begins after it without --hardest, --mined or a memory."
+            " Use --warm-start off."
+        )
     if values.get("mined") and values.get("explicit_negatives"):
         yield (
             f"--mined {values['mined']} and --explicit-negatives both say where a user's negatives"

@@ -95,6 +95,11 @@ class RunConfig(SharedSettings):
         return bool(self.sampler_settings.get("mined", 0))
 
     @property
+    def first_hard(self) -> int:
+        """The first iteration in which hard negatives, or a memory, count."""
+        return int(self.sampler_settings.get("warm_start", 0))
+
+    @property
     def draws_explicit(self) -> bool:
         """True if explicit negatives are drawn where a user has some."""
         return bool(self.sampler_settings.get("explicit_negatives", False))

@@ -7,6 +7,8 @@ hold importance, mask, multiplicity and normaliser (see :mod:`ncfbench.sampling.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -14,6 +16,20 @@ from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise
 from ncfbench.sampling.batch import Batch, Listed, MetUsers, Remembered, Shared
+
+
+class Hardness(NamedTuple):
+    """Which negatives of a positive link count."""
+
+    hardest: int = 0
+    """Those of the highest scores: so many of them; 0: all."""
+    margin: float = 0.0
+    """Of these the ones whose score is below the positive link's by this (de Souza Moreira et al.
+    2024, arXiv 2407.15831); 0: whatever their score.
+    """
+
+
+ALL = Hardness()
 
 
 def batch_link_loss(
@@ -24,8 +40,9 @@ def batch_link_loss(
     loss: Loss,
     lambda_: float | None,
     weight_factor: int = 1,
-    hardest: int = 0,
+    hardness: Hardness = ALL,
     own_bxD: jax.Array | None = None,
+    is_hard: jax.Array | None = None,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
 
@@ -34,7 +51,7 @@ def batch_link_loss(
             each history lacks the link itself. A pairwise or listwise loss compares it with all
             negatives of the link; the negative links of a pointwise one are links of their own, and
             keep the slots' vectors.
-        hardest: negatives of each positive link that count, those of the highest scores; 0: all.
+        is_hard: bool[], false where all negatives count after all: before the end of a warm start.
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
     """
     if own_bxD is not None and not isinstance(loss, Pointwise):
@@ -42,9 +59,11 @@ def batch_link_loss(
     negatives = batch.negatives
     if not isinstance(negatives, MetUsers):
         positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
-        keeps = hardest and loss.info.includes_positive
+        keeps = hardness != ALL and loss.info.includes_positive
         kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
-        weight = hardest_weights(negative, negatives.weight, hardest, kept)
+        weight = hard_weights(positive, negative, negatives.weight, hardness, kept)
+        if is_hard is not None:
+            weight = jnp.where(is_hard, weight, negatives.weight)
         return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
     if not isinstance(loss, Pointwise) or lambda_ is None:
         raise TypeError("all users are negatives of pointwise losses only")
@@ -100,23 +119,36 @@ def _by_link(batch: Batch) -> Batch:
     return batch._replace(pos_user=link, negatives=negatives)
 
 
-def hardest_weights(
-    negative: jax.Array, weight: jax.Array, hardest: int, kept: jax.Array | None = None
+def hard_weights(
+    positive: jax.Array,
+    negative: jax.Array,
+    weight: jax.Array,
+    hardness: Hardness,
+    kept: jax.Array | None = None,
 ) -> jax.Array:
-    """Return the weights [..., n] with 0 for all but each row's hardest negatives.
+    """Return the weights [..., n] with 0 for all but each row's hard negatives.
 
-    Those are the ``hardest`` of the highest scores among the negatives that have weight, and any
-    that equal the lowest of them. 0 keeps all.
+    Those are the ``hardest`` of the highest scores among the negatives that have weight and are
+    below the positive link by the margin, and any that equal the lowest of them. Nothing is
+    rescaled where there are fewer.
 
     Args:
+        positive: [...], the score of each row's positive link.
+        negative: [..., n].
         kept: bool[..., n] pairs that keep their weight, and are none of the ``hardest``: a row's
             own item, for a loss whose sum includes the positive one.
     """
-    if not hardest or hardest >= weight.shape[-1]:
+    hardest, margin = hardness
+    picks = 0 < hardest < weight.shape[-1]
+    if not picks and not margin:
         return weight
     able = weight > 0 if kept is None else (weight > 0) & ~kept
-    scores = jnp.where(able, jax.lax.stop_gradient(negative), -jnp.inf)
-    chosen = _is_among_highest(scores, hardest)
+    negative = jax.lax.stop_gradient(negative)
+    if margin:
+        able &= negative < jax.lax.stop_gradient(positive)[..., None] - margin
+    chosen = able
+    if picks:
+        chosen &= _is_among_highest(jnp.where(able, negative, -jnp.inf), hardest)
     return jnp.where(chosen if kept is None else chosen | kept, weight, 0)
 
 

@@ -104,6 +104,8 @@ def profile(
         raise UsageError(
             "A profile has no cost for mining negatives. Use --mined off, or compare runs."
         )
+    if any(config.first_hard for config in configs.values()):
+        raise UsageError("A profile measures what comes after a warm start. Use --warm-start off.")
     example = next(iter(configs.values()))
     simulate(example.devices)
     keep_compiled(say)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
@@ -187,6 +187,10 @@ class IidSampler(ListedSampler):
     draws_items = True
 
 
+class WarmDraw(Draw):
+    """The random part of a batch before hard negatives count: its items are ids, and no ranks."""
+
+
 class NegativeSampler(ListedSampler):
     """Negative Sampling (KDD 2017, algorithm 2): k items ~ P_n for the user of each positive link.
 
@@ -197,10 +201,12 @@ class NegativeSampler(ListedSampler):
 
     Under ``mined`` = M the k items are drawn uniformly from :attr:`hard_items`, the M items without
     a link that had the user's highest scores when they were mined. The weight is 1 / (b k), and for
-    a listwise loss M / (b k). P_n is not read.
+    a listwise loss M / (b k). P_n is not read. Before the end of a warm start batches are those
+    without ``mined``.
     """
 
     draws_items = True
+    assemble_rows, required_capacity = Sampler.assemble_rows, Sampler._count_items
     hard_items: Int32 | None = None
     """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before that
     the most popular items stand in, so that batches can be looked at without a model.
@@ -230,8 +236,31 @@ class NegativeSampler(ListedSampler):
             f" the {in_use:,} items in use. Use {use}."
         )
 
+    @cached_property
+    def warm(self) -> NegativeSampler:
+        """The sampler of the warm start, which mines nothing."""
+        own, values = self.config.sampler_settings, self.config.to_dict()
+        config = complete({name: value for name, value in values.items() if name not in own})
+        made = NegativeSampler(self.graph, config, self.streams, weight_dtype=self.weight_dtype)
+        made.positives = self.positives
+        return made
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """See :meth:`Sampler.draw`; a warm start's are a :class:`WarmDraw`."""
+        warm = min(max(self.config.first_hard - start, 0), count)
+        if not warm:
+            return super().draw(start, count)
+        draws: list[Draw] = [WarmDraw(*draw) for draw in self.warm.draw(start, warm)]
+        return draws + super().draw(start + warm, count - warm) if warm < count else draws
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        if isinstance(draw, WarmDraw):
+            return self.warm.assemble(Draw(*draw), capacity)
+        return super().assemble(draw, capacity)
+
     def _slot_items(self, draw: Draw) -> Int32:
-        if self.is_mined:
+        if self.is_mined and not isinstance(draw, WarmDraw):
             table = self.popular_items if self.hard_items is None else self.hard_items
             users = self.graph.link_user[draw.links]
             draw = draw._replace(items=table[users[:, None], draw.items])

@@ -209,6 +209,8 @@ class MemorySharingSampler(SharingSampler):
     With replacement and present vectors each of the b - 1 + M_n items is a draw from P_d: the value
     is unbiased. A remembered vector is a constant of earlier parameters: the gradient is biased.
 
+    Before the end of a warm start no link counts as known, while the memory fills: M_n = 0.
+
     The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
     oldest first, then the batch's own. Cost per link: O(V + M + degree).
     """
@@ -227,6 +229,11 @@ class MemorySharingSampler(SharingSampler):
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
+        draws, warm = self._draws(start, count), max(self.config.first_hard - start, 0)
+        unknown = [draw._replace(items=np.full_like(draw.items, MISSING)) for draw in draws[:warm]]
+        return unknown + draws[warm:]
+
+    def _draws(self, start: int, count: int) -> list[Draw]:
         b, size = self.config.batch_size, self.config.memory
         none = np.zeros((b, 0), np.int32)
         if self.positives.replacement:

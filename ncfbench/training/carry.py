@@ -29,7 +29,9 @@ class Carry:
     """No carry, and the base of its kinds."""
 
     every = 0
-    """Iterations from one refresh to the next, the first before iteration 0; 0: none."""
+    """Iterations from one refresh to the next; 0: none."""
+    first = 0
+    """The iteration before which it is refreshed first."""
     given_slots = 0
     """First item slots of a batch whose vectors :meth:`inputs` gives."""
 
@@ -41,7 +43,9 @@ class Carry:
         return None
 
     def refreshed(self, parameters: Parameters, embedder: Embedder) -> Any:
-        """Return the carry made anew from the parameters, every :attr:`every` iterations."""
+        """Return the carry made anew from the parameters, every :attr:`every` iterations from
+        :attr:`first` on.
+        """
         raise NotImplementedError
 
     def hand_over(self, carry: Any, sampler: Sampler) -> None:
@@ -123,7 +127,7 @@ class MinedItems(Carry):
 
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         super().__init__(config, graph)
-        self.every = config.mine_every
+        self.every, self.first = config.mine_every, config.first_hard
 
     def initial(self) -> jax.Array:
         """See :meth:`Carry.initial`."""

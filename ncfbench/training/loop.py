@@ -69,8 +69,8 @@ class TimedLoop:
     Each dispatch takes as many batches as the trainer says. At the end of a block, or where the
     capacity changes, the rest goes one by one. The numbers are the same.
 
-    A carry is refreshed before every N-th iteration, the first among them; each iteration is
-    charged the N-th part of a refresh.
+    A carry is refreshed before every N-th iteration from its first one on; each of these is charged
+    the N-th part of a refresh.
 
     Args:
         item_slots: V at first; grows, off the clock, with the first batch that needs more.
@@ -111,10 +111,10 @@ class TimedLoop:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
                 source.assemble(next(source.draws(self.start, self.start + 1)), self.item_slots)
-        elif self.start % self._every:
-            self._hand_over()
-        else:
+        elif self._is_refreshed_next():
             self._feed.allow(0)
+        else:
+            self._hand_over()
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +146,7 @@ class TimedLoop:
             self._compile_refresh()
         with self.ledger.line("step"), self._running(watch):
             while len(counts) < iterations and not stopped:
-                if self._every and self.iteration % self._every == 0:
+                if self._is_refreshed_next():
                     with self._off_the_clock(watch):
                         self._refresh()
                 most = min(self._per_dispatch, iterations - len(counts), self._until_refresh())
@@ -172,7 +172,7 @@ class TimedLoop:
                 kind=kind,
                 first_iteration=first,
                 iterations=len(counts),
-                seconds=watch.seconds + self._charge(len(counts)),
+                seconds=watch.seconds + self._charge(first, len(counts)),
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
@@ -201,8 +201,9 @@ class TimedLoop:
                         in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
-        seconds = watch.seconds + self._charge(count)
-        self.samples.append(Sample("step", self.iteration - len(self._recent), count, seconds))
+        first = self.iteration - len(self._recent)
+        seconds = watch.seconds + self._charge(first, count)
+        self.samples.append(Sample("step", first, count, seconds))
 
     def settle(self) -> None:
         """Bring rows that rest up to date, for whoever reads the parameters.
@@ -260,13 +261,21 @@ class TimedLoop:
 
     def _until_refresh(self) -> int:
         """Return how many iterations follow before the next refresh."""
-        return self._every - self.iteration % self._every if self._every else self._per_dispatch
+        if not self._every:
+            return self._per_dispatch
+        since = self.iteration - self.trainer.carry.first
+        return -since if since < 0 else self._every - since % self._every
 
-    def _charge(self, iterations: int) -> float:
+    def _is_refreshed_next(self) -> bool:
+        since = self.iteration - self.trainer.carry.first
+        return bool(self._every) and since >= 0 and since % self._every == 0
+
+    def _charge(self, first: int, iterations: int) -> float:
         """Return the share of refreshes, in seconds, that some iterations are charged."""
         if not self._every:
             return 0.0
-        return float(np.median(self._refresh_seconds)) * iterations / self._every
+        charged = min(max(first + iterations - self.trainer.carry.first, 0), iterations)
+        return float(np.median(self._refresh_seconds)) * charged / self._every
 
     def _refresh(self) -> None:
         watch = Stopwatch()
@@ -281,7 +290,8 @@ class TimedLoop:
 
     def _hand_over(self) -> None:
         """Give the sampler what it needs of the carry, and allow batches up to the next refresh."""
-        self.trainer.carry.hand_over(self.state.carry, self.sampler)
+        if self.iteration >= self.trainer.carry.first:
+            self.trainer.carry.hand_over(self.state.carry, self.sampler)
         self._feed.allow(self.iteration - self.start + self._until_refresh())
 
     def _refreshed(self) -> Any:
@@ -302,7 +312,7 @@ class TimedLoop:
                 jax.block_until_ready(self.trainer.settle(copy_state(self.state)))
             self._refreshed()
             seconds = self._refresh_seconds.pop()
-            if self.iteration % self._every:
+            if not self._is_refreshed_next():
                 self._refreshed()
         self.samples.append(Sample("compile", self.iteration, 1, seconds))
 

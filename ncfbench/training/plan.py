@@ -88,6 +88,11 @@ class RunPlan:
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         schedule = Schedule.of(config, dataset.graph.n_links)
+        if config.first_hard and config.first_hard >= schedule.last:
+            raise UsageError(
+                f"warm_start = {config.first_hard}: the run has {schedule.last:,} iterations, and"
+                f" nothing begins after them. Use --warm-start {schedule.last // 4} or less."
+            )
         if config.mines and config.mine_every > schedule.last:
             raise UsageError(
                 f"mine_every = {config.mine_every}: the run has {schedule.last:,} iterations, so"

@@ -20,6 +20,7 @@ from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import (
+    Hardness,
     batch_link_loss,
     coupling_penalty,
     user_penalty,
@@ -53,6 +54,7 @@ def batch_loss(
     Args:
         rows: those of the user slots, and of the item slots that are embedded and their words, in
             the towers' tables.
+        dropout: of the iteration; None: no dropout, and hard negatives count.
         given_MxD: vectors of the first item slots, which are constants; by default all are
             embedded, and remembered items are constants of the present parameters.
     """
@@ -76,8 +78,9 @@ def batch_loss(
         loss,
         config.lambda_,
         shard.weight_factor,
-        hardest=hardest_of(config),
+        hardness=hardness_of(config),
         own_bxD=None if of_links is None else of_links.scored,
+        is_hard=None if dropout is None else is_hard(config, dropout.iteration),
     )
     raw_bxD = users.raw[batch.pos_user] if of_links is None else of_links.raw
     total = links + user_penalty(raw_bxD, config.user_l2)
@@ -347,6 +350,12 @@ class Trainer:
         return held
 
 
-def hardest_of(config: RunConfig) -> int:
-    """Return how many shared negatives of a positive link count; 0 for all."""
-    return int(config.sampler_settings.get("hardest", 0))
+def is_hard(config: RunConfig, iteration: jax.Array) -> jax.Array | None:
+    """Return whether an iteration comes after the warm start; None if there is none."""
+    return iteration >= config.first_hard if config.first_hard else None
+
+
+def hardness_of(config: RunConfig) -> Hardness:
+    """Return which negatives of a positive link count, after a warm start."""
+    own = config.sampler_settings
+    return Hardness(int(own.get("hardest", 0)), float(own.get("positive_margin", 0)))

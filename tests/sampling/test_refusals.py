@@ -91,6 +91,8 @@ def hints(message: str) -> list[dict[str, str]]:
         ({"sampler": "neg", "mined": 1, "mine_skip": 14}, "has no link with only"),
         ({"sampler": "neg", "mined": 4, "mine_skip": 3, "devices": 2}, "one device"),
         ({"sampler": "neg", "mine_skip": 2}, "which is off"),
+        ({"sampler": "neg", "warm_start": 2}, "nothing begins after it"),
+        ({"sampler": "ns", "positive_margin": 0.5}, "there are none"),
         ({"sampler": "ns-distinct", "batch_size": 30}, "without duplicates"),
         ({"sampler": "ns-distinct", "batch_size": 40, "devices": 4}, "without duplicates"),
         ({"encoder": "mf", "coupling": "regularised"}, "pulls free item vectors"),
@@ -120,6 +122,8 @@ def test_each_way_out_works(changes: dict[str, Any], words: str) -> None:
             "negative_users": st.integers(0, 20),
             "mined": st.sampled_from([0, 0, 1, 5, 20]),
             "mine_skip": st.integers(0, 20),
+            "positive_margin": st.sampled_from([0, 0, 0.5]),
+            "warm_start": st.sampled_from([0, 0, 5]),
         }
     ),
     st.sampled_from([GRAPH, graph_of(2, 2, 2), graph_of(3, 4, 7), graph_of(20, 3, 30)]),

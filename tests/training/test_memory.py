@@ -57,6 +57,24 @@ def test_weights_by_definition(tiny: Dataset, mask: bool) -> None:
         assert (batch.pos_item - 80).tolist() == plain.pos_item.tolist()
 
 
+def test_nothing_is_known_in_a_warm_start(tiny: Dataset) -> None:
+    """Four batches are those of ``ns``, with vectors that have no weight; then it is full."""
+    made = make_sampler(tiny.graph, configure(warm_start=4), Streams(3))
+    other = make_sampler(tiny.graph, configure(), Streams(3))
+    plain = make_sampler(tiny.graph, complete({"sampler": "ns", "batch_size": 32}), Streams(3))
+    draws = [*made.draw(0, 3), *made.draw(3, 4)]
+    for number, draw in enumerate(draws):
+        weight = made.assemble(draw, 200).negatives.weight
+        if number >= 4:
+            whole = other.assemble(other.draw(number, 1)[0], 200).negatives.weight
+            np.testing.assert_array_equal(weight, whole)
+            assert weight[:, :80].any()
+            continue
+        expected = plain.assemble(plain.draw(number, 1)[0], 120).negatives.weight
+        np.testing.assert_allclose(weight[:, 80:], expected, rtol=1e-6)
+        assert not weight[:, :80].any()
+
+
 def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None:
     """Those of the parameters before each update, in the order of the links; and its gradient is
     that of the batch with these vectors as constants.

@@ -37,6 +37,10 @@ def configure(**more: Any) -> RunConfig:
     return complete(small | {"mined": COUNT, "mine_every": 5, "mine_skip": SKIP} | more)
 
 
+def unmined(loss: str) -> RunConfig:
+    return configure(loss=loss, mined=0, mine_skip=0, mine_every=100)
+
+
 def best(dataset: Dataset, scores: NDArray[np.floating]) -> list[list[int]]:
     """Return each user's items by sorting, behind the first SKIP of those without a link."""
     graph, found = dataset.graph, []
@@ -149,6 +153,55 @@ def test_batches_are_built_ahead_up_to_the_next_mining(
             assert loop._feed.built == built
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("loss", ["sg", "softmax"])
+def test_a_warm_start_draws_as_without_mining(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str, backend: str
+) -> None:
+    """Seven iterations; then the first mining, of the parameters by then, and one every fifth. The
+    batches behind it have the ranks that they would have had without a warm start.
+    """
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    plain = make_sampler(tiny.graph, unmined(loss), Streams(0))
+    mined = make_sampler(tiny.graph, configure(loss=loss), Streams(0))
+    with loop_for(tiny, loss=loss, warm_start=7) as loop:
+        embedder = loop.trainer.embedder(loop.content)
+        for number in range(14):
+            if number == 7:
+                parameters = copy_state(loop.state).parameters
+            if number in (7, 12):
+                rows = best(tiny, scores_of(tiny, embedder, copy_state(loop.state).parameters))
+            loop.full_block(1)
+            batch, other = loop._recent[-1], (plain if number < 7 else mined).draw(number, 1)[0]
+            users = tiny.graph.link_user[other.links]
+            weight = np.asarray(batch.negatives.weight)
+            if number < 7:
+                expected = plain.assemble(other)
+                assert [item for _, item in negatives_of(batch)] == other.items.ravel().tolist()
+                np.testing.assert_array_equal(weight, expected.negatives.weight)
+                continue
+            ranks = zip(users.repeat(3), other.items.ravel(), strict=True)
+            items = [rows[user][rank] for user, rank in ranks]
+            assert [item for _, item in negatives_of(batch)] == items
+            assert weight.min() == weight.max()
+        firsts = [each.first_iteration for each in loop.samples if each.kind == "refresh"]
+    assert firsts == [7, 12]
+    assert rows != best(tiny, scores_of(tiny, embedder, parameters))
+
+
+def test_a_run_resumed_in_a_warm_start_goes_on(tiny: Dataset) -> None:
+    """No mining before its end, and the same batches."""
+    with loop_for(tiny, warm_start=7) as loop:
+        loop.full_block(4)
+        state, slots = copy_state(loop.state), loop.item_slots
+        losses = loop.full_block(5)
+    made = make_sampler(tiny.graph, loop.trainer.config, Streams(0))
+    with TimedLoop(loop.trainer, state, loop.content, made, slots, start=4) as resumed:
+        assert resumed.full_block(5) == losses
+        firsts = [each.first_iteration for each in resumed.samples if each.kind == "refresh"]
+    assert firsts == [7]
+
+
 def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each iteration pays a fifth of a mining of 100 planted seconds, wherever its block ends."""
 
@@ -158,6 +211,14 @@ def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch
         return self.trainer.carry.refreshed(self.state.parameters, self.embedder)
 
     monkeypatch.setattr(TimedLoop, "_refreshed", planted)
+    with loop_for(tiny, warm_start=7) as loop:
+        loop.full_block(3)
+        loop.full_block(6)
+        loop.step_block(9)
+        warm, mixed, again = (each for each in loop.samples if each.kind in ("full", "step"))
+        assert warm.seconds < 20
+        assert 0 < mixed.seconds - 2 * 20 < 20
+        assert 0 < again.seconds - 2 * 20 < 20
     with loop_for(tiny) as loop:
         for count in (2, 1, 9):
             loop.full_block(count)
