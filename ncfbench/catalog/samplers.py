@@ -34,6 +34,7 @@ WARM_START = Setting(
     at_least=0,
     symbol="warm",
     zero_word="off",
+    changes_objective=True,
 )
 HARD = (HARDEST, POSITIVE_MARGIN, WARM_START)
 EXPLICIT_NEGATIVES = Setting(
