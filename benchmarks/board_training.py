@@ -42,15 +42,15 @@ CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "ns, 32 hardest": ({"sampler": "ns", "hardest": 32}, RANKING),
     "neg, 200 mined": ({"sampler": "neg", "mined": 200}, RANKING),
     "ns, 32 hardest, warm": (
-        {"sampler": "ns", "hardest": 32, "positive_margin": 0.05, "warm_start": 300},
+        {"sampler": "ns", "hardest": 32, "positive_margin": 0.05, "warm_start": 150},
         RANKING,
     ),
     "neg, 200 mined, warm": (
         {"sampler": "neg", "mined": 200, "mine_every": 400, "positive_margin": 0.05}
-        | {"warm_start": 200},
+        | {"warm_start": 150},
         RANKING,
     ),
-    "xbm, warm": ({"sampler": "xbm", "warm_start": 200}, RANKING),
+    "xbm, warm": ({"sampler": "xbm", "warm_start": 150}, RANKING),
 }
 """Settings, and losses that they can train; the better one counts."""
 HOPELESS = (0.5, 0.5)
@@ -126,6 +126,8 @@ def train(
     dataset = open_dataset(name, data_dir=locations.data_dir)
     space = Space.of(dataset, {"dataset": name, **reference.ENDLESS, **fixed}, {})
     searched = reference.read(searches / f"{name}.json.gz")["trials"]
+    usual = path.with_name(f"{name}.json.gz")
+    beside = reference.read(usual)["trials"] if usual.exists() and not fixed else []
 
     def fits(config: RunConfig) -> bool:
         with suppress(UsageError):
@@ -147,7 +149,7 @@ def train(
         )
         for number, contestant, config in sorted(asked, key=lambda each: each[0]):
             own = {"contestant": contestant, "number": number, "config": config.to_dict()}
-            trials.append(own | trainer.train(config, [*searched, *trials]))
+            trials.append(own | trainer.train(config, [*searched, *beside, *trials]))
             reference.write(path, dataset, trials)
             print(
                 f"{time.strftime('%H:%M')} {path.name} {contestant} {number}:"

@@ -100,6 +100,11 @@ class RunConfig(SharedSettings):
         return int(self.sampler_settings.get("warm_start", 0))
 
     @property
+    def has_two_paces(self) -> bool:
+        """True if iterations differ in what they cost before and after a warm start."""
+        return self.mines and self.first_hard > 0
+
+    @property
     def draws_explicit(self) -> bool:
         """True if explicit negatives are drawn where a user has some."""
         return bool(self.sampler_settings.get("explicit_negatives", False))

@@ -207,6 +207,8 @@ class NegativeSampler(ListedSampler):
 
     draws_items = True
     assemble_rows, required_capacity = Sampler.assemble_rows, Sampler._count_items
+    mined_slots = 0
+    """Item slots of mined batches after a warm start, whose own batches have more items."""
     hard_items: Int32 | None = None
     """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before that
     the most popular items stand in, so that batches can be looked at without a model.
@@ -239,10 +241,9 @@ class NegativeSampler(ListedSampler):
     @cached_property
     def warm(self) -> NegativeSampler:
         """The sampler of the warm start, which mines nothing."""
-        own, values = self.config.sampler_settings, self.config.to_dict()
-        config = complete({name: value for name, value in values.items() if name not in own})
-        made = NegativeSampler(self.graph, config, self.streams, weight_dtype=self.weight_dtype)
-        made.positives = self.positives
+        config, weights = without_own(self.config), self.weight_dtype
+        made = NegativeSampler(self.graph, config, self.streams, weight_dtype=weights)
+        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
         return made
 
     def draw(self, start: int, count: int) -> list[Draw]:
@@ -257,7 +258,11 @@ class NegativeSampler(ListedSampler):
         """See :meth:`Sampler.assemble`."""
         if isinstance(draw, WarmDraw):
             return self.warm.assemble(Draw(*draw), capacity)
-        return super().assemble(draw, capacity)
+        if not self.config.first_hard:
+            return super().assemble(draw, capacity)
+        batch = super().assemble(draw, self.mined_slots)
+        self.mined_slots = len(batch.items)
+        return batch
 
     def _slot_items(self, draw: Draw) -> Int32:
         if self.is_mined and not isinstance(draw, WarmDraw):
@@ -309,6 +314,12 @@ class NegativeSampler(ListedSampler):
         if self.is_mined:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super().rho
+
+
+def without_own(config: RunConfig) -> RunConfig:
+    """Return settings with defaults for those that their sampler declares."""
+    own, values = config.sampler_settings, config.to_dict()
+    return complete({name: value for name, value in values.items() if name not in own})
 
 
 class StratifiedSampler(ListedSampler):

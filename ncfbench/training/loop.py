@@ -8,7 +8,7 @@ Compilation is on neither clock. Both hold each iteration's share of the refresh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, groupby, islice
@@ -107,13 +107,13 @@ class TimedLoop:
         batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
         depth = 0 if jax.default_backend() == "cpu" else max(DEPTH, 2 * n)
         self._feed = Feed(batches, put, depth)
-        if not self._every:
+        if not self._every or self.start < self.trainer.carry.first:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
                 source.assemble(next(source.draws(self.start, self.start + 1)), self.item_slots)
-        elif self._is_refreshed_next():
+        if self._is_refreshed_next():
             self._feed.allow(0)
-        else:
+        elif self._every:
             self._hand_over()
 
     def __enter__(self) -> Self:
@@ -172,7 +172,7 @@ class TimedLoop:
                 kind=kind,
                 first_iteration=first,
                 iterations=len(counts),
-                seconds=watch.seconds + self._charge(first, len(counts)),
+                seconds=watch.seconds + self._charge(range(first, self.iteration)),
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
@@ -201,9 +201,9 @@ class TimedLoop:
                         in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
-        first = self.iteration - len(self._recent)
-        seconds = watch.seconds + self._charge(first, count)
-        self.samples.append(Sample("step", first, count, seconds))
+        recent = range(self.iteration - len(self._recent), self.iteration)
+        seconds = watch.seconds + self._charge(islice(cycle(recent), count))
+        self.samples.append(Sample("step", recent.start, count, seconds))
 
     def settle(self) -> None:
         """Bring rows that rest up to date, for whoever reads the parameters.
@@ -270,11 +270,11 @@ class TimedLoop:
         since = self.iteration - self.trainer.carry.first
         return bool(self._every) and since >= 0 and since % self._every == 0
 
-    def _charge(self, first: int, iterations: int) -> float:
+    def _charge(self, iterations: Iterable[int]) -> float:
         """Return the share of refreshes, in seconds, that some iterations are charged."""
         if not self._every:
             return 0.0
-        charged = min(max(first + iterations - self.trainer.carry.first, 0), iterations)
+        charged = sum(number >= self.trainer.carry.first for number in iterations)
         return float(np.median(self._refresh_seconds)) * charged / self._every
 
     def _refresh(self) -> None:
@@ -321,10 +321,13 @@ class TimedLoop:
         the state is large; record the time.
         """
         if self._compiled:
-            more = f"{len(batch.items)} item slots, more than {self.item_slots}"
-            if len(batch.items) <= self.item_slots:
-                more = "more room for linked pairs"
-            self.say(f"A batch needs {more}: compiling again, off the clock.")
+            slots, most = len(batch.items), self.item_slots
+            other = f"needs {slots} item slots, more than {most}"
+            if slots <= most:
+                other = "needs more room for linked pairs"
+            if slots < most:
+                other = f"has {slots} item slots, fewer than {most}"
+            self.say(f"A batch {other}: compiling again, off the clock.")
         self.item_slots = max(self.item_slots, len(batch.items))
         watch = Stopwatch()
         with self.ledger.line("compile"):

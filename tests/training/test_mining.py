@@ -189,6 +189,26 @@ def test_a_warm_start_draws_as_without_mining(
     assert rows != best(tiny, scores_of(tiny, embedder, parameters))
 
 
+def test_a_warm_start_has_slots_of_its_own(tiny: Dataset) -> None:
+    """As many as without mining; the batches after it have no more than they need, and their own
+    reserve. Several iterations in a dispatch do the same.
+    """
+    few, own = {"negatives": 9, "batch_size": 16}, {"mined": 2, "mine_skip": 0, "mine_every": 5}
+    planned = plan_capacity(tiny.graph, configure(**few, **own, warm_start=7))
+    assert planned == plan_capacity(
+        tiny.graph, configure(**few, **own | {"mine_every": 100, "mined": 0})
+    )
+    losses = {}
+    for per_dispatch in (1, 4):
+        more = {"warm_start": 7, "iterations_per_dispatch": per_dispatch}
+        with loop_for(tiny, **few, **own, **more) as loop:
+            losses[per_dispatch] = loop.full_block(7)
+            assert {len(batch.items) for batch in loop._recent} == {planned}
+            losses[per_dispatch] += loop.full_block(10)
+            assert max(len(batch.items) for batch in list(loop._recent)[-9:]) < planned
+    assert losses[1] == losses[4]
+
+
 def test_a_run_resumed_in_a_warm_start_goes_on(tiny: Dataset) -> None:
     """No mining before its end, and the same batches."""
     with loop_for(tiny, warm_start=7) as loop:
@@ -215,10 +235,12 @@ def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch
         loop.full_block(3)
         loop.full_block(6)
         loop.step_block(9)
-        warm, mixed, again = (each for each in loop.samples if each.kind in ("full", "step"))
+        loop.step_block(20)  # twice seven of the warm start, and thrice two
+        warm, mixed, *again = (each for each in loop.samples if each.kind in ("full", "step"))
         assert warm.seconds < 20
         assert 0 < mixed.seconds - 2 * 20 < 20
-        assert 0 < again.seconds - 2 * 20 < 20
+        assert 0 < again[0].seconds - 2 * 20 < 20
+        assert 0 < again[1].seconds - 4 * 20 < 20
     with loop_for(tiny) as loop:
         for count in (2, 1, 9):
             loop.full_block(count)
