@@ -133,7 +133,7 @@ def kept_floors(fingerprint: str) -> list[dict[str, Any]]:
 def kept_boards(
     folder: Path = BOARD, searches: Path = reference.SEARCHES, family: str = ""
 ) -> dict[str, dict[str, Standing]]:
-    """Return the kept boards that are complete, by data set.
+    """Return the kept boards by data set, with the contestants that are complete.
 
     Args:
         family: of models, as files end that have one of their own.
@@ -149,9 +149,10 @@ def kept_boards(
         known += [trial for each in beside for trial in each["trials"]]
         floors = kept_floors(kept["fingerprint"])
         board = standings(kept, searched, floors, is_repeat=own in REPEATS)
-        fewest = min((each.trials for each in board.values() if each.trials), default=0)
-        if own == family and fewest >= LEAST:
-            found[name] = {name: each for name, each in board.items() if each.test is not None}
+        whole = {way for way, own_way in board.items() if own_way.trials >= LEAST and own_way.test}
+        if own == family and whole:
+            ways = whole | {way for way in board if way not in CONTESTANTS}
+            found[name] = {way: each for way, each in board.items() if way in ways}
     return found
 
 

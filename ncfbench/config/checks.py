@@ -97,6 +97,14 @@ def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
     return int(values["stratum_size"]) if sampler.reads("stratum_size") else 1
 
 
+def idle_settings(values: Values) -> list[str]:
+    """Return the settings of hard negatives that a run has without having hard negatives."""
+    if values.get("hardest") or values.get("mined"):
+        return []
+    names = ["positive_margin", *([] if "memory" in values else ["warm_start"])]
+    return [name for name in names if values.get(name)]
+
+
 def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator[str]:
     for name, setting in settings.items():
         value = values[name]
@@ -117,16 +125,16 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
             f"--bare-bag makes items' vectors of words', of word_dimension = {width} instead of"
             f" dimension = {dimension}. Use --word-dimension {dimension}."
         )
-    is_hard = values.get("hardest") or values.get("mined")
-    if (margin := values.get("positive_margin")) and not is_hard:
+    idle = idle_settings(values)
+    if "positive_margin" in idle:
         yield (
-            f"--positive-margin {margin:g} is for hard negatives, and without --hardest or --mined"
-            " there are none. Use --positive-margin off."
+            f"--positive-margin {values['positive_margin']:g} is for hard negatives, and without"
+            " --hardest or --mined there are none. Use --positive-margin off."
         )
-    if (warm := values.get("warm_start")) and not is_hard and "memory" not in values:
+    if "warm_start" in idle:
         yield (
-            f"--warm-start {warm}: nothing begins after it without --hardest, --mined or a memory."
-            " Use --warm-start off."
+            f"--warm-start {values['warm_start']}: nothing begins after it without --hardest,"
+            " --mined or a memory. Use --warm-start off."
         )
     if values.get("mined") and values.get("explicit_negatives"):
         yield (

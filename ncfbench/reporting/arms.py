@@ -121,7 +121,7 @@ class ArmResult:
     @property
     def spread(self) -> float:
         """Largest spread of the times of a run's blocks."""
-        spreads = (speedups.spread(run.timing, "full") for run in self.runs.values())
+        spreads = (speedups.spread(run.alike_timing, "full") for run in self.runs.values())
         return max((spread or 0.0 for spread in spreads), default=0.0)
 
     @property
@@ -176,7 +176,11 @@ class ArmResult:
             mean(getattr(run, name) for run in runs) for name in ("feature_seconds", "seconds")
         )
         common = common_rows(runs, column).items()
-        return [(begin + iteration * length, rows) for iteration, rows in common]
+        if any(run.config.has_two_paces for run in runs):
+            clock = {at: mean(run.clock_at(at) for run in runs) for at, _ in common}
+        else:
+            clock = {at: at * length for at, _ in common}
+        return [(begin + clock[at], rows) for at, rows in common]
 
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return a column of :meth:`rows`, the mean over seeds."""

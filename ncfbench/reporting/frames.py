@@ -322,7 +322,7 @@ def probes_table(runs: Iterable[Run]) -> pa.Table:
     rows = [
         {
             "run": run.name,
-            "seconds": row["iteration"] * run.seconds if run.is_timed else None,
+            "seconds": run.clock_at(row["iteration"]) if run.is_timed else None,
             **row,
         }
         for run in runs

@@ -86,7 +86,7 @@ class Runs:
             return cls({})
         # The spread of the times of blocks over the square root of their number.
         noises = [
-            (speedups.spread(run.timing, "full") or 0.0)
+            (speedups.spread(run.alike_timing, "full") or 0.0)
             / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
             for run in runs
         ]
@@ -115,7 +115,8 @@ class Runs:
         curves = [self.curves[seed] for seed in seeds]
         losses = np.mean([curve.losses for curve in curves], axis=0).tolist()
         seconds = statistics.fmean(curve.full_iteration_seconds for curve in curves)
-        return Curve(curves[0].iterations, losses, seconds)
+        clock = np.mean([curve.clock_seconds for curve in curves], axis=0).tolist()
+        return Curve(curves[0].iterations, losses, seconds, clock)
 
     def times_to(self, level: float) -> dict[int, float]:
         """Return the seconds to a level, those of the features included, of each seed that reached
@@ -186,8 +187,7 @@ class RankedArm(ArmResult):
         seconds = self.curve.time_to(level) if self.has_run else None
         if seconds is None:
             return self
-        iterations = seconds / self.curve.full_iteration_seconds
-        return replace(self, iterations=iterations, seconds=seconds)
+        return replace(self, iterations=self.curve.iterations_at(seconds), seconds=seconds)
 
     @property
     def place(self) -> tuple[int, float, float]:
@@ -250,8 +250,8 @@ def status_beside(status: str, behind: Ratio | None) -> str:
 
 def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Curve:
     """Return probe loss, or a metric with its sign changed and its chance before training, against
-    iterations times the median seconds of an iteration; one value of infinity where nothing was
-    evaluated.
+    iterations times the median seconds of an iteration, or the clock where iterations are not
+    alike; one value of infinity where nothing was evaluated.
 
     Args:
         column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
@@ -267,7 +267,8 @@ def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Cur
     if not arm.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
+    clock = [*map(record.clock_at, iterations)] if record.config.has_two_paces else ()
+    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0, clock)
 
 
 def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:
@@ -277,13 +278,13 @@ def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | N
     """
     if chance >= 1 or record.summary["recall_reason"] is not None:
         return 0.0
-    column, seconds = f"{split}_{RECALL}", record.summary["full_iteration_seconds"] or 0.0
+    column = f"{split}_{RECALL}"
     least = LEARNED * min(chance, 1 - chance)
     for row in record.curve:
         if row[column] is not None:
             errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
             if row[column] - chance > max(least, ERRORS * math.hypot(*errors)):
-                return float(row["iteration"] * seconds)
+                return record.clock_at(row["iteration"])
     return None
 
 

@@ -77,6 +77,20 @@ class RunRecord:
         return self.folder.name
 
     @property
+    def alike_timing(self) -> list[dict[str, Any]]:
+        """Rows of ``timing`` whose iterations are alike."""
+        return alike(self.config, self.timing)
+
+    def clock_at(self, iteration: int) -> float:
+        """Return the seconds of training at a row of the curve: by the median of an iteration, or
+        by the clock itself where iterations are not alike.
+        """
+        if self.config.has_two_paces:
+            clock = {row["iteration"]: float(row["train_seconds"]) for row in self.curve}
+            return clock[iteration] if iteration else 0.0
+        return float(iteration * (self.summary["full_iteration_seconds"] or 0.0))
+
+    @property
     def reported_iteration(self) -> int | None:
         """The iteration of the epoch whose recall is reported; None where there is none."""
         epoch = self.summary["reported_epoch"]
@@ -86,6 +100,15 @@ class RunRecord:
     def is_simulated(self) -> bool:
         """True if one CPU simulated its devices: its times say nothing of real devices."""
         return bool((self.environment.get("mesh") or {}).get("simulated"))
+
+
+def alike(config: RunConfig, timing: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the samples after a warm start where iterations differ in cost from then on; all where
+    they do not, or where there are none.
+    """
+    if not config.has_two_paces:
+        return timing
+    return [row for row in timing if row["first_iteration"] >= config.first_hard] or timing
 
 
 def create(

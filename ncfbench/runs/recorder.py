@@ -12,7 +12,7 @@ from typing import Any
 
 from ncfbench.config import RunConfig
 from ncfbench.runs import evaluations
-from ncfbench.runs.folder import RunRecord, read
+from ncfbench.runs.folder import RunRecord, alike, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.reported import choose_epoch, find_candidate
@@ -228,6 +228,7 @@ class Recorder:
         shown = reported or {}
         timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         full = [row for row in timing if row["kind"] == "full"]
+        timing = alike(self.config, timing)
         sampled = math.fsum(row["sampling_seconds"] for row in full)
         named = ("dataset", "sampler", "encoder", "loss", "seed")
         return {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import SamplerInfo
+from ncfbench.config import RunConfig
 
 
 class Nominal(NamedTuple):
@@ -52,6 +53,12 @@ class Claims(NamedTuple):
     def with_bias(self, reason: str) -> Claims:
         """Return the claims with one more bias, the first to be named."""
         return self._replace(bias="; ".join(filter(None, (reason, self.bias))))
+
+
+def below(config: RunConfig) -> str:
+    """Return the words that hard negatives have a margin, empty where they have none."""
+    margin = config.sampler_settings.get("positive_margin", 0)
+    return f", if these are below the positive link's by {margin:g}" if margin else ""
 
 
 def nominal(info: SamplerInfo, strata: str, letters: Mapping[str, int]) -> Nominal | None:

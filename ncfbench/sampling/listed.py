@@ -17,7 +17,7 @@ from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
-from ncfbench.sampling.claims import Claims
+from ncfbench.sampling.claims import Claims, below
 
 PICK_BITS = 31
 """Bits of the random number that picks an explicit negative: among E of them, one is more probable
@@ -283,8 +283,9 @@ class NegativeSampler(ListedSampler):
             return super().claims()
         claims = super().claims()._replace(drawn_items=None, weighs_biased=True)
         return claims.with_bias(
-            f"negatives come from the {self.config.mined} items of a user's highest scores, so what"
-            " is estimated has another negative term than the objective"
+            f"negatives come from the {self.config.mined} items of a user's highest"
+            f" scores{below(self.config)}, so what is estimated has another negative term than the"
+            " objective"
         )
 
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:

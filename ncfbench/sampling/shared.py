@@ -13,7 +13,7 @@ from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.errors import UsageError
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
-from ncfbench.sampling.claims import Claims
+from ncfbench.sampling.claims import Claims, below
 
 Int64 = NDArray[np.int64]
 MISSING = -1
@@ -26,7 +26,7 @@ class SharingSampler(Sampler):
     With c_j the batch's positive links and lone items on item j, and c_ij those positive links of
     them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that came
     with four links counts four times. Under ``hardest`` the model lets only the K items of the
-    highest scores in each row count (:func:`ncfbench.models.objective.hardest_weights`).
+    highest scores in each row count (:func:`ncfbench.models.objective.hard_weights`).
     """
 
     required_capacity = Sampler._count_items
@@ -70,8 +70,9 @@ class SharingSampler(Sampler):
         if not self.config.sampler_settings.get("hardest", 0):
             return claims
         return claims.with_bias(
-            f"only the {self.config.hardest} negatives of the highest scores count, so what is"
-            " estimated is a part of the negative term, and not the objective"
+            f"only the {self.config.hardest} negatives of the highest scores count"
+            f"{below(self.config)}, so what is estimated is a part of the negative term, and not"
+            " the objective"
         )
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:

@@ -12,6 +12,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
+from ncfbench.runs.schedule import require_hard_iterations
 from ncfbench.runs.trials import FOLDER
 from ncfbench.sampling import make_sampler
 from ncfbench.sweeps.cells import Cell, exit_code, expand, read_progress
@@ -59,8 +60,12 @@ class SweepRun:
             name = config.dataset
             if name not in datasets:
                 datasets[name] = open_dataset(name, data_dir=locations.data_dir, say=tell)
+            graph, tuning = datasets[name].graph, sweep.tuning
             try:
-                make_sampler(datasets[name].graph, config, Streams(config.seed))
+                make_sampler(graph, config, Streams(config.seed))
+                for epochs in {config.epochs, tuning.epochs if tuning else config.epochs}:
+                    of_epochs = dataclasses.replace(config, epochs=epochs)
+                    require_hard_iterations(of_epochs, graph.n_links)
             except (DataError, UsageError) as error:
                 raise UsageError(f"{name}: {error}") from error
 

@@ -24,7 +24,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
-from ncfbench.runs.schedule import Schedule
+from ncfbench.runs.schedule import Schedule, require_hard_iterations
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
@@ -88,17 +88,7 @@ class RunPlan:
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         schedule = Schedule.of(config, dataset.graph.n_links)
-        if config.first_hard and config.first_hard >= schedule.last:
-            raise UsageError(
-                f"warm_start = {config.first_hard}: the run has {schedule.last:,} iterations, and"
-                f" nothing begins after them. Use --warm-start {schedule.last // 4} or less."
-            )
-        if config.mines and config.mine_every > schedule.last:
-            raise UsageError(
-                f"mine_every = {config.mine_every}: the run has {schedule.last:,} iterations, so"
-                " nothing would be mined but by the initial parameters. Use --mine-every"
-                f" {max(schedule.last // 4, 1)} or less."
-            )
+        require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
         _require_room_for_vectors(config, dataset, layout)
         if recommend is not None:

@@ -144,6 +144,8 @@ def test_what_nothing_begins_after_is_refused(tiny: Dataset) -> None:
         with pytest.raises(UsageError, match=words):
             configure(**given)
     assert configure(sampler="xbm", hardest=0, warm_start=9).first_hard == 9
+    idle = {"sampler": "neg", "hardest": 4, "positive_margin": 0.5, "warm_start": 9}
+    assert complete(idle, ignore_unknown=True) == complete({"sampler": "neg"})
     off = configure(positive_margin="off", warm_start="off")
     assert digest(off) == digest(configure())
     long = configure(dataset="tiny", warm_start=900, epochs=1)

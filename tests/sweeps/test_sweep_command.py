@@ -58,6 +58,18 @@ def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_cells_that_end_in_their_warm_start_are_left_out(data_dir: Path, tmp_path: Path) -> None:
+    """In that of their trials too; cells without hard negatives have no warm start."""
+    hard = ("--set", "hardest=4,all", "--set", "sampler=ns", "--set", "batch_size=64")
+    for warm, *tuned in (("100",), ("30", "--tune", "2", "--tune-epochs", "1")):
+        planned = invoke(
+            data_dir, tmp_path, *hard, "--set", f"warm_start={warm}", *tuned, "--dry-run", "--json"
+        )
+        check(planned, 0, f"Left out (1): tiny: warm_start = {warm}: the run has")
+        (row,) = json.loads(planned.stdout)["cells"]
+        assert (row["config"]["hardest"], row["config"]["warm_start"]) == (0, 0)
+
+
 def test_data_without_a_negative_link_are_left_out(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -302,5 +302,7 @@ def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
     with pytest.raises(UsageError, match="mine_every = 900: the run has .* Use --mine-every"):
         config = configure(dataset="tiny", mine_every=900, epochs=1)
         RunPlan.of(config, Locations(data_dir=data_dir), dataset=tiny)
+    once = configure(dataset="tiny", mine_every=900, warm_start=5, epochs=1)
+    RunPlan.of(once, Locations(data_dir=data_dir), dataset=tiny)
     with pytest.raises(UsageError, match="no cost for mining negatives. Use --mined off"):
         profile(samplers=["neg"], mined=COUNT)

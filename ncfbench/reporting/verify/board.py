@@ -153,7 +153,7 @@ def _seconds(one: Contestant, ranking: Ranking, level: float) -> float:
     if _quality(one, ranking) < level or (isinstance(one, Ranked) and not _is_able(one)):
         return math.inf
     if isinstance(one, Ranked):
-        return one.features + one.reach(level) * one.full
+        return one.seconds_to(level)
     return float(one["content_seconds"] + one["choice_seconds"] + one["fit_seconds"])
 
 

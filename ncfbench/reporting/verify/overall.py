@@ -63,6 +63,8 @@ class Ranked:
         if self.points:
             curves = [self.points[seed] for seed in self.seeds]
             self.iterations = curves[0][0]
+            clocks = [self.runs[seed].clock(self.iterations) for seed in self.seeds]
+            self.clock = np.mean(clocks, axis=0)
             self.values = np.mean([values for _, values in curves], axis=0)
             self.quality = float(self.values.max())
 
@@ -70,10 +72,18 @@ class Ranked:
         """Return the iterations of the mean curve to a level; NaN if it does not come there."""
         return falls_to(-level, self.iterations, -self.values) if self.points else math.nan
 
+    def seconds_to(self, level: float) -> float:
+        """Return the seconds of the mean curve to a level, features included; NaN if it does not
+        come there.
+        """
+        if not self.points:
+            return math.nan
+        return self.features + falls_to(-level, self.clock, -self.values)
+
     def times_to(self, level: float) -> dict[int, float]:
         """Return the seconds of each seed to a level."""
         return {
-            seed: self.features + falls_to(-level, at, -values) * self.runs[seed].full
+            seed: self.features + falls_to(-level, self.runs[seed].clock(at), -values)
             for seed, (at, values) in self.points.items()
         }
 
@@ -197,7 +207,7 @@ def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
     level = 0.95 * most
 
     def order(arm: Ranked) -> tuple[float, float]:
-        seconds = arm.features + arm.reach(level) * arm.full
+        seconds = arm.seconds_to(level)
         return math.inf if math.isnan(seconds) else seconds, -arm.quality
 
     return level, min(near, key=order)
@@ -212,11 +222,11 @@ def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tup
         "status": arm.status,
         "seeds": len(arm.points),
         "full_iteration_seconds": mean(run.full for run in arm.runs.values()),
-        "clock_seconds": arm.iterations[-1] * arm.full if arm.points else math.nan,
+        "clock_seconds": arm.clock[-1] if arm.points else math.nan,
         "learned_seconds": math.nan if arm.learned is None else arm.learned,
         "level": -arm.quality,
         "iterations_to_level": iterations,
-        "seconds_to_level": arm.features + iterations * arm.full,
+        "seconds_to_level": arm.seconds_to(level),
         **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
         "test_recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
         "test_recall_at_50_error": standings.error_of(ends),
@@ -311,5 +321,5 @@ def _learned(run: Run, recall: str, chance: float) -> float | None:
         parts = (row[f"{recall}{of}_error"] or 0.0 for of in ("", "_item"))
         least = max(min(chance, 1 - chance) / 4, 3 * math.hypot(*parts))
         if row[recall] - chance > least:
-            return float(row["iteration"] * np.nan_to_num(run.full))
+            return float(np.nan_to_num(run.clock(np.array([row["iteration"]], float)))[0])
     return None

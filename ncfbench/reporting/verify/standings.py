@@ -89,7 +89,7 @@ def beside(arm: Arm, level: Level) -> Values:
     if above < 0:
         return values | {"best_arm": "below"}
     first = next(iteration for iteration, rows in common if _recall(rows) > level.recall)
-    seconds = first * mean(run.full for run in arm.values())
+    seconds = mean(run.clock(np.array([first], float))[0] for run in arm.values())
     seconds += mean(run.feature_seconds for run in arm.values())
     return values | {"best_arm": "passes", "passed_after_seconds": seconds}
 
