@@ -102,7 +102,7 @@ class RunConfig(SharedSettings):
     @property
     def has_two_paces(self) -> bool:
         """True if iterations differ in what they cost before and after a warm start."""
-        return self.mines and self.first_hard > 0
+        return self.first_hard > 0 and (self.mines or "memory" in self.sampler_settings)
 
     @property
     def draws_explicit(self) -> bool:

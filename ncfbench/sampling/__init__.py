@@ -14,9 +14,8 @@ from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
+from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler, without_own
 from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.sampling.listed import without_own
 from ncfbench.sampling.local import LocalSampler
 
 __all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]

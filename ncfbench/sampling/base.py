@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.config import MAX_SEED, RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
@@ -43,6 +43,16 @@ class Draw(NamedTuple):
     """int32[b, k]: items of the negative links (k = 0 where none are drawn); or int32[1, k'] for
     the whole batch.
     """
+
+
+class WarmDraw(Draw):
+    """The random part of a batch of a warm start, made by the sampler that comes before."""
+
+
+def without_own(config: RunConfig, **more: Any) -> RunConfig:
+    """Return settings with defaults for those that their sampler declares."""
+    own, values = config.sampler_settings, config.to_dict()
+    return complete({name: value for name, value in values.items() if name not in own} | more)
 
 
 class BatchSource(ABC):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw, without_own
 from ncfbench.sampling.batch import Batch, Listed, padded
 from ncfbench.sampling.claims import Claims, below
 
@@ -187,10 +187,6 @@ class IidSampler(ListedSampler):
     draws_items = True
 
 
-class WarmDraw(Draw):
-    """The random part of a batch before hard negatives count: its items are ids, and no ranks."""
-
-
 class NegativeSampler(ListedSampler):
     """Negative Sampling (KDD 2017, algorithm 2): k items ~ P_n for the user of each positive link.
 
@@ -315,12 +311,6 @@ class NegativeSampler(ListedSampler):
         if self.is_mined:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super().rho
-
-
-def without_own(config: RunConfig) -> RunConfig:
-    """Return settings with defaults for those that their sampler declares."""
-    own, values = config.sampler_settings, config.to_dict()
-    return complete({name: value for name, value in values.items() if name not in own})
 
 
 class StratifiedSampler(ListedSampler):

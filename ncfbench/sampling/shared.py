@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.errors import UsageError
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw, without_own
 from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
 from ncfbench.sampling.claims import Claims, below
 
@@ -210,7 +210,7 @@ class MemorySharingSampler(SharingSampler):
     With replacement and present vectors each of the b - 1 + M_n items is a draw from P_d: the value
     is unbiased. A remembered vector is a constant of earlier parameters: the gradient is biased.
 
-    Before the end of a warm start no link counts as known, while the memory fills: M_n = 0.
+    Before the end of a warm start batches are those of Negative Sharing, while the memory fills.
 
     The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
     oldest first, then the batch's own. Cost per link: O(V + M + degree).
@@ -231,8 +231,22 @@ class MemorySharingSampler(SharingSampler):
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
         draws, warm = self._draws(start, count), max(self.config.first_hard - start, 0)
-        unknown = [draw._replace(items=np.full_like(draw.items, MISSING)) for draw in draws[:warm]]
-        return unknown + draws[warm:]
+        plain = [WarmDraw(draw.links, draw.users, draw.users) for draw in draws[:warm]]
+        return [*plain, *draws[warm:]]
+
+    @cached_property
+    def warm(self) -> NegativeSharingSampler:
+        """The sampler of the warm start, which remembers nothing."""
+        config, weights = without_own(self.config, sampler="ns"), self.weight_dtype
+        made = NegativeSharingSampler(self.graph, config, self.streams, weight_dtype=weights)
+        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
+        return made
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        if isinstance(draw, WarmDraw):
+            return self.warm.assemble(Draw(*draw), max(capacity - int(self.config.memory), 0))
+        return super().assemble(draw, capacity)
 
     def _draws(self, start: int, count: int) -> list[Draw]:
         b, size = self.config.batch_size, self.config.memory

@@ -32,8 +32,6 @@ class Carry:
     """Iterations from one refresh to the next; 0: none."""
     first = 0
     """The iteration before which it is refreshed first."""
-    given_slots = 0
-    """First item slots of a batch whose vectors :meth:`inputs` gives."""
 
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         self.config, self.graph = config, graph
@@ -58,6 +56,10 @@ class Carry:
         """
         return batch, None
 
+    def given_slots(self, batch: Batch) -> int:
+        """Return how many first item slots of a batch have vectors that :meth:`inputs` gives."""
+        return 0
+
     def after_step(self, carry: Any, batch: Batch, items_VxD: jax.Array | None) -> Any:
         """Return the carry for the next iteration. Called while the step is traced.
 
@@ -76,13 +78,13 @@ class Memory(Carry):
     whose first item slots are those items. They lie on one device.
     """
 
-    def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
-        super().__init__(config, graph)
-        self.given_slots = config.memory
-
     def initial(self) -> jax.Array:
         """See :meth:`Carry.initial`."""
         return jnp.zeros((self.config.memory, self.config.dimension))
+
+    def given_slots(self, batch: Batch) -> int:
+        """See :meth:`Carry.given_slots`."""
+        return int(self.config.memory) if isinstance(batch.negatives, Remembered) else 0
 
     def inputs(self, carry: jax.Array, batch: Batch) -> tuple[Batch, jax.Array | None]:
         """See :meth:`Carry.inputs`."""

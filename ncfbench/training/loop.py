@@ -159,14 +159,14 @@ class TimedLoop:
                 losses.append(loss)
                 for batch in part:
                     self.iteration += 1
-                    counts.append(batch.n_items)
+                    # Given slots are not embedded.
+                    counts.append((batch.n_items, self.trainer.carry.given_slots(batch)))
                     self._recent.append(batch)
                     stopped = stop() or stopped
         if self.trainer.traces != len(self._compiled) * len({1, self._per_dispatch}):
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )
-        given = self.trainer.carry.given_slots  # which are not embedded
         self.samples.append(
             Sample(
                 kind=kind,
@@ -176,7 +176,7 @@ class TimedLoop:
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
-                item_slots=float(np.mean([int(count) for count in counts])) - given,
+                item_slots=float(np.mean([int(count) - given for count, given in counts])),
             )
         )
         values: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()

@@ -58,21 +58,28 @@ def test_weights_by_definition(tiny: Dataset, mask: bool) -> None:
 
 
 def test_nothing_is_known_in_a_warm_start(tiny: Dataset) -> None:
-    """Four batches are those of ``ns``, with vectors that have no weight; then it is full."""
+    """Four batches are those of ``ns``; then it is full, with what the steps left there."""
     made = make_sampler(tiny.graph, configure(warm_start=4), Streams(3))
     other = make_sampler(tiny.graph, configure(), Streams(3))
     plain = make_sampler(tiny.graph, complete({"sampler": "ns", "batch_size": 32}), Streams(3))
     draws = [*made.draw(0, 3), *made.draw(3, 4)]
     for number, draw in enumerate(draws):
-        weight = made.assemble(draw, 200).negatives.weight
-        if number >= 4:
-            whole = other.assemble(other.draw(number, 1)[0], 200).negatives.weight
-            np.testing.assert_array_equal(weight, whole)
-            assert weight[:, :80].any()
-            continue
-        expected = plain.assemble(plain.draw(number, 1)[0], 120).negatives.weight
-        np.testing.assert_allclose(weight[:, 80:], expected, rtol=1e-6)
-        assert not weight[:, :80].any()
+        found, source = made.assemble(draw, 200), plain if number < 4 else other
+        slots = 120 if number < 4 else 200
+        expected = source.assemble(source.draw(number, 1)[0], slots)
+        assert type(found.negatives) is type(expected.negatives)
+        for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(one, two)
+    trial = Trial(tiny, configure(warm_start=4, word_dropout=0.0))
+    state, items, vectors = trial.state, [], []
+    for number in range(4):
+        batch = trial.batch(number, 200)
+        own = tiny.graph.link_item[trial.sampler.draw(number, 1)[0].links]
+        vectors.append(np.asarray(trial.embedder.items(copy_state(state).parameters, own)))
+        items += own.tolist()
+        state, _ = trial.trainer.step(state, batch, trial.content)
+    np.testing.assert_allclose(state.carry, np.concatenate(vectors)[-80:], rtol=1e-5, atol=1e-6)
+    assert trial.batch(4, 200).items[:80].tolist() == items[-80:]
 
 
 def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None:

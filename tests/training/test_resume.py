@@ -38,6 +38,7 @@ RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regu
         *(({"sampler": name}, stops, 0) for name in ("iid", "strat-ns") for stops in STOPS),
         (MINED, (6, 12), 0),
         (MINED | {"warm_start": 9, "positive_margin": 0.1}, (6, 9, 11), 0),
+        ({"sampler": "xbm", "memory": 80, "warm_start": 9, "epochs": 1}, (6, 12), 0),
         (MINED | {"optimizer": "row-adam", "weight_decay": 0.1}, (6, 12), 2),
         (RIVALS, (5,), 0),
     ],
