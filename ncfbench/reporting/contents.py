@@ -42,7 +42,8 @@ SHOWN_SETTINGS = (
 
 
 def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
-    """Return complete settings for each built-in sampler, or its reason to refuse them.
+    """Return complete settings for each built-in sampler, or its reason to refuse them; batches are
+    those after a warm start.
 
     Raises:
         UsageError: all of them refuse.
@@ -50,7 +51,7 @@ def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageEr
     configs: dict[str, RunConfig | UsageError] = {}
     for name in SAMPLERS:
         try:
-            configs[name] = complete({**settings, "sampler": name})
+            configs[name] = complete({**settings, "sampler": name, "warm_start": 0})
         except UsageError as error:
             configs[name] = error
     refused = [config for config in configs.values() if isinstance(config, UsageError)]
