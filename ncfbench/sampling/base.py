@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,9 @@ class BatchSource(ABC):
             yield batch
 
 
+SamplerT = TypeVar("SamplerT", bound="Sampler")
+
+
 class Sampler(BatchSource):
     """A sampling strategy bound to a graph of training links, the settings and a seed.
 
@@ -130,6 +133,13 @@ class Sampler(BatchSource):
         self.tables = LookupTables(graph)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self._check()
+
+    def _before(self, kind: type[SamplerT], **more: Any) -> SamplerT:
+        """Return the sampler of a warm start, with this one's positive links and tables."""
+        config, weights = without_own(self.config, **more), self.weight_dtype
+        made = kind(self.graph, config, self.streams, weight_dtype=weights)
+        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
+        return made
 
     def _check(self) -> None:
         """Refuse settings that these data have no batches for, by a UsageError."""

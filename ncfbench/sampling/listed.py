@@ -15,7 +15,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw, without_own
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw
 from ncfbench.sampling.batch import Batch, Listed, padded
 from ncfbench.sampling.claims import Claims, below
 
@@ -237,10 +237,7 @@ class NegativeSampler(ListedSampler):
     @cached_property
     def warm(self) -> NegativeSampler:
         """The sampler of the warm start, which mines nothing."""
-        config, weights = without_own(self.config), self.weight_dtype
-        made = NegativeSampler(self.graph, config, self.streams, weight_dtype=weights)
-        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
-        return made
+        return self._before(NegativeSampler)
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; a warm start's are a :class:`WarmDraw`."""

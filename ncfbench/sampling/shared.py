@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.errors import UsageError
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw, without_own
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw
 from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
 from ncfbench.sampling.claims import Claims, below
 
@@ -237,10 +237,7 @@ class MemorySharingSampler(SharingSampler):
     @cached_property
     def warm(self) -> NegativeSharingSampler:
         """The sampler of the warm start, which remembers nothing."""
-        config, weights = without_own(self.config, sampler="ns"), self.weight_dtype
-        made = NegativeSharingSampler(self.graph, config, self.streams, weight_dtype=weights)
-        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
-        return made
+        return self._before(NegativeSharingSampler, sampler="ns")
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
