@@ -10,7 +10,7 @@ from typing import Any
 import board
 import board_training
 import search_reference as reference
-from claims_boards import CONTESTANTS, boards
+from claims_boards import boards
 from claims_readme import GOOD, good_start
 from traced import Section, traces, traces_rows, word
 
@@ -21,6 +21,8 @@ PAGE = "docs/boards.md"
 MORE = Section("docs/results.md", "More boards", "python benchmarks/board.py")
 KNOWN = Section(PAGE, "Known items, by time", "python benchmarks/board.py")
 LAST = Section(PAGE, "Known items, the last link", "python benchmarks/board.py")
+WAYS = {way: own for way, own in board.CONTESTANTS.items() if not way.endswith(", warm")}
+"""Those that these boards have."""
 
 
 def known() -> Mapping[str, board.Standing]:
@@ -32,14 +34,14 @@ def known_rows() -> list[str]:
     return markdown.render([board.board_table("ml-time", known())]).splitlines()
 
 
-traces_rows(KNOWN, ["", *CONTESTANTS[1:], "ease", "ials", "popularity"])(known_rows)
+traces_rows(KNOWN, ["", *WAYS, "ridge", "profile", "ease", "ials", "popularity"])(known_rows)
 
 
-@traces(KNOWN, "The same ways on MovieLens by time")
+@traces(KNOWN, "The same ways but the warm ones on MovieLens by time")
 def trials_of_known() -> list[str]:
     kept = reference.read(board.BOARD / "ml-time-with-known.json.gz")
     assert {each["config"]["encoder"] for each in kept["trials"]} == {"cnn"}
-    counts = {name: known()[name].trials for name in board.CONTESTANTS}
+    counts = {name: known()[name].trials for name in WAYS}
     fewer = counts.pop("ns-distinct")
     assert {*counts.values()} == {board_training.TUNED}
     return [f"with {word(board_training.TUNED)} trials each", f"{word(fewer)} of `ns-distinct`"]
@@ -67,7 +69,7 @@ def error_of_known() -> list[str]:
 @traces(KNOWN, "By test links EASE has")
 def tests_of_known() -> list[str]:
     ease, ials = (known()[name] for name in ("ease", "ials"))
-    trained = max((known()[name] for name in board.CONTESTANTS), key=lambda own: own.share)
+    trained = max((known()[name] for name in WAYS), key=lambda own: own.share)
     at = f"EASE has {ease.test:.3f} after {ease.seconds[0]:.2f} s and iALS {ials.test:.3f}"
     return [at, f"has {trained.test:.3f}"]
 
@@ -84,7 +86,7 @@ def test_error_of_known() -> list[str]:
 @traces(KNOWN, "*No pointwise loss passes popularity*")
 def pointwise_of_known() -> list[str]:
     least = known()["popularity"]
-    for name, (_, losses) in board.CONTESTANTS.items():
+    for name, (_, losses) in WAYS.items():
         if losses == board_training.POINTWISE:
             assert known()[name].share < least.share
             assert known()[name].test < least.test
@@ -108,7 +110,7 @@ def kept_of_last() -> Mapping[str, Any]:
     return reference.read(board.BOARD / "yelp-last-with-last.json.gz")
 
 
-@traces(LAST, "The same ways on a sample")
+@traces(LAST, "The same ways but the warm ones on a sample")
 def data_of_last() -> list[str]:
     floors = board.kept_floors(kept_of_last()["fingerprint"])
     (chance,) = {f"{row['test_recall_at_50_chance']:.3f}" for row in floors}
@@ -118,7 +120,7 @@ def data_of_last() -> list[str]:
 
 @traces(LAST, "Each has eight trials")
 def trials_of_last() -> list[str]:
-    assert {last()[name].trials for name in board.CONTESTANTS} == {board_training.TUNED}
+    assert {last()[name].trials for name in WAYS} == {board_training.TUNED}
     models = {
         (each["config"]["encoder"], each["config"]["user_tower"])
         for each in kept_of_last()["trials"]
@@ -142,7 +144,7 @@ def ials_of_last() -> list[str]:
 
 @traces(LAST, "By test links `mixed-ns` has")
 def tests_of_last() -> list[str]:
-    best = sorted(board.CONTESTANTS, key=lambda name: last()[name].test or 0, reverse=True)[:2]
+    best = sorted(WAYS, key=lambda name: last()[name].test or 0, reverse=True)[:2]
     assert best == ["mixed-ns", "strat-ns"]
     (row,) = (
         row for row in board.kept_floors(kept_of_last()["fingerprint"]) if row["floor"] == "ials"
@@ -162,7 +164,7 @@ def seconds_of_last() -> list[str]:
 
 @traces(LAST, "Of what trains")
 def second_of_last() -> list[str]:
-    reached = [name for name in board.CONTESTANTS if last()[name].seconds[1] < math.inf]
+    reached = [name for name in WAYS if last()[name].seconds[1] < math.inf]
     assert {*reached} == {"ns", "mixed-ns"}
     return ["come to 0.97"]
 
@@ -175,11 +177,7 @@ def usual_of_last() -> list[str]:
 
 @traces(LAST, "*Pointwise losses come to")
 def pointwise_of_last() -> list[str]:
-    names = [
-        name
-        for name, (_, losses) in board.CONTESTANTS.items()
-        if losses == board_training.POINTWISE
-    ]
+    names = [name for name, (_, losses) in WAYS.items() if losses == board_training.POINTWISE]
     assert all(last()[name].is_cut for name in names)
     shares = [last()[name].share for name in names]
     ends = f"come to {min(shares):.2f} to {max(shares):.2f} of the best"
@@ -196,7 +194,7 @@ def floors_of_both() -> list[str]:
 @traces(MORE, "Of what trains `strat-ns` and `ns` are the soonest")
 def soonest_of_both() -> list[str]:
     for own in (known(), last()):
-        first = min(own[name].seconds[0] for name in board.CONTESTANTS if name in own)
+        first = min(own[name].seconds[0] for name in WAYS if name in own)
         for name in ("strat-ns", "ns"):
             assert own[name].seconds[0] <= QUALITY_SPREAD.factor * first
     return []
