@@ -18,6 +18,7 @@ from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import RECALL, Quality, standard_error
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.runs.folder import clock_at
 from ncfbench.runs.quality import Evaluation
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
@@ -177,7 +178,7 @@ class ArmResult:
         )
         common = common_rows(runs, column).items()
         if any(run.config.has_two_paces for run in runs):
-            clock = {at: mean(run.clock_at(at) for run in runs) for at, _ in common}
+            clock = {at: mean(clock_at(run, at) for run in runs) for at, _ in common}
         else:
             clock = {at: at * length for at, _ in common}
         return [(begin + clock[at], rows) for at, rows in common]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ncfbench.catalog import baseline_sampler, find_encoder
 from ncfbench.runs.arms import Variant, shared_settings
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.storage import schemas
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
@@ -322,7 +322,7 @@ def probes_table(runs: Iterable[Run]) -> pa.Table:
     rows = [
         {
             "run": run.name,
-            "seconds": run.clock_at(row["iteration"]) if run.is_timed else None,
+            "seconds": clock_at(run, row["iteration"]) if run.is_timed else None,
             **row,
         }
         for run in runs

@@ -22,7 +22,7 @@ from ncfbench.data.content import Split
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.frames import Run, falling
 from ncfbench.reporting.quality import RECALL, quality_of
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.intervals import (
@@ -267,7 +267,7 @@ def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Cur
     if not arm.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    clock = [*map(record.clock_at, iterations)] if record.config.has_two_paces else ()
+    clock = [clock_at(record, at) for at in iterations] if record.config.has_two_paces else ()
     return Curve(iterations, losses, arm.full_iteration_seconds or 0.0, clock)
 
 
@@ -284,7 +284,7 @@ def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | N
         if row[column] is not None:
             errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
             if row[column] - chance > max(least, ERRORS * math.hypot(*errors)):
-                return record.clock_at(row["iteration"])
+                return clock_at(record, row["iteration"])
     return None
 
 

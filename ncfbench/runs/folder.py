@@ -81,15 +81,6 @@ class RunRecord:
         """Rows of ``timing`` whose iterations are alike."""
         return alike(self.config, self.timing)
 
-    def clock_at(self, iteration: int) -> float:
-        """Return the seconds of training at a row of the curve: by the median of an iteration, or
-        by the clock itself where iterations are not alike.
-        """
-        if self.config.has_two_paces:
-            clock = {row["iteration"]: float(row["train_seconds"]) for row in self.curve}
-            return clock[iteration] if iteration else 0.0
-        return float(iteration * (self.summary["full_iteration_seconds"] or 0.0))
-
     @property
     def reported_iteration(self) -> int | None:
         """The iteration of the epoch whose recall is reported; None where there is none."""
@@ -109,6 +100,16 @@ def alike(config: RunConfig, timing: list[dict[str, Any]]) -> list[dict[str, Any
     if not config.has_two_paces:
         return timing
     return [row for row in timing if row["first_iteration"] >= config.first_hard] or timing
+
+
+def clock_at(record: RunRecord, iteration: int) -> float:
+    """Return the seconds of training at a row of the curve: by the median of an iteration, or by
+    the clock itself where iterations are not alike.
+    """
+    if record.config.has_two_paces:
+        clock = {row["iteration"]: float(row["train_seconds"]) for row in record.curve}
+        return clock[iteration] if iteration else 0.0
+    return float(iteration * (record.summary["full_iteration_seconds"] or 0.0))
 
 
 def create(
