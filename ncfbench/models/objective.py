@@ -24,8 +24,8 @@ class Hardness(NamedTuple):
     hardest: int = 0
     """Those of the highest scores: so many of them; 0: all."""
     margin: float = 0.0
-    """Of these the ones whose score is below the positive link's by this (de Souza Moreira et al.
-    2024, arXiv 2407.15831); 0: whatever their score.
+    """Least distance of their score below the positive link's (de Souza Moreira et al. 2024, arXiv
+    2407.15831); 0: whatever their score.
     """
 
 

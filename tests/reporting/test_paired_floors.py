@@ -78,7 +78,7 @@ def validate(run: Path, recalls: Sequence[float]) -> None:
 
 
 def error(arm: Sequence[str], other: Sequence[str]) -> float:
-    """Of the difference of two means over seeds."""
+    """That of the difference of two means over seeds."""
     users, items = (
         np.mean([lists(hits)[of] for hits in arm], 0)
         - np.mean([lists(hits)[of] for hits in other], 0)

@@ -14,7 +14,7 @@ from ncfbench.runs.quality import CERTAIN, COMPARED
 
 Row = Mapping[str, Any]
 PARTS = ("content", "choice", "fit", "ranking")
-"""What makes a row, each with its seconds."""
+"""Parts of a row, each with its seconds."""
 
 
 def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) -> Table:
