@@ -34,6 +34,11 @@ CASES: list[dict[str, Any]] = [
     ),
     {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
     {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
+    *(
+        {"sampler": "ns", "encoder": "mf", "devices": 4, "hardest": 5, "warm_start": start}
+        | {"positive_margin": 0.01}
+        for start in (1, 99)
+    ),
     {"sampler": "strat-ns", "encoder": "bow", "devices": 2, "word_dimension": 100, "idf": True},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
