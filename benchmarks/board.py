@@ -7,6 +7,7 @@
     python benchmarks/board.py cite --as cite-with-seed-1 --set seed=1 --seconds 20
     python benchmarks/board.py --repeats    # all seeds of the data sets that have several
     python benchmarks/board.py cite --as cite-with-more --only '...'    # further ways of this board
+    python benchmarks/board.py cite --as cite-with-weight --vary lambda=1,4,16,64 --only 'iid'
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -325,6 +326,7 @@ def main() -> None:
     parser.add_argument("--searches", type=Path, default=reference.SEARCHES)
     parser.add_argument("--folder", type=Path, default=BOARD)
     parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
+    parser.add_argument("--vary", help="KEY=VALUE,VALUE: best trials with these values")
     parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
@@ -334,9 +336,13 @@ def main() -> None:
     if given.dataset:
         path = given.folder / f"{given.name or given.dataset}.json.gz"
         fixed = dict(split_assignment(each) for each in given.set.split(",") if each)
+        vary = None
+        if given.vary:
+            setting, values = split_assignment(given.vary)
+            vary = setting, [float(value) for value in values.split(",")]
         train(
             *(given.dataset, given.seconds, given.data_dir, given.searches, path, fixed),
-            given.only.split(";"),
+            *(given.only.split(";"), vary),
         )
         return
     repeats = repeated_boards(given.folder, given.searches)

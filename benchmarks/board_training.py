@@ -15,7 +15,7 @@ import search_reference as reference
 from search_reference import Trial
 
 from ncfbench.advice.space import Space
-from ncfbench.config import Locations, RunConfig
+from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data import open_dataset
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
@@ -106,6 +106,15 @@ def trials_of(
     return list(dict.fromkeys(make(*each) for each in grid))[:TUNED]
 
 
+def varied(
+    trials: Sequence[Trial], contestant: str, setting: str, values: Sequence[float]
+) -> list[RunConfig]:
+    """Return the settings of a contestant's best trial, with other values of one of them."""
+    own = [each for each in trials if each["contestant"] == contestant]
+    best = max(own, key=reference.best)["config"]
+    return [complete({**best, setting: value}) for value in values]
+
+
 def train(
     name: str,
     seconds: float,
@@ -114,12 +123,14 @@ def train(
     path: Path,
     fixed: Mapping[str, str],
     contestants: Sequence[str],
+    vary: tuple[str, Sequence[float]] | None = None,
 ) -> None:
     """Train what is missing of a data set's board.
 
     Args:
         path: of its file.
         fixed: settings that all trials have, as texts.
+        vary: a setting, and the values that trials have in place of those of :func:`trials_of`.
     """
     keep_compiled(print)
     locations = Locations.of(data_dir)
@@ -135,12 +146,17 @@ def train(
             return True
         return False
 
+    def configs(contestant: str) -> list[RunConfig]:
+        if vary is None:
+            return trials_of(space, contestant, searched, fits)
+        return varied(beside, contestant, *vary)
+
     trials = reference.read(path)["trials"] if path.exists() else []
     done = {(each["contestant"], each["number"]) for each in trials}
     asked = [
         (number, contestant, config)
         for contestant in contestants
-        for number, config in enumerate(trials_of(space, contestant, searched, fits))
+        for number, config in enumerate(configs(contestant))
         if (contestant, number) not in done
     ]
     with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
