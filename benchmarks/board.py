@@ -19,7 +19,8 @@ A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best vali
 any trial of the data set reached, those of the search too, or a floor; of another family's board
 those of the usual one too, with the same encoder. The test recall is that of
 its best trial by validation. Floors have the seconds of one fit, as a contestant has those of one
-trial. A plus sign says that the best trial was ended at half of its training, as hopeless. Times of
+trial. A plus sign says that the best trial was ended at half of its training, as hopeless; an
+asterisk, that a value lies in a trial's warm start, before anything is hard or remembered. Times of
 one seed cannot be told apart within a factor that repeats with other seeds show.
 """
 
@@ -34,8 +35,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import search_reference as reference
-from bench_search import curve_of
+from bench_search import Curve, curve_of
 from board_training import CONTESTANTS as CONTESTANTS
 from board_training import LEAST as LEAST
 from board_training import train
@@ -71,6 +73,8 @@ class Standing(NamedTuple):
         test: test recall of its best trial by validation; None without a trial.
         top: the best validation recall known.
         is_cut: whether that trial was ended early, as hopeless.
+        is_warm: whether each of the seconds, and the best recall, lie in the trial's warm start,
+            before anything is hard or remembered.
     """
 
     trials: int
@@ -79,6 +83,18 @@ class Standing(NamedTuple):
     test: float | None
     top: float
     is_cut: bool = False
+    is_warm: tuple[bool, ...] = (False,) * (len(SHARES) + 1)
+
+
+def warm_end(trial: Trial, curve: Curve) -> float:
+    """Return the seconds, as the curve counts them, at which a trial's warm start ends; 0 without
+    one.
+    """
+    start = trial["config"].get("warm_start", 0)
+    if not start:
+        return 0.0
+    seconds = np.interp(start, [0, *trial["iterations"]], [0.0, *curve.seconds])
+    return curve.before + float(seconds)
 
 
 def standings(
@@ -106,17 +122,23 @@ def standings(
         tried = [each for each in trials if each["contestant"] == contestant]
         own = [each for each in tried if each["validation"]]
         curves = [curve_of(each, board) for each in own]
-        seconds = tuple(
-            min((curve.time_to(share * top) for curve in curves), default=math.inf)
-            for share in SHARES
-        )
+        ends = list(map(warm_end, own, curves))
+        times = []
+        for share in SHARES:
+            came = [curve.time_to(share * top) for curve in curves]
+            marked = ((at, at <= end) for at, end in zip(came, ends, strict=True))
+            times.append(min(marked, default=(math.inf, False)))
         best = max(own, key=reference.best, default=None)
-        test = None
-        if best is not None:
-            test = best["test"][best["validation"].index(reference.best(best))]
-        share = 0.0 if best is None else reference.best(best) / top
-        is_cut = best is not None and best["status"] == "hopeless"
-        found[contestant] = Standing(len(tried), seconds, share, test, top, is_cut)
+        seconds, is_warm = zip(*times, strict=True)
+        if best is None:
+            found[contestant] = Standing(len(tried), seconds, 0.0, None, top)
+            continue
+        at = best["validation"].index(reference.best(best))
+        share, is_cut = reference.best(best) / top, best["status"] == "hopeless"
+        is_warm = (*is_warm, best["iterations"][at] <= best["config"].get("warm_start", 0))
+        found[contestant] = Standing(
+            *(len(tried), seconds, share, best["test"][at], top, is_cut, is_warm)
+        )
     for floor in floors:
         name, taken = floor["floor"], floor["content_seconds"] + floor["fit_seconds"]
         seconds = tuple(taken if reached[name] >= share * top else math.inf for share in SHARES)
@@ -263,7 +285,7 @@ def boards_tables(boards: Mapping[str, Mapping[str, Standing]]) -> list[Table]:
         table(
             "Share of the best validation recall, and test recall",
             [f"{name}, of {top:.3f}" for name, top in tops.items()],
-            lambda own: f"{own.share:.3f}{'+' if own.is_cut else ''}, {own.test:.3f}",
+            lambda own: f"{_share(own)}, {own.test:.3f}",
         ),
     ]
 
@@ -292,11 +314,19 @@ def repeats_tables(repeats: Repeats) -> list[Table]:
 
 
 def _times(own: Standing) -> str:
-    return ", ".join(map(_shown, own.seconds)) if own.seconds[0] < math.inf else "never"
+    if math.isinf(own.seconds[0]):
+        return "never"
+    return ", ".join(_shown(own, at) for at in range(len(SHARES)))
 
 
-def _shown(seconds: float) -> str:
-    return f"{seconds:.3g}" if seconds < math.inf else "never"
+def _shown(own: Standing, at: int) -> str:
+    if math.isinf(own.seconds[at]):
+        return "never"
+    return f"{own.seconds[at]:.3g}{'*' * own.is_warm[at]}"
+
+
+def _share(own: Standing) -> str:
+    return f"{own.share:.3f}{'+' * own.is_cut}{'*' * own.is_warm[-1]}"
 
 
 def board_table(name: str, board: Mapping[str, Standing]) -> Table:
@@ -305,12 +335,12 @@ def board_table(name: str, board: Mapping[str, Standing]) -> Table:
     (top,) = {own.top for own in board.values()}
 
     def seconds(at: int) -> Callable[[Any], str]:
-        return lambda row: _shown(board[row].seconds[at])
+        return lambda row: _shown(board[row], at)
 
     cols = [
         Col("", str),
         *(Col(f"s to {share}", seconds(at)) for at, share in enumerate(SHARES)),
-        Col(f"share of {top:.3f}", lambda row: f"{board[row].share:.3f}{'+' * board[row].is_cut}"),
+        Col(f"share of {top:.3f}", lambda row: _share(board[row])),
         Col("test recall", lambda row: f"{board[row].test:.3f}"),
     ]
     return Table.of(f"Seconds, validation and test recall: {name}", cols, [*order])

@@ -24,7 +24,6 @@ PAGE = "docs/boards.md"
 HEAD = Section(PAGE, "More boards", "python benchmarks/board.py")
 MORE = Section("docs/results.md", "More boards", "python benchmarks/board.py")
 DEAR = Section(PAGE, "Where items are dear", "python benchmarks/board.py")
-TRANSFORMER = Section(PAGE, "A transformer", "python benchmarks/board.py")
 SEEDS = Section(PAGE, "Repeated with other seeds", "python benchmarks/board.py")
 
 
@@ -69,23 +68,6 @@ def same_first() -> list[str]:
 @traces(MORE, "To 0.97 the seeds agree less")
 def less_alike_to_second() -> list[str]:
     return second_target()
-
-
-@traces(MORE, "*Where items are dear*")
-def dear_and_shared() -> list[str]:
-    for of in (*dear(), transformer()):
-        ranking = {
-            name
-            for name in of
-            if board.CONTESTANTS.get(name, ({}, ""))[1] != board_training.POINTWISE
-        }
-        reached = {
-            name for name in ranking & board.CONTESTANTS.keys() if of[name].seconds[0] < math.inf
-        }
-        assert reached == SHARING
-        assert math.isinf(of["iid"].seconds[0])
-        assert max(of, key=lambda name: of[name].test or 0) == "ridge"
-    return [f"the {word(len(SHARING))} ways that share them come to 0.9"]
 
 
 def settings(trials: Iterable[Mapping[str, Any]], contestants: Iterable[str]) -> list[str]:
@@ -185,72 +167,6 @@ def first_to_second() -> list[str]:
     return ["`strat-ns` twice"]
 
 
-def transformer() -> Mapping[str, board.Standing]:
-    (own,) = boards("transformer").values()
-    return own
-
-
-def transformer_rows() -> list[str]:
-    return markdown.render([board.board_table("anime", transformer())]).splitlines()
-
-
-traces_rows(TRANSFORMER, ["", *transformer()])(transformer_rows)
-
-
-@traces(TRANSFORMER, "The same nine ways")
-def ways_of_transformer() -> list[str]:
-    trials = reference.read(board.BOARD / "anime-with-transformer.json.gz")["trials"]
-    (model,) = {
-        tuple(trial["config"][name] for name in ("encoder", "layers", "width", "features"))
-        for trial in trials
-    }
-    assert (model[0], model[3]) == ("transformer", "add")
-    named = {trial["contestant"] for trial in trials}
-    assert {transformer()[name].trials for name in named} == {board_training.TUNED}
-    return [f"same {word(len(named))} ways", f"{word(model[1])} blocks of width {model[2]}"]
-
-
-@traces(TRANSFORMER, "*Ridge regression has")
-def ridge_beside_transformer() -> list[str]:
-    own = transformer()["ridge"]
-    assert max(transformer(), key=lambda name: transformer()[name].test or 0) == "ridge"
-    return [f"has {own.share:.3f} of the best after {own.seconds[0]:.2f} s"]
-
-
-@traces(TRANSFORMER, "*Again the five ways")
-def sharing_of_transformer() -> list[str]:
-    times = {name: own.seconds[0] for name, own in transformer().items() if name in SHARING}
-    reached = {name for name, own in transformer().items() if own.seconds[0] < math.inf}
-    assert reached == SHARING | {"ridge"}
-    assert max(times.values()) < QUALITY_SPREAD.factor * min(times.values())
-    ends = f"{min(times.values()):.1f} to {max(times.values()):.1f} s"
-    return [f"the {word(len(SHARING))} ways", "come to 0.9", ends]
-
-
-@traces(TRANSFORMER, "To 0.97 `ns` comes")
-def second_of_transformer() -> list[str]:
-    reached = {name for name, own in transformer().items() if own.seconds[1] < math.inf}
-    assert reached == {"ns", "ns, usual logQ", "strat-ns"}
-    return ["To 0.97"]
-
-
-@traces(TRANSFORMER, "With 1,024 links")
-def iterations_of_transformer() -> list[str]:
-    names = ("iid", "neg", "ns", "strat-ns")
-    size, times = first_iterations("anime-with-transformer", names)
-    iid, neg, ns, strat = (f"{each:.2f}" for each in times)
-    first = f"With {size:,} links an iteration of `iid` takes {iid} s, one of `neg` {neg}"
-    return [f"{first}, one of `ns` {ns} and one of `strat-ns` {strat}"]
-
-
-@traces(TRANSFORMER, "`neg` ends at")
-def ends_of_transformer() -> list[str]:
-    neg, iid = (transformer()[name] for name in ("neg", "iid"))
-    assert not neg.is_cut
-    assert iid.is_cut
-    return [f"ends at {neg.share:.3f}, and `iid` was ended at {iid.share:.3f}"]
-
-
 def first_iterations(name: str, contestants: Iterable[str]) -> tuple[int, list[float]]:
     """Return the batch size of some contestants' first trials, and the seconds of an iteration."""
     trials = reference.read(board.BOARD / f"{name}.json.gz")["trials"]
@@ -308,7 +224,7 @@ def sharing_of_dear() -> list[str]:
     return [f"The {word(len(SHARING))} ways", "to 0.9"]
 
 
-@traces(DEAR, "To 0.97 `strat-ns` comes alone on anime")
+@traces(DEAR, "To 0.97 `strat-ns` is the only one of them on anime")
 def second_of_dear() -> list[str]:
     cite, anime = times_of_dear(0.97)
     assert [*anime] == ["strat-ns"]

@@ -162,17 +162,29 @@ def seconds_of_last() -> list[str]:
     return [f"To 0.9 `ns` takes {first:.3g} s, `mixed-ns` {second:.3g} and `strat-ns` {third:.3g}"]
 
 
-@traces(LAST, "Of what trains")
+@traces(LAST, "Of these `ns` and `mixed-ns` alone")
 def second_of_last() -> list[str]:
     reached = [name for name in WAYS if last()[name].seconds[1] < math.inf]
     assert {*reached} == {"ns", "mixed-ns"}
     return ["come to 0.97"]
 
 
-@traces(LAST, "*The usual logQ correction costs recall here*")
+@traces(LAST, "*`ns` with the usual logQ comes to")
 def usual_of_last() -> list[str]:
     usual, plain = (f"{last()[name].share:.3f}" for name in ("ns, usual logQ", "ns"))
-    return [f"comes to {usual} with it, and to {plain} without"]
+    return [f"comes to {usual}*, and to {plain} without it"]
+
+
+@traces(LAST, "This is not the correction alone")
+def scale_of_last() -> list[str]:
+    usual, softmax = (
+        {each["config"]["gamma"] for each in kept_of_last()["trials"] if of(each)}
+        for of in (
+            lambda each: each["contestant"] == "ns, usual logQ",
+            lambda each: each["contestant"] == "ns" and each["config"]["loss"] == "softmax",
+        )
+    )
+    return [f"is {usual.pop():.0f} with it and {softmax.pop():.0f} without"]
 
 
 @traces(LAST, "*Pointwise losses come to")
@@ -191,7 +203,7 @@ def floors_of_both() -> list[str]:
     return []
 
 
-@traces(MORE, "Of what trains `strat-ns` and `ns` are the soonest")
+@traces(MORE, "`strat-ns` and `ns` are the soonest of what is trained")
 def soonest_of_both() -> list[str]:
     for own in (known(), last()):
         first = min(own[name].seconds[0] for name in WAYS if name in own)

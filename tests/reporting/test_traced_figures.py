@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 
 import claims_families
+import claims_further  # noqa: F401 - it registers its claims
+import claims_hard  # noqa: F401 - the same
 import claims_known  # noqa: F401 - the same
 import claims_readme
 import claims_results
