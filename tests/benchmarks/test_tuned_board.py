@@ -61,6 +61,21 @@ def test_a_contestant_is_as_soon_as_its_soonest_trial() -> None:
     assert found["iid"] == board.Standing(0, (never, never), 0.0, None, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("start", "marked"),
+    [(10, (False, False, False)), (30, (True, False, False)), (40, (True, True, True))],
+)
+def test_what_a_warm_start_reached_is_marked(start: int, marked: tuple[bool, ...]) -> None:
+    """The targets are 0.9 and 0.97, reached within 20 and 40 iterations."""
+    own = trial("ns, 32 hardest, warm", (2, 0.92), (4, 0.98))
+    own["config"] |= {"hardest": 32, "warm_start": start}
+    kept = {"trials": [own], "feature_seconds": 3.0, "n_links": 1000}
+    found = board.standings(kept, [trial("", (40, 1.0))])["ns, 32 hardest, warm"]
+    assert found.is_warm == marked
+    shares = board.boards_tables({"a": {"ns": found}})[1].rows
+    assert ["*" in str(cell.text) for row in shares for cell in row[1:]] == [marked[-1]]
+
+
 def test_contestants_stand_beside_each_other_by_one_seed() -> None:
     """On the second data set nobody but neg comes to the target."""
 
@@ -181,6 +196,21 @@ def test_a_board_is_resumed(
     again = reference.read(path)["trials"]
     assert again[0] == whole[0]
     assert again[1]["config"] == whole[1]["config"]
+
+
+def test_the_best_trial_varies_in_one_setting() -> None:
+    space = Space({"dataset": "tiny"}, {})
+    trials = [
+        trial("iid", (1, recall))
+        | {"config": space.config({"sampler": "iid", "loss": loss, "encoder": "mf"}).to_dict()}
+        for recall, loss in ((0.3, "sg"), (0.5, "mse"))
+    ]
+    found = board_training.varied([*trials, trial("ns", (1, 0.9))], "iid", "lambda", [2.0, 4.0])
+    configs = [each.to_dict() for each in found]
+    assert [each.pop("lambda") for each in configs] == [2.0, 4.0]
+    (own,) = {json.dumps(each, sort_keys=True) for each in configs}
+    best = trials[1]["config"]
+    assert json.loads(own) == {name: best[name] for name in best if name != "lambda"}
 
 
 def test_a_choice_is_worth_its_best_trial() -> None:
