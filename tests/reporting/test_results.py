@@ -18,7 +18,7 @@ from ncfbench.storage import schemas, tables
 
 def test_there_are_results() -> None:
     ends = "", "-bert", "-coupling", "-rivals", "-transformer"
-    names = [f"citeulike-title-tags{end}" for end in ends] + ["good-start"]
+    names = ["anime-bert", *(f"citeulike-title-tags{end}" for end in ends), "good-start"]
     names += ["movielens-plots", "movielens-plots-rivals"]
     assert [folder.name for folder in FOLDERS] == names
 
@@ -29,7 +29,7 @@ def test_every_number_comes_out_again(folder: Path) -> None:
     """By the second computation, and by a report of today."""
     results = kept(folder.name)
     found = verification.verify(folder, results.answered, results.floor_rows)
-    assert found.numbers > 150  # the smallest has 152
+    assert found.numbers >= 80  # the smallest, of one run
     assert (found.mismatches, found.problems) == ([], [])
     for name, rows, schema in (
         ("speedup", results.speedup, schemas.SPEEDUP),
