@@ -203,10 +203,9 @@ def floors_of_both() -> list[str]:
     return []
 
 
-@traces(MORE, "`strat-ns` and `ns` are the soonest of what is trained")
-def soonest_of_both() -> list[str]:
-    for own in (known(), last()):
-        first = min(own[name].seconds[0] for name in WAYS if name in own)
-        for name in ("strat-ns", "ns"):
-            assert own[name].seconds[0] <= QUALITY_SPREAD.factor * first
-    return []
+@traces(MORE, "On Yelp `ns`, `mixed-ns` and `strat-ns`")
+def soonest_on_yelp() -> list[str]:
+    first = min(last()[name].seconds[0] for name in WAYS if name in last())
+    for name in ("ns", "mixed-ns", "strat-ns"):
+        assert last()[name].seconds[0] <= QUALITY_SPREAD.factor * first
+    return ["to 0.9"]

@@ -67,6 +67,13 @@ def seeds_of_measures() -> list[str]:
     return ["by recall@50", seeds()[0].lower()]
 
 
+@traces(MEASURED, "*Floors do better at the head of the list")
+def sets_at_the_head() -> list[str]:
+    sets = {title.partition(",")[0] for title in GOOD}
+    ahead = {title for title in GOOD if not passed(title) & {*MEASURES[1:]}}
+    return [f"on {word(len(ahead))} of the {word(len(sets))} sets"]
+
+
 @traces(MEASURED, "By recall@10, NDCG@50 and MRR")
 def head_of_the_list() -> list[str]:
     """The names of data sets stand in the sentence, without figures."""
@@ -163,11 +170,17 @@ def skip_gram_loses() -> list[str]:
     return [f"loses {min(lost):.0f} to {max(lost):.0f} %"]
 
 
-@traces(DECIDES, "A softmax over")
+@traces(DECIDES, "A softmax has the highest recall")
 def softmax() -> list[str]:
     best = [max(own, key=lambda value: own[value].share) for own in worths("loss")]
     assert [*choices.NAMES][best.index("log")] == "debian"
-    return [f"on {word(best.count('softmax'))} sets, the log loss on Debian"]
+    return [f"on {word(best.count('softmax'))} sets"]
+
+
+@traces(DECIDES, "*A softmax over the batch")
+def softmax_above() -> list[str]:
+    assert all(own["softmax"].share > own["sg"].share for own in worths("loss"))
+    return []
 
 
 @traces(DECIDES, "It is a bag of words on CiteULike")
@@ -179,7 +192,8 @@ def encoders() -> list[str]:
     searched = choices.searches()["debian"]
     assert debian.data_fingerprint == searched["fingerprint"]
     best = max(recall for _, recall in arm.means(VALIDATION_RECALL))
-    return [f"comes to {best / max(map(reference.best, searched['trials'])):.2f} of the best"]
+    found = max(map(reference.best, reference.read(BOARD / "debian.json.gz")["trials"]))
+    return [f"comes to {best / found:.2f} of the best known"]
 
 
 @traces(DECIDES, "Try `bow`, `cnn` and `mlp`")
@@ -210,7 +224,9 @@ def drawn_negatives() -> list[str]:
 def user_towers() -> list[str]:
     pairs = zip(choices.NAMES, worths("user_tower"), strict=True)
     assert [name for name, own in pairs if own["history"].share < own["table"].share] == ["debian"]
-    return [f"sooner on {word(len(times_sooner('user_tower', 'history', 'table')))} sets"]
+    assert {*times_sooner("user_tower", "history", "table")} == {"cite", "plots", "yelp"}
+    assert [*times_sooner("user_tower", "table", "history")] == ["ml-time"]
+    return []
 
 
 @traces(DECIDES, "One seed: times")
