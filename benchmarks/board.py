@@ -8,6 +8,7 @@
     python benchmarks/board.py --repeats    # all seeds of the data sets that have several
     python benchmarks/board.py cite --as cite-with-more --only '...'    # further ways of this board
     python benchmarks/board.py cite --as cite-with-weight --vary lambda=1,4,16,64 --only 'iid'
+    python benchmarks/board.py cite --as cite-with-same --like strat-ns --only 'iid'    # its model
 
 A contestant begins at the best trial of the data set's reference search (search_reference.py) that
 has one of its losses, with its own batches in place of the trial's. It has eight trials around
@@ -357,6 +358,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=BOARD)
     parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
     parser.add_argument("--vary", help="KEY=VALUE,VALUE: best trials with these values")
+    parser.add_argument("--like", help="begin at this contestant's best trial, not the search's")
     parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
@@ -372,7 +374,7 @@ def main() -> None:
             vary = setting, [float(value) for value in values.split(",")]
         train(
             *(given.dataset, given.seconds, given.data_dir, given.searches, path, fixed),
-            *(given.only.split(";"), vary),
+            *(given.only.split(";"), vary, given.like),
         )
         return
     repeats = repeated_boards(given.folder, given.searches)

@@ -124,6 +124,7 @@ def train(
     fixed: Mapping[str, str],
     contestants: Sequence[str],
     vary: tuple[str, Sequence[float]] | None = None,
+    like: str | None = None,
 ) -> None:
     """Train what is missing of a data set's board.
 
@@ -131,6 +132,7 @@ def train(
         path: of its file.
         fixed: settings that all trials have, as texts.
         vary: a setting, and the values that trials have in place of those of :func:`trials_of`.
+        like: a contestant of the usual board, at whose best trial all others begin.
     """
     keep_compiled(print)
     locations = Locations.of(data_dir)
@@ -138,7 +140,9 @@ def train(
     space = Space.of(dataset, {"dataset": name, **reference.ENDLESS, **fixed}, {})
     searched = reference.read(searches / f"{name}.json.gz")["trials"]
     usual = path.with_name(f"{name}.json.gz")
-    beside = reference.read(usual)["trials"] if usual.exists() and not fixed else []
+    others = reference.read(usual)["trials"] if usual.exists() else []
+    beside = [] if fixed else others
+    start = searched if like is None else [each for each in others if each["contestant"] == like]
 
     def fits(config: RunConfig) -> bool:
         with suppress(UsageError):
@@ -148,7 +152,7 @@ def train(
 
     def configs(contestant: str) -> list[RunConfig]:
         if vary is None:
-            return trials_of(space, contestant, searched, fits)
+            return trials_of(space, contestant, start, fits)
         return varied(beside, contestant, *vary)
 
     trials = reference.read(path)["trials"] if path.exists() else []
