@@ -359,6 +359,7 @@ def main() -> None:
     parser.add_argument("--set", default="", help="settings of all trials: KEY=VALUE,KEY=VALUE")
     parser.add_argument("--vary", help="KEY=VALUE,VALUE: best trials with these values")
     parser.add_argument("--like", help="begin at this contestant's best trial, not the search's")
+    parser.add_argument("--of", default="", help="the board of --like and --vary: NAME")
     parser.add_argument("--as", dest="name", help="name of the file; by default the data set's")
     parser.add_argument("--only", default=";".join(CONTESTANTS), help="contestants, by semicolons")
     parser.add_argument("--markdown", action="store_true", help="the tables of docs/results.md")
@@ -374,7 +375,7 @@ def main() -> None:
             vary = setting, [float(value) for value in values.split(",")]
         train(
             *(given.dataset, given.seconds, given.data_dir, given.searches, path, fixed),
-            *(given.only.split(";"), vary, given.like),
+            *(given.only.split(";"), vary, given.like, given.of),
         )
         return
     repeats = repeated_boards(given.folder, given.searches)

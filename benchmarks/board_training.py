@@ -125,6 +125,7 @@ def train(
     contestants: Sequence[str],
     vary: tuple[str, Sequence[float]] | None = None,
     like: str | None = None,
+    of: str = "",
 ) -> None:
     """Train what is missing of a data set's board.
 
@@ -132,16 +133,20 @@ def train(
         path: of its file.
         fixed: settings that all trials have, as texts.
         vary: a setting, and the values that trials have in place of those of :func:`trials_of`.
-        like: a contestant of the usual board, at whose best trial all others begin.
+        like: a contestant, at whose best trial all others begin.
+        of: the board whose trials `vary` and `like` begin at; by default the data set's usual one.
     """
     keep_compiled(print)
     locations = Locations.of(data_dir)
     dataset = open_dataset(name, data_dir=locations.data_dir)
     space = Space.of(dataset, {"dataset": name, **reference.ENDLESS, **fixed}, {})
     searched = reference.read(searches / f"{name}.json.gz")["trials"]
-    usual = path.with_name(f"{name}.json.gz")
-    others = reference.read(usual)["trials"] if usual.exists() else []
-    beside = [] if fixed else others
+
+    def kept(board: str) -> list[Trial]:
+        own = path.with_name(f"{board}.json.gz")
+        return reference.read(own)["trials"] if own.exists() else []
+
+    beside, others = [] if fixed else kept(name), kept(of or name)
     start = searched if like is None else [each for each in others if each["contestant"] == like]
 
     def fits(config: RunConfig) -> bool:
@@ -153,7 +158,7 @@ def train(
     def configs(contestant: str) -> list[RunConfig]:
         if vary is None:
             return trials_of(space, contestant, start, fits)
-        return varied(beside, contestant, *vary)
+        return varied(others, contestant, *vary)
 
     trials = reference.read(path)["trials"] if path.exists() else []
     done = {(each["contestant"], each["number"]) for each in trials}
