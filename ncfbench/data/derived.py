@@ -92,6 +92,18 @@ def without_derived(content: Content, facts: Mapping[str, Any]) -> tuple[Content
     return replace(content, item_features=features if has_own else None), True
 
 
+def lsa_columns(n_columns: int, facts: Mapping[str, Any]) -> slice:
+    """Return which of an item's features are those of LSA.
+
+    Args:
+        n_columns: of all features.
+        facts: those of :func:`with_derived`.
+    """
+    columns = {name: fact["columns"] for name, fact in facts.items()}
+    end = n_columns - columns.get("embed", 0)
+    return slice(end - columns.get("lsa", 0), end)
+
+
 def _lsa(content: Content, size: int) -> Derived:
     n_words, n_items = len(content.vocabulary.words), len(content.texts)
     if not n_words:

@@ -17,7 +17,7 @@ from scipy import linalg, sparse
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
-from ncfbench.floors.task import HeldOut, Task, content_of
+from ncfbench.floors.task import HeldOut, Task, content_of, content_title
 from ncfbench.runs.quality import COMPARED, Evaluation, exposure
 from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR
 from ncfbench.timing.clock import format_duration
@@ -40,7 +40,7 @@ class Case:
     Attributes:
         task: training links, and content if some floor reads it.
         splits: the held-out links of each split that has any.
-        content_seconds: what the content took.
+        content_seconds: what the content took, derived features included.
     """
 
     dataset: Dataset
@@ -52,8 +52,8 @@ class Case:
     def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
         """Return a data set's links, and the content of its items if it is needed."""
         begin = time.perf_counter()
-        content = content_of(dataset) if needs_content else None
-        seconds = time.perf_counter() - begin
+        content, derived = content_of(dataset) if needs_content else (None, 0.0)
+        seconds = time.perf_counter() - begin + derived
         task = Task.of(dataset, content, memory_bytes)
         splits: dict[str, HeldOut] = {
             split: HeldOut(task, *dataset.links(split), dataset.candidates(split))
@@ -175,7 +175,7 @@ def measure(
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
         "floor": name,
-        "content": _content(task) if floor.needs_content else None,
+        "content": content_title(case.dataset) if floor.needs_content else None,
         "settings": settings_text(floor, penalty),
         "penalty": choice.penalty if floor.penalties else None,
         "chosen_by": choice.by if floor.penalties else None,
@@ -260,10 +260,6 @@ def _peak_bytes(case: Case, floor: Floor) -> float:
     return max(
         floor.cost(case.task, len(links.candidates)).peak_bytes for links in case.splits.values()
     )
-
-
-def _content(task: Task) -> str:
-    return "TF-IDF" if sparse.issparse(task.content) else "features"
 
 
 def _seconds(cost: Cost) -> float:

@@ -14,6 +14,7 @@ from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.floors.kept import FILE, Row
 from ncfbench.floors.measure import Case, lack, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
+from ncfbench.floors.task import content_title
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import available_memory
 from ncfbench.storage.schemas import FLOOR
@@ -89,11 +90,13 @@ def floor(
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
     is_current = {"data_fingerprint": data.fingerprint, "environment_key": host}.items()
+    content = {None, content_title(data)}
     kept = {
         row["floor"]: row
         for row in _read(path, say)
         if row["settings"] == settings_text(FLOORS[row["floor"]], penalty)
         and is_current <= row.items()
+        and row["content"] in content
         and not again
     }
     missing = [each for each in names if each not in kept]

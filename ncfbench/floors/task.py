@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ncfbench.data.derived import lsa_columns
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids, rows_of, tfidf
 from ncfbench.data.store import Dataset
@@ -128,15 +130,43 @@ class HeldOut:
         return self._ranking(ranks), np.where(best >= 0, self.candidates[best], -1)
 
 
-def content_of(dataset: Dataset) -> Features | None:
-    """Return TF-IDF vectors of all items; without texts their dense features, of unit length."""
+def content_of(dataset: Dataset) -> tuple[Features | None, float]:
+    """Return TF-IDF vectors of all items beside their dense features, each of unit length, and the
+    seconds that `prepare` took to derive these.
+
+    Features by LSA are left out: they are made of the TF-IDF vectors.
+    """
+    words = None
     if dataset.n_words:
-        return tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
-    features = dataset.item_features
-    if features is None:
-        return None
+        words = tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
+    features, facts = dataset.item_features, _derived(dataset)
+    if features is None or not _has_features(dataset):
+        return words, 0.0
+    features = np.delete(features, lsa_columns(features.shape[1], facts), axis=1)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    return np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
+    features = np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
+    seconds = float(facts.get("embed", {"seconds": 0.0})["seconds"])
+    if words is None:
+        return features, seconds
+    return sparse.csr_array(sparse.hstack([words, sparse.csr_array(features)])), seconds
+
+
+def content_title(dataset: Dataset) -> str:
+    """Return what :func:`content_of` is made of: ``TF-IDF``, ``features``, or both."""
+    return " and ".join(["TF-IDF"] * bool(dataset.n_words) + ["features"] * _has_features(dataset))
+
+
+def _derived(dataset: Dataset) -> Mapping[str, Any]:
+    facts: Mapping[str, Any] = dataset.manifest.get("derived_features", {})
+    return facts
+
+
+def _has_features(dataset: Dataset) -> bool:
+    if dataset.item_features is None:
+        return False
+    width = dataset.item_features.shape[1]
+    by_lsa = lsa_columns(width, _derived(dataset))
+    return bool(by_lsa.stop - by_lsa.start < width)
 
 
 def _links(users: Ids, items: Ids, shape: tuple[int, int]) -> sparse.csr_array:

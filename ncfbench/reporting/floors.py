@@ -49,8 +49,8 @@ class FloorResult:
     @property
     def name(self) -> str:
         """Its title."""
-        title = TITLES[self.row["floor"]]
-        return title.replace("TF-IDF", "feature") if self.row["content"] == "features" else title
+        content = (self.row["content"] or "").replace("features", "feature")
+        return TITLES[self.row["floor"]].replace("TF-IDF", content)
 
     @property
     def label(self) -> str:

@@ -129,15 +129,17 @@ FLOOR = _schema(
     ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
     ["floats:", *OF_USERS, "text:", "data_fingerprint", "environment_key"],
 )
-"""One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF`` or
-``features``, if anything. ``settings``: a penalty that was given, or those that it is
-chosen from, and other numbers that decide its scores, as JSON. ``chosen_by``: validation, what
-stood in for it, or given; ``recalls``: recall@50 there with each of the ``penalties`` tried.
+"""One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF``,
+``features`` or ``TF-IDF and features``, if anything. ``settings``: a penalty that was given, or
+those that it is chosen from, and other numbers that decide its scores, as JSON. ``chosen_by``:
+validation, what stood in for it, or given; ``recalls``: recall@50 there with each of the
+``penalties`` tried.
 
-``content_seconds``: vectors of the items, which floors share; ``fit_seconds``: the fit with the
-penalty of the row; ``choice_seconds``: all that chose it; ``ranking_seconds``: the test links.
-``peak_bytes``: by which memory grew at most. ``coverage``: share of the candidates that are among
-the M best of any user with a test link; ``popularity``: mean training links of these items.
+``content_seconds``: vectors of the items, which floors share, derived features included;
+``fit_seconds``: the fit with the penalty of the row; ``choice_seconds``: all that chose it;
+``ranking_seconds``: the test links. ``peak_bytes``: by which memory grew at most. ``coverage``:
+share of the candidates that are among the M best of any user with a test link; ``popularity``: mean
+training links of these items.
 ``test_user_recalls`` and ``test_item_shares`` are as in :data:`EVALUATION`.
 """
 

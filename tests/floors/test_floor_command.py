@@ -17,7 +17,7 @@ from scipy import sparse
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike, custom, synthetic
-from ncfbench.data.store import Dataset, load
+from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept, measure, models, pipeline
 from ncfbench.floors.models import FLOORS
@@ -208,8 +208,7 @@ def test_a_moment_of_other_programs_does_not_slow_the_forecast(
     assert thin == pytest.approx(1e9)
 
 
-def test_floors_say_what_they_lack(folder: Path, featured: Dataset) -> None:
-    assert content_of(featured) is not None
+def test_floors_say_what_they_lack(folder: Path) -> None:
     warm = load(folder, "warm")
     wordless = replace(warm, vocabulary=replace(warm.vocabulary, words=(), counts=()))
     assert "neither texts nor features" in str(measure.lack(wordless, "profile"))
@@ -362,7 +361,7 @@ def test_references_are_met(name: str, shared_data: Path, tmp_path: Path) -> Non
         )
         prepare("custom", options, tmp_path, name, say=quiet)
         dataset = store.load(tmp_path, name)
-    task = Task.of(dataset, content_of(dataset), np.inf)
+    task = Task.of(dataset, content_of(dataset)[0], np.inf)
     test = HeldOut(task, *dataset.links("test"), dataset.candidates("test"))
     for penalty, recall in REFERENCES[name].items():
         floor = FLOORS["profile" if penalty is None else "ridge"]

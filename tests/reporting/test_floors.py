@@ -215,8 +215,12 @@ def test_validation_says_which_settings_count() -> None:
     chosen = row(3.0, 0.1, "validation", 0.1)
     assert [floor.row["penalty"] for floor in floors_of([chosen, *given])] == [3.0]
     assert floors_of([floor_row("of a later version", 0.5, 1.0)]) == []
-    (features,) = floors_of([PROFILE | {"content": "features"}])
-    assert features.name == "feature profiles"
+    for content, name in (
+        ("features", "feature profiles"),
+        ("TF-IDF and features", "TF-IDF and feature profiles"),
+    ):
+        (own,) = floors_of([PROFILE | {"content": content}])
+        assert own.name == name
 
 
 @pytest.fixture
