@@ -38,12 +38,12 @@ def floor(
     """Show what simple models reach, in seconds and without training: the floor that an arm has to
     pass.
 
-    New items are ranked by their texts or features: `profile` adds the TF-IDF vectors of a user's
-    items, `ridge` regresses his links on them. Known items, where data are prepared with --hold-out
-    links, last or time, are ranked by their links too: `popularity`, `ease` (a regression of each
-    item on all others) and `ials` (a factorisation). A penalty is chosen by recall@50 of the
-    validation links, never of the test links. A floor that does not fit into memory or --budget is
-    left out, with a sentence.
+    New items are ranked by their texts and dense features: `profile` adds the vectors of a user's
+    items, TF-IDF beside features, `ridge` regresses his links on them. Known items, where data are
+    prepared with --hold-out links, last or time, are ranked by their links too: `popularity`,
+    `ease` (a regression of each item on all others) and `ials` (a factorisation). A penalty is
+    chosen by recall@50 of the validation links, never of the test links. A floor that does not fit
+    into memory or --budget is left out, with a sentence.
 
     Each floor is kept as soon as it is done, in floors.parquet beside the data set: Ctrl-C loses
     the one that is being fitted, and the same command goes on. docs/floors.md says which to use

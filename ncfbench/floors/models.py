@@ -101,7 +101,8 @@ def ridge(task: Task, penalty: float) -> Fitted:
     With fewer features than items X'X + penalty I is factorised by Cholesky, else XX' + penalty I,
     the same by (X'X + penalty I)^-1 X' = X' (XX' + penalty I)^-1; where memory holds neither,
     conjugate gradients multiply by X and X' only. Solved for the candidates or for the users,
-    whichever are fewer. The Gram matrix costs a hundredth of its factor, so each penalty has both.
+    whichever are fewer. Of TF-IDF the Gram matrix costs a hundredth of its factor, so each penalty
+    has both.
     """
     content, known = task.content, task.content[task.known]
     form = ridge_form(task)

@@ -16,6 +16,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.floors import kept, measure
 from ncfbench.floors.pipeline import floor
 from ncfbench.floors.task import content_of, content_title
+from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
 
@@ -100,6 +101,7 @@ def test_a_floor_of_other_content_is_fitted_again(featured_dir: Path, tmp_path: 
     first = floor("tiny", floors=["profile"], data_dir=tmp_path, say=quiet)
     (row,) = first.rows
     assert row["content"] == "TF-IDF and features"
+    assert "Content of profile: TF-IDF and dense features." in floors_table("tiny", [row]).notes
     older = {**row, "content": "TF-IDF", "test_recall_at_50": 0.0}
     tables.write_rows(folder / kept.FILE, [older], FLOOR)
     assert floor("tiny", floors=["profile"], data_dir=tmp_path, say=quiet).rows[0] != older

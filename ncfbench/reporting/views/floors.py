@@ -42,6 +42,9 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         "s: seconds of content and fit with the penalty of the row; in all: its choice and the"
         " ranking too. MB: by which memory grew. valid.: recall of validation links.",
     ]
+    for content in dict.fromkeys(row["content"] for row in rows if row["content"]):
+        readers = " and ".join(row["floor"] for row in rows if row["content"] == content)
+        notes.append(f"Content of {readers}: {content.replace('features', 'dense features')}.")
     if chance >= 1:
         notes.append(CERTAIN)
     by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))
