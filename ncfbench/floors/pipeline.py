@@ -11,7 +11,7 @@ from pathlib import Path
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.store import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
-from ncfbench.floors.kept import FILE, Row
+from ncfbench.floors.kept import FILE, Row, read
 from ncfbench.floors.measure import Case, lack, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import content_title
@@ -89,13 +89,12 @@ def floor(
             " above 0."
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
-    is_current = {"data_fingerprint": data.fingerprint, "environment_key": host}.items()
     content = {None, content_title(data)}
     kept = {
         row["floor"]: row
-        for row in _read(path, say)
+        for row in _read(path, data.fingerprint, say)
         if row["settings"] == settings_text(FLOORS[row["floor"]], penalty)
-        and is_current <= row.items()
+        and row["environment_key"] == host
         and row["content"] in content
         and not again
     }
@@ -149,12 +148,10 @@ def _checked(floors: Sequence[str], penalty: float | None) -> list[str]:
     return names
 
 
-def _read(path: Path, say: Callable[[str], None]) -> list[Row]:
+def _read(path: Path, fingerprint: str, say: Callable[[str], None]) -> list[Row]:
     """Return the kept rows of all settings; a damaged table is made again."""
-    if not path.exists():
-        return []
     try:
-        return [row for row in tables.read_rows(path, FLOOR) if row["floor"] in FLOORS]
+        return [row for row in read(path.parent, fingerprint) if row["floor"] in FLOORS]
     except DataError as error:
         say(f"Warning: {error} The floors are fitted again.")
         return []
@@ -165,9 +162,8 @@ def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
     with locks.held(path.parent, "keeping floors in", wait=say):
         others = [
             other
-            for other in _read(path, say)
-            if other["data_fingerprint"] == row["data_fingerprint"]
-            and (other["floor"], other["settings"]) != (row["floor"], row["settings"])
+            for other in _read(path, row["data_fingerprint"], say)
+            if (other["floor"], other["settings"]) != (row["floor"], row["settings"])
         ]
         order = [*FLOORS].index
         rows = sorted([*others, row], key=lambda kept: order(kept["floor"]))

@@ -64,8 +64,7 @@ class Task:
     @property
     def content(self) -> Features:
         """The items' content."""
-        if self.content_IxF is None:
-            raise ValueError("the items of this task have no content")
+        assert self.content_IxF is not None, "the items of this task have content"
         return self.content_IxF
 
     def apart(self) -> tuple[Task, HeldOut]:
