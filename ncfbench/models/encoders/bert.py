@@ -19,6 +19,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
+from ncfbench.models.vectors import unit_vectors
 
 SHAPE = packing.Shape(row_words=128, block_words=4096, block_rows=1)
 """Blocks of 1,024 words take 15 % longer, as each adds to the gradients of all weights; a block of
@@ -99,10 +100,7 @@ class Pretrained(nnx.Module):
         if stack.pooling == "first":
             # The mean over the words, of which all but the first are zero.
             vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)
-        if self.normalises:
-            squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
-            vectors_VxE *= jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
-        return vectors_VxE
+        return unit_vectors(vectors_VxE) if self.normalises else vectors_VxE
 
 
 class Bert(nnx.Module):
