@@ -61,8 +61,7 @@ class UserFeatures(nnx.Module):
     """f(u) = hidden layers and a dense one over the user's features."""
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        widths = [data.user_features, *[config.user_units] * config.user_layers]
-        self.layers = FeatureLayers(widths, config.dimension, scale=USER_SCALE, rngs=rngs)
+        self.layers = _layers(data.user_features, config, rngs)
 
     def __call__(self, users: Users) -> jax.Array:
         """Return float32[U, D]."""
@@ -77,8 +76,7 @@ class UserTableAndFeatures(UserFeatures):
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         super().__init__(config, data, rngs=rngs)
-        initial = nnx.initializers.zeros
-        self.vectors = nnx.Embed(data.users, config.dimension, embedding_init=initial, rngs=rngs)
+        self.vectors = _table_of_zeros(data.users, config.dimension, rngs)
 
     def __call__(self, users: Users) -> jax.Array:
         """Return float32[U, D]."""
@@ -95,22 +93,10 @@ class UserHistory(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        reads_ids, reads_content = (
-            config.history_of in (name, "both") for name in ("ids", "content")
-        )
-        widths = [data.item_features, *[config.user_units] * config.user_layers]
-        self.items = embedding(data.items, config.dimension, rngs) if reads_ids else None
-        self.layers = (
-            FeatureLayers(widths, config.dimension, scale=USER_SCALE, rngs=rngs)
-            if reads_content
-            else None
-        )
-        zeros = nnx.initializers.zeros
-        self.vectors = (
-            nnx.Embed(data.users, config.dimension, embedding_init=zeros, rngs=rngs)
-            if config.own_vector
-            else None
-        )
+        size, reads = config.dimension, config.history_of
+        self.items = embedding(data.items, size, rngs) if reads != "content" else None
+        self.layers = _layers(data.item_features, config, rngs) if reads != "ids" else None
+        self.vectors = _table_of_zeros(data.users, size, rngs) if config.own_vector else None
 
     @staticmethod
     def require(config: RunConfig, dataset: Dataset) -> None:
@@ -137,3 +123,12 @@ class UserHistory(nnx.Module):
             is_known = users.rows[:, None] >= 0
             parts.append(jnp.where(is_known, self.vectors(users.rows), 0))
         return sum(parts[1:], start=parts[0])
+
+
+def _layers(features: int, config: RunConfig, rngs: nnx.Rngs) -> FeatureLayers:
+    widths = [features, *[config.user_units] * config.user_layers]
+    return FeatureLayers(widths, config.dimension, scale=USER_SCALE, rngs=rngs)
+
+
+def _table_of_zeros(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
+    return nnx.Embed(rows, width, embedding_init=nnx.initializers.zeros, rngs=rngs)
