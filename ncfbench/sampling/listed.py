@@ -82,12 +82,7 @@ class ListedSampler(Sampler):
         if not self.is_explicit:
             return draws
         picks = self._draw_negatives("explicit-negatives", start, count)
-        return [
-            self._with_explicit(draw, picks_bk)
-            for draw, picks_bk in zip(
-                draws, picks.reshape(count, *draws[0].items.shape), strict=True
-            )
-        ]
+        return list(map(self._with_explicit, draws, picks.reshape(count, *draws[0].items.shape)))
 
     def _with_explicit(self, draw: Draw, picks_bk: Int32) -> Draw:
         """Return the draw with explicit negatives for the users who have some.
