@@ -37,12 +37,8 @@ class Named(NamedTuple):
 
     def block(self, first: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return ``ids`` and ``touched`` of a block."""
-        return part(self.ids, first, self.block_size), part(self.touched, first, self.block_size)
-
-    @property
-    def block_size(self) -> int:
-        """Rows of a block."""
-        return min(len(self.ids), BLOCK_ROWS)
+        size = min(len(self.ids), BLOCK_ROWS)
+        return part(self.ids, first, size), part(self.touched, first, size)
 
 
 def most_distinct(ids: int) -> int:

@@ -93,10 +93,7 @@ def _in_text(lengths: jax.Array, length: int) -> jax.Array:
 
 
 def _under_taps(texts: EncoderInput, kernel: jax.Array) -> jax.Array:
-    """Return int32[V, L + J - 1]: ids of the words that are present, 0 for none.
-
-    Tap j of position l sees column l + j.
-    """
+    """Return int32[V, L + J - 1]: word ids, 0 for none; tap j of position l sees column l + j."""
     before, after = (len(kernel) - 1) // 2, len(kernel) // 2
     return jnp.pad(jnp.where(texts.present, texts.tokens, 0), ((0, 0), (before, after)))
 
