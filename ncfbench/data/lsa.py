@@ -34,8 +34,8 @@ def tfidf(texts: Texts, n_words: int, counted: Ids) -> sparse.csr_array:
     """
     counts = _counts(texts, n_words)
     weights = (1 + np.log(counts.data)) * _idf(counts, counted)[counts.indices]
-    squares = np.bincount(rows_of(counts), np.square(weights), len(texts))
-    weights /= np.sqrt(squares)[rows_of(counts)]
+    text = counts.tocoo().row
+    weights /= np.sqrt(np.bincount(text, np.square(weights), len(texts)))[text]
     return sparse.csr_array(
         (weights.astype(np.float32), counts.indices, counts.indptr), counts.shape
     )
@@ -49,11 +49,6 @@ def idf(texts: Texts, n_words: int, counted: Ids) -> Float64:
         counted: indices of the texts that are counted: those of training items.
     """
     return _idf(_counts(texts, n_words), counted)
-
-
-def rows_of(matrix: sparse.csr_array) -> NDArray[np.int64]:
-    """Return the row of each stored value."""
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
 def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from ncfbench.data.features import Float32
-from ncfbench.data.lsa import Ids, rows_of
+from ncfbench.data.lsa import Ids
 from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, Task
 
@@ -161,7 +161,7 @@ def ease(task: Task, penalty: float) -> Fitted:
         return lambda candidates: _of_known(task, candidates, lambda users: links[users] @ weights)
     by_item = sparse.csr_array(links.T)
     scores_KxU = by_item @ _inverse(_gram(links), penalty)
-    item, user = rows_of(by_item), by_item.indices
+    item, user = by_item.tocoo().coords
     shared = np.bincount(item, scores_KxU[item, user].astype(np.float64), links.shape[1])
     scores_KxU *= (-penalty / (1.0 - shared)).astype(np.float32)[:, None]
     scores_KxU[item, user] += 1.0

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ncfbench.data.derived import lsa_columns
 from ncfbench.data.features import Float32
-from ncfbench.data.lsa import Ids, rows_of, tfidf
+from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.floors.ranking import Scores, link_ranks
 from ncfbench.rng import Streams
@@ -73,7 +73,7 @@ class Task:
         """
         rng = Streams(0).generator("floors")
         shape = self.links_UxI.shape
-        users, items = rows_of(self.links_UxI), self.links_UxI.indices
+        users, items = self.links_UxI.tocoo().coords
         if self.leaves_out_known:
             candidates = np.arange(shape[1])
             is_apart = rng.random(len(items)) < APART
