@@ -36,8 +36,6 @@ class Feed:
         """Seconds spent on building batches."""
         self.transfer_seconds = 0.0
         """Seconds spent on moving them to the device."""
-        self.built = 0
-        """Batches built so far."""
 
     def close(self) -> None:
         """End the thread."""
@@ -73,5 +71,4 @@ class Feed:
         batch = self._transfer(drawn)
         self.sampling_seconds += built - begin
         self.transfer_seconds += time.perf_counter() - built
-        self.built += 1
         return batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +147,8 @@ def test_batches_are_built_ahead_up_to_the_next_mining(
         for count, built in ((1, 5), (5, 10)):
             loop.full_block(count)
             loop._feed.resume()
-            deadline = time.monotonic() + 20
-            while loop._feed.built < built and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(0.05)
-            assert loop._feed.built == built
+            done, _ = wait(loop._feed._ready, timeout=20)
+            assert loop._feed._taken + len(done) == built
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
