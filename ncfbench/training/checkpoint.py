@@ -81,8 +81,8 @@ class Checkpoints:
         Raises:
             DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
-        iteration, arrays = int(state.iteration), _numbered("state", state._replace(touched=None))
-        arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in (state.touched or {}).items()}
+        iteration, arrays = int(state.iteration), _numbered("state", state._replace(touched={}))
+        arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in state.touched.items()}
         if best is not None:
             progress = {**progress, "best": best.iteration}
             if best.iteration != iteration:
@@ -114,9 +114,9 @@ class Checkpoints:
 def _read(path: Path, like: TrainState) -> Saved:
     with path.open("rb") as opened, np.load(opened) as file:
         progress = json.loads(str(file["progress"]))
-        saved = _filled("state", like._replace(touched=None), file)
+        saved = _filled("state", like._replace(touched={}), file)
         kinds = [name.removeprefix(TOUCHED) for name in file if name.startswith(TOUCHED)]
-        saved = saved._replace(touched={kind: file[TOUCHED + kind] for kind in kinds} or None)
+        saved = saved._replace(touched={kind: file[TOUCHED + kind] for kind in kinds})
         # Copies: the step takes over its state's memory.
         state: TrainState = jax.tree.map(jnp.array, saved)
         iteration = progress.pop("best", None)

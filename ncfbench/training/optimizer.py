@@ -90,7 +90,7 @@ class Optimizer:
         Args:
             ids: int32[...] by kind of table; -1 is none. Tables of other kinds stay whole.
         """
-        rows, named, touched = {}, {}, state.touched or {}
+        rows, named, touched = {}, {}, state.touched
         kinds = [kind for kind in self._kinds if kind in ids]
         every = [kind for kind in kinds if self._are_few(kind, len(touched[kind]), ids[kind].size)]
         if every:
@@ -100,7 +100,7 @@ class Optimizer:
             state = jax.lax.fori_loop(
                 0, times, lambda _, state: self.settle(state, scalars, every), state
             )
-            touched = state.touched or {}
+            touched = state.touched
         parameters, left = state.parameters, dict(touched)
         for kind in kinds:
             if kind not in every:
@@ -109,7 +109,7 @@ class Optimizer:
                 rows[kind] = which.reshape(ids[kind].shape)
                 held = self._taken(kind, state, named[kind], scalars)
                 parameters = _merged(held, parameters)
-        return Held(parameters, Rows(**rows), named, state._replace(touched=left or None))
+        return Held(parameters, Rows(**rows), named, state._replace(touched=left))
 
     def held_shapes(self, shapes: Parameters, ids: Mapping[str, int]) -> Parameters:
         """Return the shapes of what a step differentiates, of those of the parameters.
@@ -129,7 +129,7 @@ class Optimizer:
 
     def update(self, held: Held, gradient: Parameters, scalars: Scalars) -> TrainState:
         """Return the state after a gradient by what is held."""
-        state, touched = held.state, dict(held.state.touched or {})
+        state, touched = held.state, dict(held.state.touched)
         after = []
         for kind in (None, *self._kinds):
             arrays, own, slopes = (
@@ -144,13 +144,13 @@ class Optimizer:
                     touched[kind] = jnp.full_like(touched[kind], _now(state) + 1)
             after.append((arrays, own))
         parameters, optimizer = _merged(*after)
-        return TrainState(parameters, optimizer, state.iteration + 1, state.carry, touched or None)
+        return TrainState(parameters, optimizer, state.iteration + 1, state.carry, touched)
 
     def settle(
         self, state: TrainState, scalars: Scalars, kinds: Collection[str] = tuple(FEW)
     ) -> TrainState:
         """Return the state with all rows of the tables of some kinds up to date."""
-        after, touched = [], dict(state.touched or {})
+        after, touched = [], dict(state.touched)
         for kind in filter(kinds.__contains__, self._kinds):
             arrays, own = (self._part(tree, kind) for tree in (state.parameters, state.optimizer))
             after.append(self._rested(arrays, own, touched[kind], _now(state), scalars))
@@ -297,7 +297,7 @@ def _initial(
     is_adagrad: bool, decay: float, rows: tuple[tuple[str, int], ...], parameters: Parameters
 ) -> tuple[Any, Touched]:
     touched = {kind: jnp.zeros(count, jnp.int32) for kind, count in rows}
-    return _transform(is_adagrad, decay, 0.0).init(parameters), touched or None
+    return _transform(is_adagrad, decay, 0.0).init(parameters), touched
 
 
 @cache

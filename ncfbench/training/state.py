@@ -11,9 +11,9 @@ Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
 
 
-Touched: TypeAlias = dict[str, jax.Array] | None
+Touched: TypeAlias = dict[str, jax.Array]
 """int32[rows] by kind of the tables that are updated by row: the iterations that were done after
-each row's last update. None where there are no such tables.
+each row's last update.
 """
 
 
@@ -34,9 +34,9 @@ class TrainState(NamedTuple):
     optimizer: Any
     iteration: jax.Array
     """uint32: iterations done."""
-    carry: Any = None
+    carry: Any
     """Everything else that iterations leave for later ones (:mod:`ncfbench.training.carry`)."""
-    touched: Touched = None
+    touched: Touched
 
 
 def copy_state(state: TrainState) -> TrainState:

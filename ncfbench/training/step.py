@@ -277,7 +277,7 @@ class Trainer:
 
     def adapted(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, of a run that may update the rows of other tables."""
-        wanted, found = self.shapes.touched or {}, state.touched or {}
+        wanted, found = self.shapes.touched, state.touched
         if wanted.keys() == found.keys():
             return state
         kinds = tables_of_kinds(self.config, self.shapes.parameters, found)
@@ -285,7 +285,7 @@ class Trainer:
         touched = {
             kind: jnp.full(rows.shape, state.iteration, rows.dtype) for kind, rows in wanted.items()
         }
-        return settled._replace(touched=touched or None)
+        return settled._replace(touched=touched)
 
     def trace(
         self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent

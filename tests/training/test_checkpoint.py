@@ -21,7 +21,8 @@ PROGRESS = {"item_slots": 64, "pending_losses": [0.5]}
 
 def state(iteration: int) -> TrainState:
     table = jnp.arange(6.0).reshape(3, 2) + iteration
-    return TrainState({"users": {"embedding": table}}, ({"mu": -table},), jnp.uint32(iteration))
+    parameters, moments = {"users": {"embedding": table}}, ({"mu": -table},)
+    return TrainState(parameters, moments, jnp.uint32(iteration), None, {})
 
 
 def save(checkpoints: Checkpoints, *iterations: int) -> None:
