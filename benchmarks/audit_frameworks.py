@@ -164,9 +164,9 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
         "",
     ]
     shown = {each["code"] for row in rows for each in _shown(row)}
-    for code, (_, what, fix) in KINDS.items():
+    for code, kind in KINDS.items():
         if code in shown:
-            lines.append(f"- `{code}`: {what}. {fix}")
+            lines.append(f"- `{code}`: {kind.what}. {kind.fix}")
     return "\n".join(lines)
 
 

@@ -4,231 +4,205 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ncfbench.timing.intervals import Estimate, mean
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-KINDS: dict[str, tuple[Severity, str, str]] = {
-    "not-finite": (
-        "error",
+
+class Kind(NamedTuple):
+    """A kind of fault: what is wrong, what to do, and how surely it is one."""
+
+    what: str
+    fix: str
+    severity: Severity = "error"
+
+
+KINDS: dict[str, Kind] = {
+    "not-finite": Kind(
         "the loss or its gradient is not finite",
         "Mask with a large negative score instead of infinity, keep a row's own item, and drop a"
         " last batch that is too small.",
     ),
-    "rounded": (
-        "warning",
+    "rounded": Kind(
         "the loss computes in bfloat16, in which nothing else can be measured",
         "Take the precision from the arguments, so that it can be judged in double precision.",
-    ),
-    "changed-input": (
         "warning",
+    ),
+    "changed-input": Kind(
         "the loss changes its arguments in place",
         "Work on a copy: what is computed from them afterwards, such as metrics, is wrong.",
+        "warning",
     ),
-    "no-gradient": (
-        "error",
+    "no-gradient": Kind(
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"
         " not detached.",
     ),
-    "no-negatives": (
-        "error",
+    "no-negatives": Kind(
         "nothing is pushed apart",
         "See that negatives are scored with the row's user, and that their labels are not 0 times"
         " a score.",
     ),
-    "batch-axis": (
-        "error",
+    "batch-axis": Kind(
         "vectors are normalised along the batch, not each by itself",
         "Normalise along the last axis: axis=-1.",
     ),
-    "squashed": (
-        "error",
+    "squashed": Kind(
         "scores go through a softmax or a sigmoid twice, so that wrong pairs are hardly pushed",
         "Give a cross-entropy of logits the scores themselves.",
     ),
-    "wrong-sign": (
-        "error",
+    "wrong-sign": Kind(
         "positives are pushed apart and negatives together",
         "Negate the loss, or swap positive and negative scores.",
     ),
-    "wrong-positive": (
-        "error",
+    "wrong-positive": Kind(
         "a row is pulled to an item that is not its own",
         "Make row i's label the column of its own item: i, plus rank * rows where items are"
         " gathered.",
     ),
-    "wrong-negative": (
-        "error",
+    "wrong-negative": Kind(
         "a row's drawn negatives meet another row's user",
         "Reshape negatives to [b, k, D] without transposing, and multiply row by row.",
     ),
-    "over-users": (
-        "error",
+    "over-users": Kind(
         "the softmax runs over the batch's users, not over items",
         "Normalise along the items' axis: axis 1 of scores of shape [users, items].",
     ),
-    "over-batch": (
-        "error",
+    "over-batch": Kind(
         "the softmax runs over all pairs of the batch, not over each row's items",
         "Normalise each row by itself: axis 1 of scores of shape [users, items].",
     ),
-    "gather-lost": (
-        "error",
+    "gather-lost": Kind(
         "gathered vectors have no gradient",
         "Gather with the gradient: torch.distributed.nn.functional.all_gather, or"
         " jax.lax.all_gather.",
     ),
-    "gather-doubled": (
-        "error",
+    "gather-doubled": Kind(
         "the gradient of gathered vectors counts more than once",
         "Do not multiply by the number of processes where the gathering adds gradients up.",
     ),
-    "gather-scale": (
-        "error",
+    "gather-scale": Kind(
         "averaged over processes, the gradient is smaller than that of all rows in one",
         "Multiply the loss by the number of processes, or gather with the gradient.",
     ),
-    "lost-gradient": (
-        "error",
+    "lost-gradient": Kind(
         "a part of the gradient does not reach the vectors",
         "Do not detach these vectors, or stop the gradient of none but a memory's.",
     ),
-    "doubled-gradient": (
-        "error",
+    "doubled-gradient": Kind(
         "a part of the gradient counts more than once",
         "Let each vector's gradient arrive once.",
     ),
-    "sampled-positives": (
-        "error",
+    "sampled-positives": Kind(
         "the batches' negatives are drawn from items that the user is linked with",
         "Draw again where a negative is a training link of its user.",
     ),
-    "idle-flag": (
-        "error",
+    "idle-flag": Kind(
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
     ),
-    "idle-argument": (
-        "warning",
+    "idle-argument": Kind(
         "an argument changes neither the loss nor its gradient",
         "Use the argument in the loss, or remove it.",
+        "warning",
     ),
-    "idle-negatives": (
-        "error",
+    "idle-negatives": Kind(
         "some of the drawn negatives change nothing",
         "Score all k negatives of a row, [b, k], not the first one alone.",
     ),
-    "mask-others": (
-        "error",
+    "mask-others": Kind(
         "the mask hits pairs that are no links, and misses those that are",
         "Build the mask with users along rows and items along columns.",
     ),
-    "mask-zero": (
-        "error",
+    "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
         "Set masked scores to minus infinity before the softmax, do not multiply by the mask.",
     ),
-    "mask-dropout": (
-        "error",
+    "mask-dropout": Kind(
         "the mask compares vectors, and dropout makes one item's vectors differ",
         "Mask by item ids.",
     ),
-    "positive-twice": (
-        "error",
+    "positive-twice": Kind(
         "the positive counts twice in the sum of its softmax",
         "Add the positive to the negatives once: leave the diagonal out, or do not add it again.",
     ),
-    "logq-sign": (
-        "error",
+    "logq-sign": Kind(
         "the correction for popularity has the wrong sign",
         "Subtract the logarithm of the probability, do not add it.",
     ),
-    "logq-scale": (
-        "error",
+    "logq-scale": Kind(
         "the correction for popularity has the wrong size",
         "Subtract log p once, after the scores have been divided by the temperature.",
     ),
-    "logq-positive": (
-        "error",
+    "logq-positive": Kind(
         "the correction is applied to the positive too, whose other copies are masked",
         "Correct the negatives only: add log p back on the diagonal.",
     ),
-    "missing-logq": (
-        "error",
+    "missing-logq": Kind(
         "popular items are negatives more often, and no correction makes up for it",
         "Subtract the logarithm of each item's share of the links from its column of scores.",
     ),
-    "duplicates": (
-        "error",
+    "duplicates": Kind(
         "a row's own item counts as its negative where another row has it",
         "Mask the columns with the row's item id, all but the diagonal.",
     ),
-    "linked": (
-        "error",
+    "linked": Kind(
         "items that the user is linked with count as her negatives",
         "Mask the batch's pairs that are training links.",
     ),
-    "temperature-twice": (
-        "error",
+    "temperature-twice": Kind(
         "the temperature is applied twice",
         "Divide scores by the temperature in one place.",
     ),
-    "temperature": (
-        "error",
+    "temperature": Kind(
         "scores do not follow the temperature as they should",
         "Divide scores by the temperature, or multiply them by the scale, once.",
     ),
-    "last-batch": (
-        "error",
+    "last-batch": Kind(
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "uneven-terms": (
-        "error",
+    "uneven-terms": Kind(
         "the negatives' weight over the positives' depends on the batch's size",
         "Take the mean over rows of both terms, or the sum of both.",
     ),
-    "margin": (
-        "error",
+    "margin": Kind(
         "a larger margin makes the loss smaller",
         "Subtract the margin from the positive's score, or add it to the negatives'.",
     ),
-    "uneven-rows": (
-        "error",
+    "uneven-rows": Kind(
         "rows of one batch have unequal weights by their position",
         "Add up losses of all chunks and divide once by the rows of the batch.",
     ),
-    "logq-constant": (
-        "warning",
+    "logq-constant": Kind(
         "the positive has another weight than the other items",
         "Correct a negative by log((b - 1) p), not by log p.",
-    ),
-    "idle-number": (
         "warning",
+    ),
+    "idle-number": Kind(
         "a number changes neither the loss nor its gradient",
         "Use it, or remove it; the size of chunks may change nothing.",
+        "warning",
     ),
-    "row-weights": (
-        "error",
+    "row-weights": Kind(
         "rows do not count by their weights",
         "Multiply each row's loss by its weight once, before the sum or the mean.",
     ),
-    "order": (
-        "warning",
+    "order": Kind(
         "the loss depends on the order of the batch's rows",
         "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
-    ),
-    "memory": (
         "warning",
+    ),
+    "memory": Kind(
         "remembered items are pushed on the users' side only",
         "Keep the memory short; its items get no gradient.",
+        "warning",
     ),
 }
-"""By code, the worst first: the severity, what is wrong, and what to do."""
+"""By code, the worst first."""
 
 
 @dataclass(frozen=True)
@@ -252,12 +226,12 @@ class Finding:
     @property
     def what(self) -> str:
         """The fault."""
-        return KINDS[self.code][1]
+        return KINDS[self.code].what
 
     @property
     def fix(self) -> str:
         """The remedy."""
-        return KINDS[self.code][2]
+        return KINDS[self.code].fix
 
     @property
     def sentence(self) -> str:
@@ -288,7 +262,7 @@ def finding(
     low, high = number.lower, number.upper
     return Finding(
         code=code,
-        severity=severity or KINDS[code][0],
+        severity=severity or KINDS[code].severity,
         detail=detail,
         value=number.value,
         low=number.value if low is None else low,
