@@ -40,12 +40,21 @@ def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
     for seed in SEEDS[:2]:
         scene = evaluator.scenes().plain(seed, ROWS)
         pushes = evaluator.pushes(scene), evaluator.pushes_on_users(scene)
-        for side, found, true in zip(SIDES, pushes, evaluator.true_pushes(scene), strict=True):
-            for name, share in arriving(found, true, groups(scene)):
+        for side, push, true in zip(SIDES, pushes, evaluator.true_pushes(scene), strict=True):
+            for name, share in arriving(push, true, groups(scene)):
                 ratios.setdefault(f"{name}, on the {side}' side", []).append(share)
     # float32 leaves a few parts in a thousand.
     wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
-    findings = list(gradient_findings(wrong, "lost-gradient", "doubled-gradient"))
+    unit, findings = "share of the gradient that arrives", []
+    for name, some in wrong.items():
+        ratio = float(np.mean(some))
+        if ratio < 0.05:
+            found = finding("lost-gradient", some, unit, 1, name)
+        elif ratio > 1.5 and abs(ratio - round(ratio)) < 0.05:
+            found = finding("doubled-gradient", some, unit, 1, name)
+        else:  # weights that are constants on purpose do that
+            found = finding("lost-gradient", some, unit, 1, f"{name}, in part", "warning")
+        findings.append(found)
     if wrong:
         evaluator = replace(evaluator, by_quotients=True)
     return findings, evaluator
@@ -68,18 +77,6 @@ def arriving(found: Float, true: Float, groups: dict[str, Bool]) -> Iterator[tup
         size = float(np.linalg.norm(true[pairs]))
         if size > 1e-4 * float(np.linalg.norm(true)):
             yield name, float(np.sum(found[pairs] * true[pairs])) / size**2
-
-
-def gradient_findings(wrong: dict[str, list[float]], lost: str, doubled: str) -> Iterator[Finding]:
-    """Yield what ratios of a gradient to the true one mean, if it is lost or doubled."""
-    for name, some in wrong.items():
-        ratio, unit = float(np.mean(some)), "share of the gradient that arrives"
-        if ratio < 0.05:
-            yield finding(lost, some, unit, 1, name)
-        elif ratio > 1.5 and abs(ratio - round(ratio)) < 0.05:
-            yield finding(doubled, some, unit, 1, name)
-        else:  # weights that are constants on purpose do that
-            yield finding(lost, some, unit, 1, f"{name}, in part", "warning")
 
 
 def inputs(evaluator: Evaluator) -> Iterator[Finding]:
