@@ -16,6 +16,7 @@ their usual allocator.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -165,10 +166,7 @@ def kind_of(library: str) -> str | None:
 
 def glibc_version() -> str:
     """Return the C library's version, empty if it is not glibc."""
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return ""
+    name, version = platform.libc_ver()
     return version if name == "glibc" else ""
 
 
