@@ -50,14 +50,6 @@ class Demand:
     flops: float
     bytes: float
 
-    def limit(self, peaks: Peaks) -> tuple[float, str]:
-        """Return the seconds that no step takes less than, and what takes them: ``arithmetic`` or
-        ``memory``.
-        """
-        arithmetic = self.flops / peaks.flops_per_second
-        memory = self.bytes / peaks.bytes_per_second
-        return (arithmetic, "arithmetic") if arithmetic > memory else (memory, "memory")
-
 
 def limit_columns(demand: Demand | None, peaks: Peaks, step_seconds: float) -> dict[str, Any]:
     """Return a step's work and limit, columns of :data:`ncfbench.storage.schemas.COSTMODEL`; null
@@ -66,7 +58,9 @@ def limit_columns(demand: Demand | None, peaks: Peaks, step_seconds: float) -> d
     names = ("step_flops", "step_bytes", "limit_seconds", "limit_share", "bound")
     if demand is None:
         return dict.fromkeys(names)
-    seconds, bound = demand.limit(peaks)
+    arithmetic = demand.flops / peaks.flops_per_second
+    memory = demand.bytes / peaks.bytes_per_second
+    seconds, bound = max((memory, "memory"), (arithmetic, "arithmetic"))
     values = demand.flops, demand.bytes, seconds, seconds / step_seconds, bound
     return dict(zip(names, values, strict=True))
 
