@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ncfbench import errors
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.errors import NcfbenchError
+from ncfbench.runs.signals import handled_by
 
 if TYPE_CHECKING:
     from submitit.core.utils import DelayedSubmission, JobPaths
@@ -84,15 +85,13 @@ def _requeue_when_warned() -> Iterator[None]:
         is_warned = True
         signal.raise_signal(signal.SIGINT)
 
-    signal.signal(number, warn)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if is_warned and callable(requeue):
-            requeue(number, None)  # submitit's handler, which ends the process
-        raise
-    finally:
-        signal.signal(number, requeue)
+    with handled_by(warn, number):
+        try:
+            yield
+        except KeyboardInterrupt:
+            if is_warned and callable(requeue):
+                requeue(number, None)  # submitit's handler, which ends the process
+            raise
 
 
 def read_failure(paths: JobPaths) -> str | None:
