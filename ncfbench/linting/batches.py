@@ -274,12 +274,7 @@ def tilted(graph: BipartiteGraph, own: list[Batch]) -> Iterator[Finding]:
 def drawn(contents: Contents) -> Iterator[Finding]:
     """Say whether the user's batches draw linked items as negatives."""
     if contents.drawn_linked:
-        result = finding(
-            "sampled-positives",
-            contents.drawn_linked,
-            "share of the drawn negatives",
-            0,
-            f"{READ} batches at most",
-        )
+        unit, detail = "share of the drawn negatives", f"{READ} batches at most"
+        result = finding("sampled-positives", contents.drawn_linked, unit, 0, detail)
         if result.low > LEAST_DRAWN:
             yield result

@@ -139,27 +139,20 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
     if not all(rows in weights and np.mean(weights[rows]) > 0 for rows in SIZES[:2]):
         return
     full, small = (float(np.mean(weights[rows])) for rows in SIZES[:2])
-    factor = facts.scale.value if facts.scale else 1.0
+    factor, unit = facts.scale.value if facts.scale else 1.0, "total weight of the rows"
     if facts.kind in ("pairwise", "pointwise"):
         factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0
     if facts.kind == "listwise" and abs(full * SIZES[0] ** 2 / (small * SIZES[1] ** 2) - 1) < 1e-3:
         detail = "rows are divided by their number twice"
-        yield finding(
-            "last-batch", [small * SIZES[1] / factor], "total weight of the rows", 1, detail
-        )
+        yield finding("last-batch", [small * SIZES[1] / factor], unit, 1, detail)
         return
     for grows in (lambda rows: 1.0, lambda rows: rows - 1.0):
         each = full / factor / grows(SIZES[0]), small / factor / grows(SIZES[1])
         divisor = 1 / each[0]
         is_whole = abs(divisor - round(divisor)) < 1e-3 * divisor
         if abs(each[1] / each[0] - 1) < 1e-3 and is_whole and round(divisor) >= FEWEST_FIXED:
-            yield finding(
-                "last-batch",
-                [each[1] * SIZES[1]],
-                "total weight of the rows",
-                1,
-                f"{SIZES[1]} rows are divided by {round(divisor)}",
-            )
+            detail = f"{SIZES[1]} rows are divided by {round(divisor)}"
+            yield finding("last-batch", [each[1] * SIZES[1]], unit, 1, detail)
             return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,8 +102,7 @@ class Evaluator:
 
     def scenes(self) -> Scenes:
         """Return what makes the scenes that this loss takes."""
-        names = "negative_probability", "negative_log_probability"
-        popular = self.loss.has(*names)
+        popular = self.loss.has("negative_probability", "negative_log_probability")
         return Scenes(self.graph, self.layout.k, by_popularity=popular, spread=self.spread)
 
     def _settled(self) -> Evaluator:
@@ -113,12 +113,7 @@ class Evaluator:
             scene = self.scenes().plain(0, len(scene.user))
         other = self.scenes().plain(1, len(scene.user))
         # State first: a memory of few batches may look as if it were none by the second time.
-        for self.is_random, self.is_stateful in (
-            (False, False),
-            (False, True),
-            (True, False),
-            (True, True),
-        ):
+        for self.is_random, self.is_stateful in itertools.product((False, True), repeat=2):
             first, again = self.value(scene), self.value(scene)
             self.value(other)
             values = first, again, self.value(scene)
@@ -287,12 +282,8 @@ class Evaluator:
         )
 
     def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
-        b, k = scene.b, self.layout.k
-        users, items, negatives = (
-            coordinates.users,
-            coordinates.columns[:b],
-            coordinates.columns[b:],
-        )
+        b, k, users = scene.b, self.layout.k, coordinates.users
+        items, negatives = np.split(coordinates.columns, [b])
         if self.layout.labels == "pairs":
             users, items = users[owner(scene)], coordinates.columns
         shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}

@@ -35,6 +35,8 @@ XRAY_BATCHES = 50
 BOOTSTRAPS = 400
 ALONE = ("optimiser", "dispatch")
 """Parts that no count changes, and that are timed alone."""
+SAMPLING = ("draw", "assemble", "transfer")
+"""Work of the sampler, beside the step."""
 RANDOM_ITEMS = "step on random items"
 """The step on a sampler's batches with random items in their slots."""
 SENT = ("global", "local", "texts")
@@ -160,13 +162,11 @@ def cost_row(
     contents = xray(dataset, config, XRAY_BATCHES)
     seconds = {
         part: float(np.median(per_call(samples, part, name)))
-        for part in ("full", "step", RANDOM_ITEMS, "draw", "assemble", "transfer")
+        for part in ("full", "step", RANDOM_ITEMS, *SAMPLING)
     }
     predicted = costs.parts(counts)
-    step, sampling = (
-        sum(predicted.values()),
-        sum(seconds[part] for part in ("draw", "assemble", "transfer")),
-    )
+    step = sum(predicted.values())
+    sampling = sum(seconds[part] for part in SAMPLING)
     full = predict_full(step, sampling, accelerator=on_accelerator)
     serial = seconds["step"] + sampling
     off_clock = seconds["draw"] if find_sampler(name).drawn_off_paper_clock else 0.0
@@ -187,7 +187,7 @@ def cost_row(
         "measured_full_iteration_seconds": seconds["full"],
         "serial_iteration_seconds": serial,
         "paper_iteration_seconds": serial - off_clock,
-        **{f"{part}_seconds": seconds[part] for part in ("draw", "assemble", "transfer")},
+        **{f"{part}_seconds": seconds[part] for part in SAMPLING},
         "residuals": residuals(step, full, seconds[RANDOM_ITEMS], seconds["step"], seconds["full"]),
         "rounds": len({row["round"] for row in samples}),
         "links": dataset.graph.n_links,

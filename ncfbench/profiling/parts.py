@@ -120,10 +120,8 @@ class Parts:
 
     def dispatch(self, batch: Batch) -> Call:
         """Return a compiled function with a step's arguments that does next to nothing."""
-        nothing, on_device = (
-            jax.jit(lambda parameters, batch: batch.n_items + 1),
-            jax.device_put(batch),
-        )
+        nothing = jax.jit(lambda parameters, batch: batch.n_items + 1)
+        on_device = jax.device_put(batch)
         return lambda: nothing(self.state.parameters, on_device)
 
     def _backward(

@@ -141,10 +141,8 @@ def _profile(
         trainer, state = Trainer.create(example, dataset, layout)
         for name, loop in loops.items() if not is_several else ():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps, maker = (
-            rounds.Steps(state, layout.replicate(content)),
-            BatchMaker(dataset.graph, example),
-        )
+        steps = rounds.Steps(state, layout.replicate(content))
+        maker = BatchMaker(dataset.graph, example)
         programs = rounds.timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
             programs += rounds.timed_sampler(name, loop, samplers[name], maker, steps)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
-from ncfbench.profiling.cost_rows import RANDOM_ITEMS, Row
+from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
 from ncfbench.profiling.parts import Call, Parts
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
@@ -264,7 +264,7 @@ def sampling_seconds(
     for batch in batches:
         put(batch)
     times.append(time.perf_counter())
-    return dict(zip(("draw", "assemble", "transfer"), np.diff(times).tolist(), strict=True))
+    return dict(zip(SAMPLING, np.diff(times).tolist(), strict=True))
 
 
 def _accounts(loop: TimedLoop) -> dict[str, tuple[int, float]]:
