@@ -37,7 +37,7 @@ from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.folder import ANSWERED
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
+from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
@@ -233,12 +233,7 @@ def require_recall(question: Question, dataset: Dataset) -> None:
                 f"--target recall needs vectors of held-out items, and {name} has none. Use"
                 " --target loss."
             )
-    if not dataset.holds_out("validation"):
-        kind = "links" if dataset.ranks_known_items else "items"
-        raise DataError(
-            f"--target recall chooses by recall on validation {kind}, and {dataset.name} has none."
-            " Prepare it again with --validation-fraction 0.1."
-        )
+    require_validation_links(dataset, "--target recall")
     _, _, cutoff = question.metric.partition("@")
     n_ranked = most_ranked(dataset, "validation")
     if question.metric != METRIC and cutoff and int(cutoff) >= n_ranked:

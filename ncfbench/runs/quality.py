@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from ncfbench.catalog import find_encoder
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing.intervals import Difference, crossed, standard_error
 
@@ -204,6 +205,16 @@ def can_rank(encoder: str, dataset: Dataset) -> bool:
     each item has none of held-out items.
     """
     return dataset.ranks_known_items or find_encoder(encoder).scores_cold_items
+
+
+def require_validation_links(dataset: Dataset, flag: str) -> None:
+    """Refuse data without validation links, by whose recall a flag chooses, by a DataError."""
+    if not dataset.holds_out("validation"):
+        kind = "links" if dataset.ranks_known_items else "items"
+        raise DataError(
+            f"{flag} chooses by recall on validation {kind}, and {dataset.name} has none."
+            " Prepare it again with --validation-fraction 0.1."
+        )
 
 
 def most_ranked(dataset: Dataset, split: Split) -> int:

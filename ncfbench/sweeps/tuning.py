@@ -15,8 +15,8 @@ from typing import Any
 
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
-from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
+from ncfbench.errors import UsageError
+from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.cells import Cell, identity, label_cells
 
@@ -103,12 +103,7 @@ def require_validation(cells: Sequence[Cell], datasets: Mapping[str, Dataset]) -
             )
     warnings = []
     for dataset in datasets.values():
-        if not dataset.holds_out("validation"):
-            kind = "links" if dataset.ranks_known_items else "items"
-            raise DataError(
-                f"--tune chooses by recall on validation {kind}, and {dataset.name} has none. "
-                "Prepare it again with --validation-fraction 0.1."
-            )
+        require_validation_links(dataset, "--tune")
         if (count := most_ranked(dataset, "validation")) <= COMPARED:
             warnings.append(
                 f"{dataset.name} has {count} items to rank for validation links, whose"
