@@ -273,11 +273,8 @@ def _with_vectors(target: Any) -> Any:
         def forward(self, features: Any) -> Any:
             return {"sentence_embedding": features["vectors"]}
 
-    def call(loss: Any, users: Any, items: Any, negatives: Any = None) -> Any:
-        columns = [users, items]
-        if negatives is not None:
-            columns += list(negatives.unbind(dim=1))
-        features = [{"vectors": column} for column in columns]
+    def call(loss: Any, users: Any, items: Any) -> Any:
+        features = [{"vectors": column} for column in (users, items)]
         return loss(features, torch.arange(len(users)))
 
     if not inspect.isclass(target):
