@@ -30,6 +30,16 @@ class Comparison:
     speedups: Sequence[Row]
     recalls: Sequence[Row]
 
+    @property
+    def config(self) -> RunConfig:
+        """Settings of one of the runs, which share all but those of their arms."""
+        return self.runs[0].config
+
+    @property
+    def data(self) -> tuple[str, str]:
+        """Name and fingerprint of the data set."""
+        return self.config.dataset, self.runs[0].data_fingerprint
+
 
 def compare(
     groups: Iterable[Sequence[Run]],

@@ -4,6 +4,7 @@ ratios of times, of runs that were not interleaved or on a busy machine.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
@@ -118,9 +119,8 @@ def arrange(
         for place, data_set in data.items()
         for column in columns
     ]
-    first = [each.runs[0] for each in comparisons]
-    labels = {data[data_of(run)]: run.data_label for run in first if run.data_label}
-    above = [sentence(f"{data_set}: {text}") for data_set, text in labels.items()]
+    labels = {data[each.data]: each.runs[0].data_label for each in comparisons}
+    above = [sentence(f"{data_set}: {text}") for data_set, text in labels.items() if text]
     table = Table.of(title, cols, sorted(arms, key=_order), labels=2, grouped=1, name=name)
     above += [INVALID_NOTE] if any(INVALID in row for row in table.rows) else []
     return replace(table, notes=(*above, *notes))
@@ -164,19 +164,13 @@ def no_mark(row: Row) -> str:
 
 def by_table(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
     """Return the comparisons that share a table, by loss and unusual settings."""
-    tables: dict[tuple[str, str], list[Comparison]] = {}
-    for each in comparisons:
-        config = each.runs[0].config
-        tables.setdefault((config.loss, unusual_label(config)), []).append(each)
-    return tables
+    return grouped(comparisons, lambda each: (each.config.loss, unusual_label(each.config)))
 
 
 def by_settings(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
     """Return the comparisons that share a table of all losses, by unusual settings."""
-    tables: dict[str, list[Comparison]] = {}
-    for (_, settings), own in by_table(comparisons).items():
-        tables.setdefault(settings, []).extend(own)
-    return tables
+    by_loss = itertools.chain.from_iterable(by_table(comparisons).values())
+    return grouped(by_loss, lambda each: unusual_label(each.config))
 
 
 def label_of(comparisons: Iterable[Comparison]) -> str:
@@ -186,18 +180,13 @@ def label_of(comparisons: Iterable[Comparison]) -> str:
 
 def losses(comparisons: Iterable[Comparison]) -> list[str]:
     """Return the losses of a table in the catalog's order, plug-ins last."""
-    present = {each.runs[0].config.loss for each in comparisons}
+    present = {each.config.loss for each in comparisons}
     return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
-
-
-def data_of(run: Run) -> tuple[str, str]:
-    """Return the name and the fingerprint of a run's data set."""
-    return run.config.dataset, run.data_fingerprint
 
 
 def data_names(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], str]:
     """Return a heading for each data set."""
-    return data_headings(data_of(each.runs[0]) for each in comparisons)
+    return data_headings(each.data for each in comparisons)
 
 
 def without_value(row: Row) -> Cell:

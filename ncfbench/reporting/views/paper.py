@@ -20,7 +20,6 @@ from ncfbench.reporting.views.layout import (
     arrange,
     by_settings,
     by_table,
-    data_of,
     label_of,
     losses,
     marks,
@@ -64,8 +63,7 @@ def beside_tables(
     chosen = [
         each
         for each in comparisons
-        for first in each.runs[:1]
-        if (*data_of(first), first.config.encoder, first.config.loss) in printed
+        if (*each.data, each.config.encoder, each.config.loss) in printed
     ]
     tables = []
     for (loss, settings), own in by_table(chosen).items():

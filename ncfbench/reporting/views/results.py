@@ -21,7 +21,6 @@ from ncfbench.reporting.views.layout import (
     by_settings,
     by_table,
     data_names,
-    data_of,
     label_of,
     losses,
     marks,
@@ -95,7 +94,7 @@ def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     for (loss, settings), of_table in by_table(comparisons).items():
         columns = [Column(heading, loss, render) for heading, render in PARTS.items()]
         for data in data_names(of_table):
-            own = [each for each in of_table if data_of(each.runs[0]) == data]
+            own = [each for each in of_table if each.data == data]
             rows = [row for each in own for row in each.speedups]
             title = (
                 f"What the ratios are made of, {find_loss(loss).title} loss: {label_of(own)}"
@@ -146,11 +145,11 @@ def _reference_note(comparisons: Sequence[Comparison]) -> str:
     names = data_names(comparisons)
     parts = []
     for each in comparisons:
-        own, first = [row for row in each.speedups if row["status"] == "baseline"], each.runs[0]
-        usual = find_encoder(first.config.encoder).negatives
+        own = [row for row in each.speedups if row["status"] == "baseline"]
+        usual = find_encoder(each.config.encoder).negatives
         for row in own:
             which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
-            name = f"{names[data_of(first)]} {row['encoder']}{which}"
+            name = f"{names[each.data]} {row['encoder']}{which}"
             parts.append(f"{name}: {row['reference_loss']:.4f}")
     known = "; ".join(parts) or "none: no baseline has trained"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
@@ -159,7 +158,7 @@ def _reference_note(comparisons: Sequence[Comparison]) -> str:
 def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
     names = data_names(comparisons)
     reasons = [
-        f"Not trained, {names[data_of(each.runs[0])]} {row['encoder']}: {row['reason']}"
+        f"Not trained, {names[each.data]} {row['encoder']}: {row['reason']}"
         for each in comparisons
         for row in each.speedups
         if row["status"] == "not trained"
@@ -179,9 +178,8 @@ def _epochs_note(epochs: set[str]) -> str:
 def _tuned_notes(comparisons: Sequence[Comparison]) -> list[str]:
     notes, names = [], data_names(comparisons)
     for each in comparisons:
-        first, arms = each.runs[0], by_variant(each.runs)
-        config = first.config
-        name = f"{names[data_of(first)]} " if len(names) > 1 else ""
+        config, arms = each.config, by_variant(each.runs)
+        name = f"{names[each.data]} " if len(names) > 1 else ""
         if config.tuned:
             budget = Budget.of(config.tuned)
             values = "; ".join(
@@ -210,7 +208,7 @@ def _staleness_notes(comparisons: Sequence[Comparison]) -> list[str]:
         f"{find_encoder(encoder).title}, {variant.label(encoder)}:"
         f" at the end remembered item vectors were {stale}."
         for each in comparisons
-        for encoder in [each.runs[0].config.encoder]
+        for encoder in [each.config.encoder]
         for variant, own in by_variant(each.runs).items()
         if (stale := last_staleness(own[min(own)].curve))
     ]
