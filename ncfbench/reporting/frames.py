@@ -157,17 +157,22 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
     groups: dict[tuple[Any, ...], dict[tuple[Variant, int], Run]] = {}
     for record in sorted(records, key=lambda row: (str(row.environment.get("time")), row.name)):
         if record.summary["status"] in ("finished", "diverged"):
-            run, settings = Run.of(record), shared_settings(record.config)
-            key = (
-                *(settings[name] for name in ("dataset", "encoder", "loss")),
-                record.data_fingerprint,
-                tuple(sorted((name, str(value)) for name, value in settings.items())),
-            )
-            groups.setdefault(key, {})[run.variant, run.config.seed] = run
+            run = Run.of(record)
+            groups.setdefault(compared_by(run), {})[run.variant, run.config.seed] = run
     return [
         with_baselines([replace(run, chosen_baseline=baseline) for run in groups[key].values()])
         for key in sorted(groups)
     ]
+
+
+def compared_by(record: RunRecord) -> tuple[Any, ...]:
+    """Return the key of the runs that compare with a run: their data and shared settings."""
+    settings = shared_settings(record.config)
+    return (
+        *(settings[name] for name in ("dataset", "encoder", "loss")),
+        record.data_fingerprint,
+        tuple(sorted((name, str(value)) for name, value in settings.items())),
+    )
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
+from ncfbench.reporting.frames import compared_by, grouped
 from ncfbench.reporting.labels import SHORT, run_command
 from ncfbench.reporting.table import Table
-from ncfbench.runs.arms import Variant, shared_settings
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 
 LETTERS = {letter: name for name, letter in SHORT.items()} | {"rate": "learning_rate"}
@@ -60,12 +61,8 @@ def select(records: Sequence[RunRecord], wanted: Wanted) -> list[RunRecord]:
     stays beside strata of one size. Runs that are compared with each other are all left out if some
     of them use a setting and none has a wanted value.
     """
-    groups: dict[str, list[RunRecord]] = {}
-    for record in records:
-        shared = sorted(map(repr, shared_settings(record.config).items()))
-        groups.setdefault(" ".join([record.data_fingerprint, *shared]), []).append(record)
     kept = set()
-    for group in groups.values():
+    for group in grouped(records, compared_by).values():
         used = {name: {_value(record.config, name) for record in group} - {None} for name in wanted}
         if not any(used[name] and used[name].isdisjoint(wanted[name]) for name in wanted):
             kept |= {id(record) for record in group}
