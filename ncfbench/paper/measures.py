@@ -81,7 +81,7 @@ class Measured(NamedTuple):
 def fewer_iterations(evidence: Evidence) -> Measured | None:
     """Negative sharing comes down to the baseline's smallest loss in fewer iterations."""
     row, baseline = evidence.arm(SHARING), find_sampler(evidence.baseline).title
-    ratio = _estimate(row, "iterations_speedup")
+    ratio = estimate_of(row, "iterations_speedup")
     if ratio is not None:
         return _above(ratio, f"{ratio.value:.2f} times fewer iterations than {baseline}")
     bound = row.get("iterations_speedup_at_most")
@@ -98,7 +98,7 @@ def shorter_iterations(evidence: Evidence) -> Measured | None:
     Where items are cheap the ratio of items cannot be reached: that is no contradiction.
     """
     row, base = evidence.arm(STRATA), evidence.arm(evidence.baseline)
-    ratio = _estimate(row, "per_iteration_speedup")
+    ratio = estimate_of(row, "per_iteration_speedup")
     if ratio is None or not row.get("item_slots") or not base.get("item_slots"):
         return None
     if row["is_busy"] or base["is_busy"]:
@@ -162,7 +162,7 @@ def soonest(evidence: Evidence) -> Measured | None:
 
 def _is_slower(rival: Row, own: Row, measure: str, by_profile: bool) -> bool:
     """Return whether a rival that does not reach the loss with every seed is slower for sure."""
-    bound, ratio = rival.get(f"{measure}_at_most"), _estimate(own, measure)
+    bound, ratio = rival.get(f"{measure}_at_most"), estimate_of(own, measure)
     if bound is None or ratio is None:
         return False
     if by_profile:
@@ -335,7 +335,7 @@ def _main(arms: Sequence[Row], sampler: str) -> Row:
     return next(arms_of_sampler, {})
 
 
-def _estimate(row: Row, measure: str) -> Estimate | None:
+def estimate_of(row: Row, measure: str) -> Estimate | None:
     """Return a figure of a row with its interval; None where it has none."""
     if row.get(measure) is None:
         return None

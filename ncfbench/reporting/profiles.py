@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ncfbench.paper.measures import estimate_of
 from ncfbench.reporting.frames import Run, with_baselines
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.rows import Comparison
@@ -153,10 +154,8 @@ def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
     if rounds < ROUNDS_OF_INTERVALS:
         lower = upper = None
     per_iteration = Estimate(ratio, lower, upper, rounds)
-    iterations, at_most = None, row.get("iterations_speedup_at_most")
-    if row.get("iterations_speedup") is not None:
-        lower, upper = (row[f"iterations_speedup_{end}"] for end in ("lower", "upper"))
-        iterations = Estimate(row["iterations_speedup"], lower, upper, row["seeds"])
+    iterations = estimate_of(row, "iterations_speedup")
+    at_most = row.get("iterations_speedup_at_most")
     return {
         **row,
         "arm": arm,
