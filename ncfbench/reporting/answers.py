@@ -260,7 +260,7 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
         text = f"{arms[0].name} is the only arm so far: there is nothing to compare."
         reasons.append(Caveat("only_arm", text))
     else:
-        baseline, why = _best_baseline(arms, find_sampler(first.baseline_sampler).title)
+        baseline, why = _best_baseline(arms)
         reasons += why
     known: dict[str, Any] = {}
     if baseline is None:
@@ -289,13 +289,10 @@ def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run
     return kept, [Caveat("other_environment", text)]
 
 
-def _best_baseline(arms: Sequence[ArmResult], title: str) -> tuple[ArmResult | None, list[Caveat]]:
-    """Return the baseline at its best; None and the reason where none has trained.
-
-    Args:
-        title: of the baseline's sampler.
-    """
+def _best_baseline(arms: Sequence[ArmResult]) -> tuple[ArmResult | None, list[Caveat]]:
+    """Return the baseline at its best; None and the reason where none has trained."""
     baselines = [arm for arm in arms if arm.is_baseline]
+    title = find_sampler(next(iter(arms[0].runs.values())).baseline_sampler).title
     if not baselines:
         return None, [
             Caveat(

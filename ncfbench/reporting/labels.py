@@ -41,9 +41,8 @@ def label(runs: Sequence[Run]) -> str:
     """
     first, encoders = runs[0].config, dict.fromkeys(run.config.encoder for run in runs)
     parts = [f"b={first.batch_size}", *usual_shape((run.variant for run in runs), encoders)]
-    others = unusual_label(first).split(", ")
-    parts += [part for part in others if part and not part.startswith("batch_size=")]
-    return ", ".join([*parts, seeds_label({run.config.seed for run in runs})])
+    parts += [unusual_label(first, ["batch_size"]), seeds_label({run.config.seed for run in runs})]
+    return ", ".join(filter(None, parts))
 
 
 def subject(runs: Sequence[Run]) -> str:

@@ -59,7 +59,6 @@ class Ranked:
         """Take the mean over some seeds, or the first one."""
         self.seeds = [*seeds] or [*self.points][:1]
         self.quality, self.iterations = math.nan, np.zeros(0)
-        self.full = mean(self.runs[seed].full for seed in self.seeds) if self.seeds else math.nan
         if self.points:
             curves = [self.points[seed] for seed in self.seeds]
             self.iterations = curves[0][0]

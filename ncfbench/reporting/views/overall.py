@@ -19,10 +19,7 @@ from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import FLOORS_NOTE, NOT_INTERLEAVED, paragraph
-from ncfbench.reporting.views.sentences import (
-    busy_caveats,
-    floor_caveats,
-)
+from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.ranking import SHARE
 
