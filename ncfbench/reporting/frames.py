@@ -200,10 +200,10 @@ def common_rows(runs: Iterable[Run], column: str) -> dict[int, list[Mapping[str,
     return {iteration: [curve[iteration] for curve in curves] for iteration in common}
 
 
-def paired(runs: Iterable[Run]) -> list[Run]:
-    """Return an arm's runs of the seeds that its baseline has too, by seed."""
-    with_base = (run for run in runs if run.base is not None)
-    return sorted(with_base, key=lambda run: run.config.seed)
+def paired(runs: Iterable[Run]) -> list[tuple[Run, Run]]:
+    """Return an arm's runs of the seeds that its baseline has too, each with that, by seed."""
+    pairs = [(run, run.base) for run in runs if run.base is not None]
+    return sorted(pairs, key=lambda pair: pair[0].config.seed)
 
 
 def with_baselines(runs: Iterable[Run]) -> list[Run]:

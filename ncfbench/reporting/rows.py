@@ -82,8 +82,7 @@ def speedup_rows(
         row = _identity(first, variant) | {
             "baseline": first.baseline_sampler,
             "same_environment": None,
-            "interleaved": bool(pairs)
-            and all(run.base is not None and are_interleaved(run, run.base) for run in pairs),
+            "interleaved": bool(pairs) and all(are_interleaved(*pair) for pair in pairs),
             "simulated": any(run.is_simulated for run in [*own, *bases]),
         }
         status, wanted = _obstacle(arms, variant, first)
@@ -165,8 +164,10 @@ def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Vari
     return "", None
 
 
-def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool) -> Row:
-    bases = [run.base for run in runs if run.base is not None]
+def _paired_values(
+    pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool, allow_mixed: bool
+) -> Row:
+    runs, bases = zip(*pairs, strict=True)
     row: Row = {
         "runs": [run.name for run in runs],
         "baseline_runs": [base.name for base in bases],
@@ -185,7 +186,7 @@ def _paired_values(runs: Sequence[Run], *, is_baseline: bool, allow_mixed: bool)
         row |= interval_columns("per_iteration_speedup", intervals.geometric(shorter))
         steps = [
             (run.summary["step_iteration_seconds"], base.summary["step_iteration_seconds"])
-            for run, base in zip(runs, bases, strict=True)
+            for run, base in pairs
         ]
         is_known = all(own and theirs for own, theirs in steps)
         step = intervals.geometric([b / a for a, b in steps]) if is_known else None

@@ -41,7 +41,7 @@ def sensitivity(
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
     for variant, own in by_variant(runs).items():
-        both = [(run, run.base) for run in paired(own.values()) if run.base is not None]
+        both = paired(own.values())
         same = all(run.environment["key"] == base.environment["key"] for run, base in both)
         is_timed = all(run.is_timed and base.is_timed for run, base in both)
         is_baseline = variant == next(iter(own.values())).baseline

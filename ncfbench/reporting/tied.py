@@ -45,9 +45,8 @@ def log_ratios(runs: Iterable[Run], column: str) -> dict[int, float]:
     ratio.
     """
     logs = {}
-    for run in paired(runs):
-        is_timed = run.is_timed and run.base is not None and run.base.is_timed
-        ratio = RATIOS[column](run) if is_timed else None
+    for run, base in paired(runs):
+        ratio = RATIOS[column](run) if run.is_timed and base.is_timed else None
         if ratio is None or run.has_diverged:
             return {}
         logs[run.config.seed] = math.log(ratio)

@@ -115,11 +115,8 @@ def _shorten(svg: str) -> str:
 
     Only positions are shortened: the scale of letters is a small number.
     """
-
-    def shorten(match: re.Match[str]) -> str:
-        return re.sub(r"(\.\d\d)\d+", r"\1", match[0])
-
-    return re.sub(r'\s(?:d|x|y)="[^"]*"', shorten, svg)
+    decimals = re.compile(r"(\.\d\d)\d+")
+    return re.sub(r'\s(?:d|x|y)="[^"]*"', lambda match: decimals.sub(r"\1", match[0]), svg)
 
 
 def finish(axis: Any) -> None:
