@@ -22,7 +22,6 @@ from ncfbench.errors import install_command
 from ncfbench.paper.cells import summary_lines
 from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.reporting.views.paper import verdict_table
 from ncfbench.runs.folder import RunRecord
@@ -117,14 +116,14 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[dict[str, Any]]:
     """
     if find_spec("matplotlib") is None:
         return []
-    from ncfbench.reporting.figures import drawn, figures
+    from ncfbench.reporting.figures import drawn
     from ncfbench.reporting.figures.drawing import draw
 
-    names, shown = choose(figures(results), wanted, "figure"), []
-    for name, drawing in drawn(results, wanted).items():
+    shown = []
+    for number, (name, drawing) in enumerate(drawn(results, wanted).items()):
         file = io.StringIO()
         draw(drawing, file, "svg")
-        svg = inline_svg(file.getvalue(), f"f{names.index(name)}")
+        svg = inline_svg(file.getvalue(), f"f{number}")
         box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
         points = float(box[1]) if box else 680.0
         shown.append({"name": name, "title": drawing.title, "svg": svg, "points": points})
@@ -183,10 +182,10 @@ def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str
 
 
 def _commands(results: Results, places: Sequence[str]) -> list[str]:
-    named = results.locations.items()
-    data_dir = [word for pair in named if pair[0] == "--data-dir" for word in pair]
+    data_dir = results.locations.get("--data-dir")
+    there = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
     prepares = [
-        f"{prepare_command(name, results.manifests[digest])} {shlex.join(data_dir)}".strip()
+        prepare_command(name, results.manifests[digest]) + there
         for name, digest in _data(results)
         if digest in results.manifests
     ]
