@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -88,26 +89,24 @@ def draw_convergence(runs: Sequence[Run], floors: Sequence[FloorResult] = ()) ->
         ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
         (TEST_RECALL, "test recall@50"),
     )
-    for row, (y, y_label) in enumerate(ys):
-        for column, (x, x_label) in enumerate(xs):
-            axis = axes[row, column]
-            for variant in main_variants(arms, config.encoder):
-                _plot_mean(axis, variant, list(arms[variant].values()), x, y)
-            axis.set(xlabel=x_label, ylabel=y_label)
-            is_log = x == "train_seconds"
-            if is_log:
-                axis.set_xscale("log")
-            if y == TEST_RECALL and axis.lines:
-                draw_floors(axis, floors, by_seconds=is_log, is_labelled=is_log)
-            if is_log:
-                label_few(axis.xaxis)
-            if y == "probe_loss":
-                axis.set_yscale("log")
-                label_few(axis.yaxis)
-            if not axis.lines:
-                middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
-                axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
-            finish(axis)
+    for axis, ((y, y_label), (x, x_label)) in zip(axes.flat, product(ys, xs), strict=True):
+        for variant in main_variants(arms, config.encoder):
+            _plot_mean(axis, variant, list(arms[variant].values()), x, y)
+        axis.set(xlabel=x_label, ylabel=y_label)
+        is_log = x == "train_seconds"
+        if is_log:
+            axis.set_xscale("log")
+        if y == TEST_RECALL and axis.lines:
+            draw_floors(axis, floors, by_seconds=is_log, is_labelled=is_log)
+        if is_log:
+            label_few(axis.xaxis)
+        if y == "probe_loss":
+            axis.set_yscale("log")
+            label_few(axis.yaxis)
+        if not axis.lines:
+            middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
+            axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
+        finish(axis)
     add_legend_below(figure, *axes[0, 0].get_legend_handles_labels())
     title = f"Loss and recall while training: {describe(runs)}"
     return entitle(figure, title, runs[0].data_label)
@@ -131,27 +130,25 @@ def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing |
     figure = new_figure(9.5, 6.2)
     axes = figure.subplots(2, 2)
     loss = find_loss(config.loss).title
-    for row, (kind, y_label) in enumerate(
-        (("total", "speedup, total"), ("iterations", "speedup, # of iterations"))
-    ):
-        for column, (measure, own) in enumerate(found.items()):
-            axis = axes[row, column]
-            for variant in main_variants(variants, config.encoder):
-                shown = [target for target in own if target.variant == variant]
-                if shown:
-                    _plot_targets(axis, shown, kind, config.encoder)
-            is_loss = measure == "probe_loss"
-            what = f"probe loss ({loss}, log scale)" if is_loss else "test recall@50"
-            axis.set(xlabel=f"target: {what}", ylabel=y_label)
-            if is_loss:
-                if all(target.level > 0 for target in own):
-                    axis.set_xscale("log")
-                    label_few(axis.xaxis)
-                axis.invert_xaxis()
-            axis.set_yscale("log")
-            label_few(axis.yaxis)
-            axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
-            finish(axis)
+    kinds = {"total": "speedup, total", "iterations": "speedup, # of iterations"}.items()
+    grid = zip(axes.flat, product(kinds, found.items()), strict=True)
+    for axis, ((kind, y_label), (measure, own)) in grid:
+        for variant in main_variants(variants, config.encoder):
+            shown = [target for target in own if target.variant == variant]
+            if shown:
+                _plot_targets(axis, shown, kind, config.encoder)
+        is_loss = measure == "probe_loss"
+        what = f"probe loss ({loss}, log scale)" if is_loss else "test recall@50"
+        axis.set(xlabel=f"target: {what}", ylabel=y_label)
+        if is_loss:
+            if all(target.level > 0 for target in own):
+                axis.set_xscale("log")
+                label_few(axis.xaxis)
+            axis.invert_xaxis()
+        axis.set_yscale("log")
+        label_few(axis.yaxis)
+        axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
+        finish(axis)
     _add_legend(figure, axes)
     baseline = find_sampler(runs[0].baseline_sampler).title
     title = f"Speedup over {baseline} at every target: {describe(runs)}"
