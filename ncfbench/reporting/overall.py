@@ -164,7 +164,7 @@ def _overall(
     if left := len(arms) - len(kept):
         text = f"{counted(left, 'arm')} of another machine or environment left out."
         reasons.append(Caveat("other_environment", text))
-    has_validation = all(_evaluated(arm, f"validation_{RECALL}") for arm in kept)
+    has_validation = all(_is_evaluated(arm, f"validation_{RECALL}") for arm in kept)
     split: Split = "validation" if has_validation else "test"
     metric = race.get("metric", Overall.metric)
     column = f"{split}_{metric.replace('@', '_at_')}"
@@ -230,12 +230,11 @@ def _chance(arms: Sequence[ArmResult], column: str) -> float | None:
 def _is_comparable(arm: ArmResult) -> bool:
     """Return whether an arm has recall of test links, and times that may be compared."""
     is_simulated = any(run.is_simulated for run in arm.runs.values())
-    return bool(_evaluated(arm, TEST_RECALL)) and not is_simulated
+    return _is_evaluated(arm, TEST_RECALL) and not is_simulated
 
 
-def _evaluated(arm: ArmResult, column: str) -> list[Mapping[str, Any]]:
-    first = arm.runs[min(arm.runs)]
-    return [row for row in first.curve if row[column] is not None]
+def _is_evaluated(arm: ArmResult, column: str) -> bool:
+    return any(row[column] is not None for row in arm.runs[min(arm.runs)].curve)
 
 
 def reads(arm: RankedArm, name: str) -> bool:
