@@ -7,7 +7,7 @@ import json
 import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy import linalg, sparse
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
-from ncfbench.floors.task import HeldOut, Task, content_of, content_title
+from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, exposure
 from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR
 from ncfbench.timing.clock import format_duration
@@ -40,27 +40,35 @@ class Case:
     Attributes:
         task: training links, and content if some floor reads it.
         splits: the held-out links of each split that has any.
-        content_seconds: what the content took, derived features included.
+        content: its title.
+        content_seconds: what the content took, with its choice and derived features.
     """
 
     dataset: Dataset
     task: Task
     splits: Mapping[str, HeldOut]
+    content: str | None
     content_seconds: float
 
     @classmethod
     def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
-        """Return a data set's links, and the content of its items if it is needed."""
-        begin = time.perf_counter()
-        content, derived = content_of(dataset) if needs_content else (None, 0.0)
-        seconds = time.perf_counter() - begin + derived
-        task = Task.of(dataset, content, memory_bytes)
+        """Return a data set's links, and the content of its items if it is needed.
+
+        Features stand beside texts where profiles then have more recall of validation links.
+        """
+        task = Task.of(dataset, None, memory_bytes)
         splits: dict[str, HeldOut] = {
             split: HeldOut(task, *dataset.links(split), dataset.candidates(split))
             for split in EVALUATED
             if len(dataset.links(split)[0])
         }
-        return cls(dataset, task, splits, seconds)
+        if not needs_content:
+            return cls(dataset, task, splits, None, 0.0)
+        begin = time.perf_counter()
+        contents, derived = contents_of(dataset)
+        title = _chosen_content(task, contents, splits.get("validation"))
+        seconds = time.perf_counter() - begin + derived * ("features" in title)
+        return cls(dataset, replace(task, content_IxF=contents[title]), splits, title, seconds)
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,14 @@ class Choice:
     fit_seconds: float = 0.0
 
 
-def settings_text(floor: Floor, penalty: float | None) -> str:
+def settings_text(floor: Floor, penalty: float | None, dataset: Dataset) -> str:
     """Return as JSON what decides a floor's scores beside the data."""
     asked: dict[str, Any] = {}
+    if floor.needs_content and tries_features(dataset):
+        asked["features"] = "tried"
     if floor.penalties:
-        asked = {"penalties": list(floor.penalties)} if penalty is None else {"penalty": penalty}
+        own = {"penalties": list(floor.penalties)} if penalty is None else {"penalty": penalty}
+        asked |= own
     return json.dumps({**asked, **floor.settings}, sort_keys=True)
 
 
@@ -175,8 +186,8 @@ def measure(
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
         "floor": name,
-        "content": content_title(case.dataset) if floor.needs_content else None,
-        "settings": settings_text(floor, penalty),
+        "content": case.content if floor.needs_content else None,
+        "settings": settings_text(floor, penalty, case.dataset),
         "penalty": choice.penalty if floor.penalties else None,
         "chosen_by": choice.by if floor.penalties else None,
         "penalties": [*choice.recalls],
@@ -252,14 +263,44 @@ def climb(
     return values[best], heights
 
 
+def _chosen_content(task: Task, contents: Mapping[str, Features], held_out: HeldOut | None) -> str:
+    """Return the title of the content whose profiles have the most recall of validation links, or
+    of links that are held apart; of the first one where memory does not hold profiles.
+    """
+    first, *others = contents
+    if not others:
+        return first
+    given, ranked = (task, held_out) if held_out else task.apart()
+    tasks = {title: replace(given, content_IxF=content) for title, content in contents.items()}
+    profile, candidates = FLOORS["profile"], ranked.candidates
+    costs = [profile.cost(own, len(candidates)).peak_bytes for own in tasks.values()]
+    if max(costs) > task.memory_bytes:
+        return first
+
+    def recall(title: str) -> float:
+        return _recall(ranked.evaluate(profile.fit(tasks[title], 0.0)(candidates))[0])
+
+    return max(contents, key=recall)
+
+
 def _recall(quality: Evaluation) -> float:
     return float(quality.figures[f"recall_at_{COMPARED}"] or 0.0)
 
 
 def _peak_bytes(case: Case, floor: Floor) -> float:
-    return max(
-        floor.cost(case.task, len(links.candidates)).peak_bytes for links in case.splits.values()
+    costs = (floor.cost(case.task, len(links.candidates)) for links in case.splits.values())
+    # The rows of known items are copied once, and in another order again.
+    copies = 2.0 * _bytes(case.task.content) if floor.needs_content else 0.0
+    return copies + max(cost.peak_bytes for cost in costs)
+
+
+def _bytes(content: Features) -> int:
+    parts = (
+        [content.data, content.indices, content.indptr]
+        if isinstance(content, sparse.sparray)
+        else [content]
     )
+    return sum(part.nbytes for part in parts)
 
 
 def _seconds(cost: Cost) -> float:

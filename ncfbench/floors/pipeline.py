@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.floors.kept import FILE, Row, read
 from ncfbench.floors.measure import Case, lack, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
-from ncfbench.floors.task import content_title
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import available_memory
 from ncfbench.storage.schemas import FLOOR
@@ -89,13 +89,11 @@ def floor(
             " above 0."
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
-    content = {None, content_title(data)}
     kept = {
         row["floor"]: row
         for row in _read(path, data.fingerprint, say)
-        if row["settings"] == settings_text(FLOORS[row["floor"]], penalty)
+        if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data)
         and row["environment_key"] == host
-        and row["content"] in content
         and not again
     }
     missing = [each for each in names if each not in kept]
@@ -158,13 +156,20 @@ def _read(path: Path, fingerprint: str, say: Callable[[str], None]) -> list[Row]
 
 
 def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
-    """Add a row to the kept ones of the same data, in place of an older one of the same floor."""
+    """Add a row to the kept ones of the same data, in place of older ones of the same floor: of the
+    same settings, or by an earlier version that read no features beside texts.
+    """
     with locks.held(path.parent, "keeping floors in", wait=say):
         others = [
             other
             for other in _read(path, row["data_fingerprint"], say)
-            if (other["floor"], other["settings"]) != (row["floor"], row["settings"])
+            if other["floor"] != row["floor"]
+            or (other["settings"] != row["settings"] and _tried(other) == _tried(row))
         ]
         order = [*FLOORS].index
         rows = sorted([*others, row], key=lambda kept: order(kept["floor"]))
         tables.write_rows(path, rows, FLOOR)
+
+
+def _tried(row: Row) -> bool:
+    return "features" in json.loads(row["settings"])

@@ -129,30 +129,39 @@ class HeldOut:
         return self._ranking(ranks), np.where(best >= 0, self.candidates[best], -1)
 
 
-def content_of(dataset: Dataset) -> tuple[Features | None, float]:
-    """Return TF-IDF vectors of all items beside their dense features, each of unit length, and the
-    seconds that `prepare` took to derive these.
+def contents_of(dataset: Dataset) -> tuple[dict[str, Features], float]:
+    """Return by title what floors can read of the items, and the seconds that `prepare` took to
+    derive features: TF-IDF vectors, dense features, or the former alone and both side by side.
 
-    Features by LSA are left out: they are made of the TF-IDF vectors.
+    Each part has unit length. Features by LSA are left out: they are made of the TF-IDF vectors.
     """
-    words = None
+    contents: dict[str, Features] = {}
     if dataset.n_words:
-        words = tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
-    features, facts = dataset.item_features, _derived(dataset)
-    if features is None or not _has_features(dataset):
-        return words, 0.0
-    features = np.delete(features, lsa_columns(features.shape[1], facts), axis=1)
+        contents["TF-IDF"] = tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
+    if dataset.item_features is None or not _has_features(dataset):
+        return contents, 0.0
+    facts = _derived(dataset)
+    by_lsa = lsa_columns(dataset.item_features.shape[1], facts)
+    features = np.delete(dataset.item_features, by_lsa, axis=1)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     features = np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
-    seconds = float(facts.get("embed", {"seconds": 0.0})["seconds"])
-    if words is None:
-        return features, seconds
-    return sparse.csr_array(sparse.hstack([words, sparse.csr_array(features)])), seconds
+    if contents:
+        parts = [contents["TF-IDF"], _stored_whole(features)]
+        contents["TF-IDF and features"] = sparse.csr_array(sparse.hstack(parts))
+    else:
+        contents["features"] = features
+    return contents, float(facts.get("embed", {"seconds": 0.0})["seconds"])
 
 
-def content_title(dataset: Dataset) -> str:
-    """Return what :func:`content_of` is made of: ``TF-IDF``, ``features``, or both."""
-    return " and ".join(["TF-IDF"] * bool(dataset.n_words) + ["features"] * _has_features(dataset))
+def tries_features(dataset: Dataset) -> bool:
+    """Return whether floors can read features beside texts."""
+    return bool(dataset.n_words) and _has_features(dataset)
+
+
+def _stored_whole(dense: Float32) -> sparse.csr_array:
+    rows, width = dense.shape
+    columns = np.tile(np.arange(width, dtype=np.int32), rows)
+    return sparse.csr_array((dense.ravel(), columns, width * np.arange(rows + 1)), dense.shape)
 
 
 def _derived(dataset: Dataset) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ class FloorResult:
     @property
     def name(self) -> str:
         """Its title."""
-        content = (self.row["content"] or "").replace("features", "feature")
+        content = (self.row["content"] or "TF-IDF").replace("features", "feature")
         return TITLES[self.row["floor"]].replace("TF-IDF", content)
 
     @property
@@ -81,6 +81,7 @@ class FloorResult:
         return {
             "floor": self.row["floor"],
             "title": self.name,
+            "content": self.row["content"],
             "penalty": self.row["penalty"],
             "chosen_by": self.row["chosen_by"],
             "seconds": self.seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -11,14 +12,18 @@ import numpy as np
 import pytest
 from prepared import quiet
 
+from ncfbench.data import prepare, store
 from ncfbench.data.lsa import tfidf
+from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset
 from ncfbench.floors import kept, measure
 from ncfbench.floors.pipeline import floor
-from ncfbench.floors.task import content_of, content_title
+from ncfbench.floors.task import contents_of
 from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
+
+BOTH = "TF-IDF and features"
 
 
 def cosine(left: list[float], right: list[float]) -> float:
@@ -35,75 +40,90 @@ def without_texts(dataset: Dataset) -> Dataset:
     return replace(dataset, vocabulary=replace(dataset.vocabulary, words=(), counts=()))
 
 
+def derived(dataset: Dataset, **columns: int) -> Dataset:
+    """Return a data set whose last features are said to be derived."""
+    facts = {name: {"columns": n, "seconds": 100.0 + n} for name, n in columns.items()}
+    return replace(dataset, manifest={**dataset.manifest, "derived_features": facts})
+
+
 def test_features_stand_beside_texts(featured: Dataset) -> None:
     """A product of two items adds those of their words and of their features."""
-    content, seconds = content_of(featured)
+    contents, seconds = contents_of(featured)
     words = tfidf(featured.texts, featured.n_words, featured.items_of("train")).toarray()
-    assert content is not None
     assert featured.item_features is not None
     features = featured.item_features.tolist()
     for one, other in ((0, 0), (0, 7), (12, 3), (30, 31)):
         expected = words[one] @ words[other] + cosine(features[one], features[other])
-        found = (content[[one]] @ content[[other]].T).toarray()[0, 0]
+        found = (contents[BOTH][[one]] @ contents[BOTH][[other]].T).toarray()[0, 0]
         assert found == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_array_equal(contents["TF-IDF"].toarray(), words)
     assert seconds == 0
 
 
 def test_either_alone(featured: Dataset) -> None:
-    words, _ = content_of(without_features(featured))
-    features, _ = content_of(without_texts(featured))
-    nothing, _ = content_of(without_features(without_texts(featured)))
-    both, _ = content_of(featured)
-    assert words is not None
-    assert features is not None
-    assert both is not None
-    assert nothing is None
-    assert words.shape[1] == featured.n_words
-    np.testing.assert_array_equal(
-        both.toarray(), np.concatenate([words.toarray(), features], axis=1)
-    )
-    titles = [content_title(without_features(featured)), content_title(without_texts(featured))]
-    assert [*titles, content_title(featured)] == ["TF-IDF", "features", "TF-IDF and features"]
-
-
-def derived(dataset: Dataset, **columns: int) -> Dataset:
-    """Return a data set whose features after its own are said to be derived, the last ones last."""
-    facts = {name: {"columns": n, "seconds": 100.0 + n} for name, n in columns.items()}
-    return replace(dataset, manifest={**dataset.manifest, "derived_features": facts})
+    words, _ = contents_of(without_features(featured))
+    features, _ = contents_of(without_texts(featured))
+    assert (words.keys(), features.keys()) == ({"TF-IDF"}, {"features"})
+    both = np.concatenate([words["TF-IDF"].toarray(), features["features"]], axis=1)
+    np.testing.assert_array_equal(contents_of(featured)[0][BOTH].toarray(), both)
+    assert contents_of(without_features(without_texts(featured)))[0] == {}
 
 
 def test_features_by_lsa_are_left_out(featured: Dataset) -> None:
     """Of six columns those of LSA stand before the checkpoint's, whose seconds count."""
     own = featured.item_features
     assert own is not None
-    by_embed = derived(without_texts(featured), lsa=2, embed=3)
-    found, seconds = content_of(by_embed)
-    expected, _ = content_of(replace(without_texts(featured), item_features=own[:, [0, 3, 4, 5]]))
-    np.testing.assert_array_equal(found, expected)
+    found, seconds = contents_of(derived(without_texts(featured), lsa=2, embed=3))
+    others = replace(without_texts(featured), item_features=own[:, [0, 3, 4, 5]])
+    np.testing.assert_array_equal(found["features"], contents_of(others)[0]["features"])
     assert seconds == 103
-    only_lsa = derived(featured, lsa=6)
-    words, seconds = content_of(only_lsa)
-    assert words is not None
-    assert (words.shape[1], seconds) == (featured.n_words, 0)
-    assert content_title(only_lsa) == "TF-IDF"
-    assert content_title(derived(featured, lsa=5)) == "TF-IDF and features"
-    assert content_title(by_embed) == "features"
+    only_lsa, seconds = contents_of(derived(featured, lsa=6))
+    assert (only_lsa.keys(), seconds) == ({"TF-IDF"}, 0)
+    assert contents_of(derived(featured, lsa=5))[0].keys() == {"TF-IDF", BOTH}
 
 
-def test_seconds_of_derived_features_count(featured: Dataset) -> None:
-    case = measure.Case.of(derived(featured, embed=6), np.inf, needs_content=True)
-    assert case.content_seconds > 106
+@pytest.mark.parametrize("is_validated", [True, False])
+def test_validation_chooses_whether_features_count(
+    tmp_path: Path, tiny_options: synthetic.Options, *, is_validated: bool
+) -> None:
+    """Ones that name an item's users help, and noise does not: its seconds do not count either."""
+    fraction = 0.3 if is_validated else 0.0
+    options = replace(tiny_options, items=2000, links=6000, validation_fraction=fraction)
+    prepare("synthetic", options, tmp_path, "many", say=quiet)
+    many = store.load(tmp_path, "many")
+    users = np.zeros((many.n_items, many.n_users), np.float32)
+    users[many.items, many.users] = 1
+    noise = np.random.default_rng(0).normal(size=(many.n_items, 4)).astype(np.float32)
+    for features, content, counts in ((users, BOTH, True), (noise, "TF-IDF", False)):
+        dataset = derived(replace(many, item_features=features), embed=features.shape[1])
+        case = measure.Case.of(dataset, np.inf, needs_content=True)
+        assert (case.content, case.content_seconds > 100) == (content, counts)
+        assert (case.task.content != contents_of(dataset)[0][content]).nnz == 0
+    case = measure.Case.of(replace(many, item_features=users), 1.0, needs_content=True)
+    assert case.content == "TF-IDF"
 
 
-def test_a_floor_of_other_content_is_fitted_again(featured_dir: Path, tmp_path: Path) -> None:
-    """Such as one that an earlier version fitted to texts alone."""
+def test_a_floor_of_an_earlier_version_is_replaced(featured_dir: Path, tmp_path: Path) -> None:
+    """One that was fitted to texts alone, where features were there."""
     folder = shutil.copytree(featured_dir / "tiny", tmp_path / "tiny")
-    first = floor("tiny", floors=["profile"], data_dir=tmp_path, say=quiet)
-    (row,) = first.rows
-    assert row["content"] == "TF-IDF and features"
-    assert "Content of profile: TF-IDF and dense features." in floors_table("tiny", [row]).notes
-    older = {**row, "content": "TF-IDF", "test_recall_at_50": 0.0}
-    tables.write_rows(folder / kept.FILE, [older], FLOOR)
-    assert floor("tiny", floors=["profile"], data_dir=tmp_path, say=quiet).rows[0] != older
-    (again,) = kept.read(folder, first.fingerprint)
-    assert again["test_recall_at_50"] == row["test_recall_at_50"]
+    first = floor("tiny", floors=["profile", "ridge"], data_dir=tmp_path, say=quiet)
+    assert {json.loads(row["settings"])["features"] for row in first.rows} == {"tried"}
+    notes = floors_table("tiny", first.rows).notes
+    assert f"Content of profile and ridge: {first.rows[0]['content']}." in [
+        note.replace("dense ", "") for note in notes
+    ]
+    older = [
+        {**row, "settings": row["settings"].replace('"features": "tried"', '"older": 1')}
+        for row in first.rows
+    ]
+    tables.write_rows(folder / kept.FILE, older, FLOOR)
+    floor("tiny", floors=["ridge"], penalty=3.0, data_dir=tmp_path, say=quiet)
+    profile, ridge = kept.read(folder, first.fingerprint)
+    assert profile == older[0]
+    assert ridge["penalty"] == 3
+    floor("tiny", floors=["ridge"], data_dir=tmp_path, say=quiet)
+    assert [row["chosen_by"] for row in kept.read(folder, first.fingerprint)] == [
+        None,
+        "given",
+        "validation",
+    ]

@@ -21,7 +21,7 @@ from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept, measure, models, pipeline
 from ncfbench.floors.models import FLOORS
-from ncfbench.floors.task import HeldOut, Task, content_of
+from ncfbench.floors.task import HeldOut, Task, contents_of
 from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
@@ -361,7 +361,7 @@ def test_references_are_met(name: str, shared_data: Path, tmp_path: Path) -> Non
         )
         prepare("custom", options, tmp_path, name, say=quiet)
         dataset = store.load(tmp_path, name)
-    task = Task.of(dataset, content_of(dataset)[0], np.inf)
+    task = Task.of(dataset, contents_of(dataset)[0]["TF-IDF"], np.inf)
     test = HeldOut(task, *dataset.links("test"), dataset.candidates("test"))
     for penalty, recall in REFERENCES[name].items():
         floor = FLOORS["profile" if penalty is None else "ridge"]

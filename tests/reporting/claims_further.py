@@ -134,30 +134,33 @@ def ends_of_transformer() -> list[str]:
     ]
 
 
-def weighed(data: str) -> tuple[float, float, float, str]:
-    """Return a way's share at the usual weight of negatives and at the best of eight others, that
-    weight, and the loss.
+def shares(data: str) -> list[float]:
+    """Return a way's shares: with its own model, with other weights of negatives, and the same with
+    the ranking ways' model where that is another one.
     """
-    trials = reference.read(board.BOARD / f"{data}-with-weight.json.gz")["trials"]
-    best = max(trials, key=reference.best)["config"]
-    usual, own = boards()[data][WAY], boards("weight")[data][WAY]
-    assert own.trials == board_training.TUNED
-    return usual.share, own.share, best["lambda"], best["loss"]
+    families = ("", "weight", "same", "same-weight") if data != "plots" else ("", "weight")
+    return [boards(family)[data][WAY].share for family in families]
 
 
 @traces_rows(FURTHER, NAMES.values())
 def weight_rows() -> list[str]:
     rows = []
     for data, name in NAMES.items():
-        usual, own, weight, loss = weighed(data)
-        test = boards("weight")[data][WAY].test
-        rows.append(f"| {name} | {loss} | {usual:.3f} | {own:.3f} | {weight:g} | {test:.3f} |")
+        own = [f"{each:.3f}" for each in shares(data)]
+        cells = [*own, *["-"] * (4 - len(own)), f"{boards()[data]['strat-ns'].share:.3f}"]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
 
 
-@traces(FURTHER, "Eight more trials of each")
+def weights(data: str, family: str) -> set[float]:
+    """Return the weights of negatives that were tried in a board."""
+    trials = reference.read(board.BOARD / f"{data}{family}.json.gz")["trials"]
+    return {each["config"]["lambda"] for each in trials if each["contestant"] == WAY}
+
+
+@traces(FURTHER, "More trials of each")
 def usual_weights() -> list[str]:
-    usual = {}
+    usual: dict[str, float] = {}
     for data in NAMES:
         trials = reference.read(board.BOARD / f"{data}.json.gz")["trials"]
         usual |= {
@@ -165,19 +168,26 @@ def usual_weights() -> list[str]:
             for each in trials
             if each["contestant"] == WAY
         }
-    weights = f"{usual['sg']:.0f} for skip-gram and {usual['mse']:.0f} for MSE"
-    return [f"{word(board_training.TUNED).capitalize()} more trials", weights]
+        for family in ("-with-weight", "-with-same-weight")[: 1 + (data != "plots")]:
+            tried = weights(data, family)
+            assert tried.isdisjoint(weights(data, ""))
+            more = 4 if (data, family) == ("debian", "-with-weight") else 0
+            assert len(tried) == board_training.TUNED + more
+    own = boards("weight")["debian"][WAY].trials
+    return [
+        f"{word(board_training.TUNED)} other weights",
+        f"{usual['sg']:.0f} for skip-gram and {usual['mse']:.0f} for MSE, {word(own)} on Debian",
+    ]
 
 
-@traces(FURTHER, "*Eight more trials with other weights")
+@traces(FURTHER, "*Other weights bring more by validation")
 def more_with_weight() -> list[str]:
-    gains = {data: weighed(data)[1] - weighed(data)[0] for data in NAMES}
+    gains = {data: shares(data)[1] - shares(data)[0] for data in NAMES}
     assert min(gains.values()) > 0
     anime, debian = gains.pop("anime"), gains.pop("debian")
     least, most = min(gains.values()), max(gains.values())
     ends = f"{debian:.3f} on Debian and {least:.3f} to {most:.3f} elsewhere"
-    trials = f"{word(board_training.TUNED).capitalize()} more trials"
-    return [trials, f"{anime:.3f} on anime, {ends}"]
+    return [f"{anime:.3f} on anime, {ends}"]
 
 
 @traces(FURTHER, "By test links there is nothing gained")
@@ -189,23 +199,20 @@ def test_with_weight() -> list[str]:
     return []
 
 
-@traces(FURTHER, "On Debian the best weight is the lowest")
-def lowest_weight() -> list[str]:
-    trials = reference.read(board.BOARD / "debian-with-weight.json.gz")["trials"]
-    assert weighed("debian")[2] == min(each["config"]["lambda"] for each in trials)
-    return []
-
-
 @traces(FURTHER, "On plots it comes to 0.9")
 def plots_with_weight() -> list[str]:
     return [f"to 0.9, after {boards('weight')['plots'][WAY].seconds[0]:.3g} s"]
 
 
-@traces(FURTHER, "With a ranking loss `strat-ns` has more still")
+@traces(FURTHER, "*A ranking loss has more on each set*")
 def below_ranking() -> list[str]:
+    tried = {}
     for data in NAMES:
-        assert weighed(data)[1] < boards()[data]["strat-ns"].share
-    return []
+        families = ("", "weight", "same", "same-weight")[: len(shares(data))]
+        tried[data] = sum(boards(family)[data][WAY].trials for family in families)
+        assert max(shares(data)) < boards()[data]["strat-ns"].share
+    plots = tried.pop("plots")
+    return [f"after {min(tried.values())} trials or more", f"{plots} on plots"]
 
 
 @traces(FURTHER, "*Drawn negatives on Debian*")
@@ -217,10 +224,8 @@ def drawn_on_debian() -> list[str]:
     return [f"ended at {usual.share:.3f}", f"comes to {own.share:.3f}"]
 
 
-@traces(TUNED, "With [other weights of negatives]")
+@traces(TUNED, "`strat-ns` with such a loss")
 def tuned_weights() -> list[str]:
-    shares = [weighed(data)[1] for data in NAMES]
-    return [
-        f"{word(board_training.TUNED)} more trials",
-        f"comes to {min(shares):.2f} to {max(shares):.2f}",
-    ]
+    best = [max(shares(data)) for data in NAMES]
+    below_ranking()
+    return [f"comes to {min(best):.2f} to {max(best):.2f}"]

@@ -57,3 +57,73 @@ def same_models() -> list[str]:
         board_training.TUNED
     }
     return [f"{word(board_training.TUNED)} trials"]
+
+
+@traces(SAME, "*With one model the ranking losses")
+def ranking_of_same() -> list[str]:
+    best = {at: max(boards("same")[at][name].share for name in POINTWISE) for at in SETS}
+    ranking = {at: boards()[at]["strat-ns"].share for at in SETS}
+    assert all(best[at] < ranking[at] for at in SETS)
+    anime, cite, debian, yelp = (f"{best[at]:.3f}" for at in SETS)
+    own = ", ".join(f"{ranking[at]:.3f}" for at in SETS)
+    return [
+        f"{anime} on anime, {cite} on CiteULike, {debian} on Debian and {yelp} on Yelp",
+        f"to {' and '.join(own.rsplit(', ', 1))}",
+    ]
+
+
+@traces(SAME, "With that of `strat-ns`")
+def suited_by_same() -> list[str]:
+    way = "strat-ns, pointwise"
+    higher = [at for at in SETS if boards("same")[at][way].share > boards()[at][way].share]
+    assert higher == ["anime", "debian", "yelp"]
+    return []
+
+
+@traces(SAME, "`iid` comes lower")
+def iid_of_same() -> list[str]:
+    assert all(boards("same")[at]["iid"].share < boards()[at]["iid"].share for at in SETS)
+    return []
+
+
+USUAL = "ns, usual logQ"
+
+
+@traces(SAME, "*`ns` with the usual logQ* differs")
+def alone_of_same() -> list[str]:
+    for name in ("plots", "yelp", "debian"):
+        assert models(f"{name}-with-same", [USUAL]) == models(name, ["strat-ns"])
+    trials = {
+        name: reference.read(board.BOARD / f"{name}-with-same.json.gz")["trials"]
+        for name in ("plots", "yelp")
+    }
+    assert {
+        each["config"]["gamma"]
+        for own in trials.values()
+        for each in own
+        if each["contestant"] == USUAL
+    } == {5.0}
+    return []
+
+
+@traces(SAME, "It then comes to")
+def usual_of_same() -> list[str]:
+    own, before = (
+        [f"{boards(family)[at][USUAL].share:.3f}" for at in ("plots", "yelp", "debian")]
+        for family in ("same", "")
+    )
+    return [
+        f"comes to {own[0]} on plots, {own[1]} on Yelp and {own[2]} on Debian",
+        f"had {before[0]}, {before[1]} and {before[2]}",
+    ]
+
+
+@traces(SAME, "On Yelp it comes to 0.9")
+def soonest_on_yelp() -> list[str]:
+    first, second = boards("same")["yelp"][USUAL].seconds
+    return [f"to 0.9 after {first:.2f} s and to 0.97 after {second:.1f} s"]
+
+
+@traces(TUNED, "The loss decides, not the model")
+def loss_decides() -> list[str]:
+    return ranking_of_same()[:1]
