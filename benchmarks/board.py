@@ -2,11 +2,10 @@
 
     python benchmarks/board.py cite --seconds 20      # trains, resumable
     python benchmarks/board.py                        # tables of what is kept
-    python benchmarks/board.py cite --as cite-with-plain --set encoder=cnn,convolution=plain \
-        --seconds 40 --only 'ns;strat-ns'             # another family of models
+    python benchmarks/board.py cite --as cite-with-plain --set encoder=cnn,convolution=plain
     python benchmarks/board.py cite --as cite-with-seed-1 --set seed=1 --seconds 20
     python benchmarks/board.py --repeats    # all seeds of the data sets that have several
-    python benchmarks/board.py cite --as cite-with-more --only '...'    # further ways of this board
+    python benchmarks/board.py cite --as cite-with-more --only '...'    # further ways
     python benchmarks/board.py cite --as cite-with-weight --vary lambda=1,4,16,64 --only 'iid'
     python benchmarks/board.py cite --as cite-with-same --like strat-ns --only 'iid'    # its model
 
@@ -55,7 +54,8 @@ from ncfbench.storage.tables import read_rows
 from ncfbench.timing.intervals import QUALITY_SPREAD, Spread
 
 BOARD = Path(__file__).resolve().parent / "results" / "board"
-FLOORS = (BOARD.parents[2] / "results" / "good-start" / "floors.parquet", BOARD / "floors.parquet")
+STARTS = (BOARD.parents[2] / "results" / f"{name}-start" for name in ("good", "frozen"))
+FLOORS = [folder / "floors.parquet" for folder in (*STARTS, BOARD)]
 MORE = "more"
 """Ends the name of a file with further contestants of the data set's usual board."""
 REPEATS = ("seed-1", "seed-2")
