@@ -1,18 +1,15 @@
-"""Claims of docs/boards.md on ways that have the same model, and on a frozen text model."""
+"""Claims of docs/boards.md on ways that have the same model."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import board
 import board_training
 import search_reference as reference
-from claims_boards import TUNED, board_rows, boards
+from claims_boards import TUNED, boards
 from claims_families import PAGE
 from traced import Section, traces, traces_rows, word
 
 SAME = Section(PAGE, "The same model for all ways", "python benchmarks/board.py")
-FROZEN = Section(PAGE, "With a frozen text model", "python benchmarks/board.py")
 SETS = {"anime": "anime", "cite": "CiteULike", "debian": "Debian", "yelp": "Yelp"}
 POINTWISE = [
     name for name, (_, losses) in board.CONTESTANTS.items() if losses == board_training.POINTWISE
@@ -24,27 +21,33 @@ MODEL = (
 )
 
 
-def share(own: board.Standing) -> str:
-    return f"{own.share:.3f}{'+' * own.is_cut}"
+def share(own: board.Standing | None) -> str:
+    return "-" if own is None else f"{own.share:.3f}{'+' * own.is_cut}"
 
 
 @traces_rows(SAME, POINTWISE)
 def same_rows() -> list[str]:
     rows = []
     for name in POINTWISE:
-        cells = [f"{share(boards()[at][name])}, {share(boards('same')[at][name])}" for at in SETS]
+        cells = [
+            f"{share(boards()[at][name])}, {share(boards('same')[at].get(name))}" for at in SETS
+        ]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
 
 
 def models(board_name: str, contestants: list[str]) -> set[tuple[str, ...]]:
-    """Return the models of some contestants' trials."""
-    trials = reference.read(board.BOARD / f"{board_name}.json.gz")["trials"]
-    return {
-        tuple(str(trial["config"].get(name)) for name in MODEL)
-        for trial in trials
-        if trial["contestant"] in contestants
-    }
+    """Return the models of some contestants' trials; without the dropout of features that nobody
+    reads.
+    """
+    found = set()
+    for trial in reference.read(board.BOARD / f"{board_name}.json.gz")["trials"]:
+        own = {name: str(trial["config"].get(name)) for name in MODEL}
+        if own["features"] == "ignore" and own["history_of"] in ("ids", "None"):
+            del own["feature_dropout"]
+        if trial["contestant"] in contestants:
+            found.add(tuple(own.values()))
+    return found
 
 
 @traces(SAME, "Here they begin at")
@@ -53,15 +56,19 @@ def same_models() -> list[str]:
         assert models(f"{name}-with-same", POINTWISE) == models(name, ["strat-ns"])
         assert models(name, POINTWISE) != models(name, ["strat-ns"])
     assert models("plots", POINTWISE) <= models("plots", ["strat-ns"])
-    assert {boards("same")[at][name].trials for at in SETS for name in POINTWISE} == {
-        board_training.TUNED
-    }
+    own = [
+        boards("same")[at][name] for at in SETS for name in POINTWISE if name in boards("same")[at]
+    ]
+    assert {each.trials for each in own} == {board_training.TUNED}
     return [f"{word(board_training.TUNED)} trials"]
 
 
-@traces(SAME, "*With one model the ranking losses")
+@traces(SAME, "The best pointwise way")
 def ranking_of_same() -> list[str]:
-    best = {at: max(boards("same")[at][name].share for name in POINTWISE) for at in SETS}
+    best = {
+        at: max(boards("same")[at][name].share for name in POINTWISE if name in boards("same")[at])
+        for at in SETS
+    }
     ranking = {at: boards()[at]["strat-ns"].share for at in SETS}
     assert all(best[at] < ranking[at] for at in SETS)
     anime, cite, debian, yelp = (f"{best[at]:.3f}" for at in SETS)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 
 import claims_families
-import claims_further  # noqa: F401 - it registers its claims
+import claims_frozen  # noqa: F401 - it registers its claims
+import claims_further  # noqa: F401 - the same
 import claims_hard  # noqa: F401 - the same
 import claims_known  # noqa: F401 - the same
 import claims_readme
 import claims_results
+import claims_same  # noqa: F401 - the same
 import pytest
 from kept import REPOSITORY
 from traced import (
