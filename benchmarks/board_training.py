@@ -141,12 +141,10 @@ def train(
     dataset = open_dataset(name, data_dir=locations.data_dir)
     space = Space.of(dataset, {"dataset": name, **reference.ENDLESS, **fixed}, {})
     searched = reference.read(searches / f"{name}.json.gz")["trials"]
-
-    def kept(board: str) -> list[Trial]:
-        own = path.with_name(f"{board}.json.gz")
-        return reference.read(own)["trials"] if own.exists() else []
-
-    beside, others = [] if fixed else kept(name), kept(of or name)
+    own_board = path.with_name(f"{name}.json.gz")
+    usual = reference.read(own_board)["trials"] if own_board.exists() else []
+    beside = [] if fixed else usual
+    others = reference.read(path.with_name(f"{of}.json.gz"))["trials"] if of else usual
     start = searched if like is None else [each for each in others if each["contestant"] == like]
 
     def fits(config: RunConfig) -> bool:

@@ -198,6 +198,38 @@ def test_a_board_is_resumed(
     assert again[1]["config"] == whole[1]["config"]
 
 
+def test_ways_begin_at_the_best_trial_of_one(
+    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another board; without it of the data set's usual one, which must be there."""
+    monkeypatch.setattr(board_training, "TUNED", 1)
+    space = Space.of(tiny, {"dataset": tiny.name} | reference.ENDLESS, {})
+    config = space.config({"sampler": "ns", "loss": "softmax", "encoder": "bow", "dimension": 5})
+    reference.write(tmp_path / f"{tiny.name}.json.gz", tiny, [])
+    path = tmp_path / "board" / "own.json.gz"
+    kept = [
+        trial(way, (1, recall)) | {"config": {**config.to_dict(), "dimension": dimension}}
+        for way, recall, dimension in (("ns", 0.3, 8), ("ns", 0.4, 9), ("neg", 0.5, 7))
+    ]
+    reference.write(path, tiny, kept)
+
+    def train(of: str) -> None:
+        like = path.with_name("like.json.gz")
+        board_training.train(
+            tiny.name, 0.05, data_dir, tmp_path, like, {}, ["iid"], like="ns", of=of
+        )
+
+    train("own")
+    (found,) = reference.read(path.with_name("like.json.gz"))["trials"]
+    own = found["config"]
+    assert (own["sampler"], own["dimension"], own["encoder"]) == ("iid", 9, "bow")
+    assert own["loss"] in board_training.POINTWISE
+    for missing in ("absent", ""):
+        path.with_name("like.json.gz").unlink(missing_ok=True)
+        with pytest.raises((FileNotFoundError, ValueError)):
+            train(missing)
+
+
 def test_the_best_trial_varies_in_one_setting() -> None:
     space = Space({"dataset": "tiny"}, {})
     trials = [
