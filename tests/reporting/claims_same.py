@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import board
 import board_training
 import search_reference as reference
@@ -79,24 +82,37 @@ def ranking_of_same() -> list[str]:
     ]
 
 
-@traces(SAME, "With that of `strat-ns`")
+@traces(SAME, "From this one `strat-ns`")
 def suited_by_same() -> list[str]:
     way = "strat-ns, pointwise"
-    higher = [at for at in SETS if boards("same")[at][way].share > boards()[at][way].share]
-    assert higher == ["anime", "debian", "yelp"]
-    return []
+    gains = {at: boards("same")[at][way].share - boards()[at][way].share for at in SETS}
+    assert [at for at, gain in gains.items() if gain > 0.05] == ["anime", "yelp"]
+    assert gains["cite"] < -0.05
+    assert abs(gains["debian"]) < 0.02
+    sizes = [best_of(name, way)["batch_size"] for name in ("cite", "cite-with-same")]
+    assert sizes[0] == 4 * sizes[1]
+    return ["a quarter as large"]
+
+
+def best_of(board_name: str, way: str) -> Mapping[str, Any]:
+    """Return the settings of a way's best trial."""
+    trials = reference.read(board.BOARD / f"{board_name}.json.gz")["trials"]
+    own = (each for each in trials if each["contestant"] == way)
+    config: Mapping[str, Any] = max(own, key=reference.best)["config"]
+    return config
 
 
 @traces(SAME, "`iid` comes lower")
 def iid_of_same() -> list[str]:
-    assert all(boards("same")[at]["iid"].share < boards()[at]["iid"].share for at in SETS)
-    return []
+    own = {at: boards("same")[at]["iid"] for at in SETS}
+    assert all(own[at].share < boards()[at]["iid"].share for at in SETS)
+    return [f"ended early on {word(sum(each.is_cut for each in own.values()))}"]
 
 
 USUAL = "ns, usual logQ"
 
 
-@traces(SAME, "*`ns` with the usual logQ* differs")
+@traces(SAME, "*`ns` with the usual logQ* is here")
 def alone_of_same() -> list[str]:
     for name in ("plots", "yelp", "debian"):
         assert models(f"{name}-with-same", [USUAL]) == models(name, ["strat-ns"])
@@ -113,24 +129,40 @@ def alone_of_same() -> list[str]:
     return []
 
 
-@traces(SAME, "It then comes to")
+@traces(SAME, "It comes to")
 def usual_of_same() -> list[str]:
-    own, before = (
-        [f"{boards(family)[at][USUAL].share:.3f}" for at in ("plots", "yelp", "debian")]
-        for family in ("same", "")
+    own, before, plain = (
+        [f"{boards(family)[at][name].share:.3f}" for at in ("plots", "yelp", "debian")]
+        for family, name in (("same", USUAL), ("", USUAL), ("", "ns"))
     )
     return [
         f"comes to {own[0]} on plots, {own[1]} on Yelp and {own[2]} on Debian",
+        f"plain `ns` to {plain[0]}, {plain[1]} and {plain[2]}",
         f"had {before[0]}, {before[1]} and {before[2]}",
     ]
 
 
-@traces(SAME, "On Yelp it comes to 0.9")
-def soonest_on_yelp() -> list[str]:
-    first, second = boards("same")["yelp"][USUAL].seconds
-    return [f"to 0.9 after {first:.2f} s and to 0.97 after {second:.1f} s"]
+@traces(SAME, "*With this model, too")
+def trials_of_same() -> list[str]:
+    trials = reference.read(board.BOARD / "cite-with-same.json.gz")["trials"]
+    for way in POINTWISE:
+        own = [each["config"] for each in trials if each["contestant"] == way]
+        mse = [each["batch_size"] for each in own if each["loss"] == "mse"]
+        assert (len(own), len(mse), len({*mse})) == (board_training.TUNED, 3, 1)
+    return [f"in {word(board_training.TUNED)} trials each", "MSE has three"]
 
 
-@traces(TUNED, "The loss decides, not the model")
+@traces(SAME, "This was trained on another machine")
+def machine_of_same() -> list[str]:
+    first, own = (
+        reference.read(board.BOARD / f"{name}.json.gz")["environment"]
+        for name in ("cite", "cite-with-same")
+    )
+    assert first["system"] != own["system"]
+    assert first["cpu"] == own["cpu"]
+    return ["the next two sections"]
+
+
+@traces(TUNED, "A ranking loss reaches more")
 def loss_decides() -> list[str]:
     return ranking_of_same()[:1]
