@@ -49,7 +49,10 @@ class Recorder:
     ) -> None:
         self.folder, self.config, self.data_fingerprint = folder, config, data_fingerprint
         self.schedule, self.ledger, self.progress = schedule, ledger, progress
-        self._environment_key = ""
+        self._environment: Mapping[str, Any] = {"key": ""}
+        self._written_environment: Mapping[str, Any] = {}
+        self._timed_key = ""
+        """Key of the environment whose times count: the session's from its first iterations on."""
         self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
         self._evaluations: dict[tuple[int, str], Evaluation] = {}
@@ -101,7 +104,8 @@ class Recorder:
             recall_reason: why the run has no recall on test items.
             iteration: the checkpoint that the session continues from; None to start again.
         """
-        self._environment_key, self._recall_reason = environment["key"], recall_reason
+        self._environment, self._recall_reason = environment, recall_reason
+        self._timed_key = environment["key"]
         if self.folder is None:
             return
         if iteration is not None:
@@ -109,10 +113,15 @@ class Recorder:
         elif (self.folder / "summary.parquet").exists():
             self.progress.say("No checkpoint to go on from: starting this run again.")
 
-    def write_environment(self, environment: Mapping[str, Any]) -> None:
-        """Write ``environment.json``."""
-        if self.folder is not None:
-            tables.write_json(self.folder / "environment.json", dict(environment))
+    def write_environment(self) -> None:
+        """Write the session's environment to ``environment.json``, if it has changed and the run's
+        times are not still those of an earlier one.
+        """
+        is_written = self._environment == self._written_environment
+        if self.folder is None or is_written or self._timed_key != self._environment["key"]:
+            return
+        tables.write_json(self.folder / "environment.json", dict(self._environment))
+        self._written_environment = dict(self._environment)
 
     def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
         """Take raw samples.
@@ -127,9 +136,11 @@ class Recorder:
             self._sampler_seconds["transfer"] += sample.transfer_seconds or 0.0
             more = {
                 "resumed": resumed and sample.kind == "full",
-                "environment_key": self._environment_key,
+                "environment_key": self._environment["key"],
             }
             self._timing.append(asdict(sample) | more)
+            if sample.kind == "full":
+                self._timed_key = self._environment["key"]
 
     def record(
         self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
@@ -170,6 +181,7 @@ class Recorder:
         if self.folder is None:
             return
         with self.ledger.line("tables"):
+            self.write_environment()
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
             if self._evaluations:
@@ -199,7 +211,10 @@ class Recorder:
             for key, evaluation in evaluations.read(folder).items()
             if 0 < iteration >= key[0]
         }
-        if any(row["environment_key"] != self._environment_key for row in self._timing):
+        timed = [row["environment_key"] for row in self._timing if row["kind"] == "full"]
+        if timed and self._environment["key"] not in timed:
+            self._timed_key = timed[-1]
+        if any(row["environment_key"] != self._environment["key"] for row in self._timing):
             self.progress.say(
                 "The environment has changed since this run began: its times will be those from"
                 " here on."
@@ -226,7 +241,7 @@ class Recorder:
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
         reported, rule = self._reported()
         shown = reported or {}
-        timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
+        timing = [row for row in self._timing if row["environment_key"] == self._timed_key]
         full = [row for row in timing if row["kind"] == "full"]
         timing = alike(self.config, timing)
         sampled = math.fsum(row["sampling_seconds"] for row in full)
@@ -236,7 +251,7 @@ class Recorder:
             **{name: getattr(self.config, name) for name in named},
             "config": json.dumps(self.config.to_dict(), sort_keys=True),
             "data_fingerprint": self.data_fingerprint,
-            "environment_key": self._environment_key,
+            "environment_key": self._timed_key,
             "iterations": iteration,
             "planned_iterations": self.schedule.last,
             "epochs": self.schedule.epoch_of(iteration),

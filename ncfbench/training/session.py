@@ -377,4 +377,4 @@ class Session:
             self._environment["sent_bytes"] = self._trainer.sent_bytes(
                 self.plan.sampler, self._loop.item_slots, self.plan.dataset, self._config.share
             )
-        self.recorder.write_environment(self._environment)
+        self.recorder.write_environment()

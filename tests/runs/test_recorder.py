@@ -56,7 +56,7 @@ def first_session(runs_dir: Path, key: str = "here") -> Path:
     """Fifteen iterations, a block and a probe every five; interrupted."""
     recorder = open_recorder(runs_dir)
     recorder.begin(environment(key), "nothing to rank", None)
-    recorder.write_environment(environment(key))
+    recorder.write_environment()
     recorder.record(row(0, 9))
     for first, seconds in ((0, 1.0), (5, 2.0), (10, 4.0)):
         recorder.take([full(first, seconds)])
@@ -138,10 +138,30 @@ def test_times_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
     assert record.summary["train_seconds"] == 1 + 2 + 30 + 40
 
 
+def test_times_stay_those_of_the_environment_that_trained(tmp_path: Path) -> None:
+    """A session elsewhere that trains nothing, as when a race ends at once, loses no times."""
+    folder = first_session(tmp_path)
+    before = runs.read(folder)
+    recorder = open_recorder(tmp_path, folder)
+    recorder.begin(environment("elsewhere"), None, 15)
+    recorder.write_environment()
+    recorder.take([Sample("probe", 15, 1, 0.5)])
+    recorder.write("interrupted", 15)
+    record = runs.read(folder)
+    assert record.environment == before.environment
+    for name in ("environment_key", "full_iteration_seconds", "train_seconds"):
+        assert record.summary[name] == before.summary[name]
+    recorder.take([full(15, 10.0)])
+    recorder.write("interrupted", 20)
+    record = runs.read(folder)
+    assert record.environment["key"] == record.summary["environment_key"] == "elsewhere"
+    assert record.summary["full_iteration_seconds"] == 10 / 5
+
+
 def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
     recorder = open_recorder(tmp_path)
     recorder.begin(environment("here"), None, None)
-    recorder.write_environment(environment("here"))
+    recorder.write_environment()
     recorder.take([full(0, 3.0)], resumed=True)
     recorder.write("interrupted", 5)
     assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 3 / 5
@@ -154,7 +174,7 @@ def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     recorder = Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said())
     recorder.begin(environment("here"), None, None)
-    recorder.write_environment(environment("here"))
+    recorder.write_environment()
     recorder.take([full(0, 1.0)])
     recorder.record(row(0, 9))
     recorder.write("finished", 5)
