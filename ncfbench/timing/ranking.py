@@ -64,23 +64,28 @@ def rank(
 def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
     """Rank arms by the mean logarithm of a ratio of times, over the seeds that two of them share.
 
-    With one common seed, ratios that are nearer than :data:`ONE_SEED_FACTOR` are tied, and the arms
-    are unknown.
+    With one common seed, or none, arms are unknown; those that are less than
+    :data:`ONE_SEED_FACTOR` behind the best there (without one: by their means) are tied.
 
     Args:
         logs: logarithms by arm and seed; each arm has at least one.
     """
 
-    def differ(first: Name, second: Name) -> Difference | None:
+    def on_common(first: Name, second: Name) -> list[list[float]]:
         seeds = [seed for seed in logs[first] if seed in logs[second]]
-        return paired(*([logs[name][seed] for seed in seeds] for name in (first, second)))
+        return [[logs[name][seed] for seed in seeds] for name in (first, second)]
+
+    def differ(first: Name, second: Name) -> Difference | None:
+        return paired(*on_common(first, second))
+
+    def behind(name: Name) -> float:
+        above, own = on_common(ranking.best, name)
+        return above[0] - own[0] if own else means[ranking.best] - means[name]
 
     means = {name: math.fsum(own.values()) / len(own) for name, own in logs.items()}
     ranking = rank(means, differ)
     ranking.tied.update(
-        name
-        for name in ranking.unknown
-        if means[ranking.best] - means[name] < math.log(ONE_SEED_FACTOR)
+        name for name in ranking.unknown if behind(name) < math.log(ONE_SEED_FACTOR)
     )
     return ranking
 

@@ -29,6 +29,8 @@ def test_one_seed_ties_what_is_near() -> None:
     assert tied_ratios({"a": seeds(1.0)}) == ("a", {"a"}, set())
     common = tied_ratios({"a": {0: 1.0, 1: 2.0, 5: 90.0}, "b": {0: 0.5, 1: 1.5, 9: 99.0}})
     assert common == ("b", {"b", "a"}, set()), "over the seeds that both have b is below"
+    sooner = tied_ratios({"a": {0: np.log(2.1), 1: 0.0, 2: 0.0}, "b": {0: np.log(2.0)}})
+    assert sooner == ("b", {"b", "a"}, {"a"}), "on the seed that both have a is sooner"
 
 
 def test_more_rivals_need_clearer_differences() -> None:
