@@ -200,9 +200,13 @@ def named(values: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[st
     }
 
 
+def revisions_of(config: RunConfig) -> dict[str, int]:
+    """Return the revisions of a run's classes, by kind, that are not their first."""
+    return {kind: info.revision for kind, info in config.infos.items() if info.revision > 1}
+
+
 def digest(config: RunConfig) -> str:
     """Return twelve hexadecimal digits that name a run's settings and its classes' revisions."""
-    revisions = {kind: info.revision for kind, info in config.infos.items()}
-    newer = {f"{kind}_revision": number for kind, number in revisions.items() if number > 1}
+    newer = {f"{kind}_revision": number for kind, number in revisions_of(config).items()}
     values = dict.fromkeys(NULL_WITHOUT) | identity_of(config) | newer
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]

@@ -166,12 +166,15 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
 
 
 def compared_by(record: RunRecord) -> tuple[Any, ...]:
-    """Return the key of the runs that compare with a run: their data and shared settings."""
+    """Return the key of the runs that compare with a run: their data, shared settings, and the
+    revisions of their classes.
+    """
     settings = shared_settings(record.config)
     return (
         *(settings[name] for name in ("dataset", "encoder", "loss")),
         record.data_fingerprint,
         tuple(sorted((name, str(value)) for name, value in settings.items())),
+        tuple(sorted(record.revisions.items())),
     )
 
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncfbench.config import RunConfig, identity_of
+from ncfbench.config import RunConfig, identity_of, revisions_of
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.folder import read_config, read_last_settings
+from ncfbench.runs.folder import read_config, read_last_settings, read_revisions
 from ncfbench.storage import locks, schemas, tables
 
 NEAR = 3
@@ -120,6 +120,8 @@ def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -
 def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterator[Match]:
     for path, settings, fingerprint in _readable(runs_dir):
         if (identity_of(settings), fingerprint) != (identity_of(config), data_fingerprint):
+            continue
+        if read_revisions(path, settings) != revisions_of(config):
             continue
         with suppress(DataError):  # reported when the run is read
             settings, _ = read_last_settings(path.parent)

@@ -24,9 +24,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from ncfbench.config import RunConfig, complete, digest
+from ncfbench.config import RunConfig, complete, digest, revisions_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
 from ncfbench.runs.reported import find_candidate
@@ -62,6 +63,8 @@ class RunRecord:
     """Seconds that the item features took which ``prepare`` derived and the run reads; no time of
     training has them.
     """
+    revisions: Mapping[str, int] = MappingProxyType({})
+    """Those of its classes, by kind, that are not the first."""
 
     def __repr__(self) -> str:
         loss = self.summary["smallest_probe_loss"]
@@ -128,6 +131,7 @@ def create(
         "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
+        "revisions": revisions_of(config),
     }
     if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
@@ -209,6 +213,7 @@ def read(folder: Path) -> RunRecord:
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0],
         feature_seconds=_feature_seconds(folder / "config.json"),
+        revisions=read_revisions(folder / "config.json", config),
     )
 
 
@@ -292,6 +297,14 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     if "data_fingerprint" not in document:
         raise DataError(f"{path} is damaged: it names no data.")
     return complete(document["config"]), str(document["data_fingerprint"])
+
+
+def read_revisions(path: Path, config: RunConfig) -> Mapping[str, int]:
+    """Return the revisions of a run's classes (:func:`~ncfbench.config.revisions_of`) by its
+    ``config.json``; the present ones where an earlier version wrote it, which does not say.
+    """
+    revisions: Mapping[str, int] = tables.read_json(path).get("revisions", revisions_of(config))
+    return revisions
 
 
 def _feature_seconds(path: Path) -> float:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ncfbench.config import RunConfig, complete, default_values, digest, identity_of
+from ncfbench.config import (
+    RunConfig,
+    complete,
+    default_values,
+    digest,
+    identity_of,
+    revisions_of,
+)
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -289,7 +296,8 @@ def read_progress(
     for folder in (path.parent for path in paths):
         try:
             config, fingerprint = runs.read_config(folder / "config.json")
-            if digest(config) not in digests:
+            revisions = runs.read_revisions(folder / "config.json", config)
+            if digest(config) not in digests or revisions != revisions_of(config):
                 continue
             # A run that was resumed on other devices is no longer the cell's.
             config, _ = runs.read_last_settings(folder)

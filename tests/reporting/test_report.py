@@ -104,6 +104,14 @@ def test_other_settings_are_other_comparisons() -> None:
     assert len(frames.group(runs)) == 3
 
 
+def test_other_revisions_are_other_comparisons() -> None:
+    """A run of an earlier revision of a plug-in is not averaged with those of a later one."""
+    runs = [record("iid", [9, 5], 40), record("ns", [9, 5], 10), record("ns", [9, 4], 10, seed=1)]
+    later = dataclasses.replace(runs[-1], revisions={"loss": 2})
+    assert [len(each) for each in frames.group(runs)] == [3]
+    assert [len(each) for each in frames.group([*runs[:-1], later])] == [2, 1]
+
+
 def test_s_and_k_are_rows_of_one_comparison() -> None:
     """neg with k = 20 has the baseline of the same k."""
     runs = [

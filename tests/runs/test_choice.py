@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from folders import ENVIRONMENT, write_run
 
 from ncfbench.config import RunConfig, complete
@@ -60,6 +61,22 @@ def test_a_finished_run_counts_on_its_devices(tmp_path: Path) -> None:
     assert begun != folder, "one that was killed at once"
     assert choice.find(tmp_path, on(config, 2), DATA, anywhere=True) == folder
     assert choice.find(tmp_path, on(config, 2), DATA) == begun
+
+
+@pytest.mark.parametrize(("revisions", "is_found"), [({}, True), ({"loss": 2}, False), (None, True)])
+def test_a_run_of_another_revision_does_not_count(
+    tmp_path: Path, revisions: dict[str, int] | None, is_found: bool
+) -> None:
+    """Where an earlier version wrote no revision, nothing parts the run from one of now."""
+    config = complete({"dataset": "citeulike", "sampler": "ns"})
+    folder = runs.create(tmp_path, config, DATA)
+    document = tables.read_json(folder / "config.json") | {"revisions": revisions}
+    document = {name: value for name, value in document.items() if value is not None}
+    tables.write_json(folder / "config.json", document)
+    cell = Cell(config)
+    assert choice.find(tmp_path, config, DATA) == (folder if is_found else None)
+    assert read_progress([cell], tmp_path, {config.dataset: DATA}) == []
+    assert cell.folder == (folder if is_found else None)
 
 
 def test_a_run_is_a_cell_of_its_last_devices(tmp_path: Path) -> None:

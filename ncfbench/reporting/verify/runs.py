@@ -117,7 +117,8 @@ class Run:
         """
         shared = shared_settings(self.config).items()
         common = {name: value for name, value in shared if name not in tried}
-        return json.dumps([self.record.data_fingerprint, common], sort_keys=True)
+        own = [self.record.data_fingerprint, dict(self.record.revisions), common]
+        return json.dumps(own, sort_keys=True)
 
     def timed(self, profile: Row | None) -> Run:
         """Return it with the length of an iteration that a profile measured, if there is one."""
