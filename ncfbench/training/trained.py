@@ -80,5 +80,7 @@ def restore_trained(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that its parameters are lost. Train it again: ncfbench run --again."
         )
+    # An interruption within a block leaves rows whose momentum and decay are still to come.
+    settled = found._replace(state=trainer.settle(trainer.adapted(found.state)))
     embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
-    return embedder, found.reported(record.reported_iteration)
+    return embedder, settled.reported(record.reported_iteration)

@@ -63,7 +63,9 @@ def test_a_finished_run_counts_on_its_devices(tmp_path: Path) -> None:
     assert choice.find(tmp_path, on(config, 2), DATA) == begun
 
 
-@pytest.mark.parametrize(("revisions", "is_found"), [({}, True), ({"loss": 2}, False), (None, True)])
+@pytest.mark.parametrize(
+    ("revisions", "is_found"), [({}, True), ({"loss": 2}, False), (None, True)]
+)
 def test_a_run_of_another_revision_does_not_count(
     tmp_path: Path, revisions: dict[str, int] | None, is_found: bool
 ) -> None:

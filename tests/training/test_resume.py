@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from processes import compiled_once
 from stopping import StopAt
@@ -23,6 +26,7 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
+from ncfbench.training.trained import open_data, restore_trained
 
 STOPS = ((1,), (17,), (20, 36), (47,))
 MINED = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2, "loss": "hinge"}
@@ -82,6 +86,24 @@ def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
     assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
     assert not any(" test items: their recall" in text for text in said.texts)
     assert_resumes(data_dir, tmp_path, whole, (5,), **more)
+
+
+def test_parameters_of_a_run_that_was_cut_are_up_to_date(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside a block, rows updated one by one wait for momentum and decay, but not whole tables."""
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    found = []
+    for name in ("adam", "row-adam"):
+        more = {"optimizer": name, "weight_decay": 0.1, "batch_size": 16, "sampler": "ns"}
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, tmp_path / name, progress=Said(7), **more)
+        (folder,) = (tmp_path / name).iterdir()
+        record = runs.read(folder)
+        assert record.curve[-1]["iteration"] < record.summary["iterations"] == 7
+        _, best = restore_trained(record, open_data(record, data_dir, print), print)
+        found.append(best.parameters)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-6), *found)
 
 
 def assert_resumes(
