@@ -24,7 +24,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
     group = typer.main.get_command(app)
     plan = script.read_plan(script.PLAN)
     both = ["citeulike", "movielens"]
-    dear = ["citeulike-transformer", "citeulike-bert", "anime-bert"]
+    dear = ["citeulike-transformer", "citeulike-bert", "cite-bert", "anime-bert"]
     rivals = [f"{name}-rivals" for name in both]
     names = [both[0], "citeulike-encoders", both[1], *dear, *rivals]
     names += ["good-start", "frozen-start", "board"]

@@ -269,7 +269,7 @@ def test_kept_runs_keep_their_identity() -> None:
     paths = list((Path(__file__).parents[2] / "results").glob("*/*/config.json"))
     digests = [digest(complete(json.loads(each.read_text("utf-8"))["config"])) for each in paths]
     named = [value[:6] in path.parent.name for path, value in zip(paths, digests, strict=True)]
-    assert (len(paths), sum(named)) == (429, 383)
+    assert (len(paths), sum(named)) == (430, 384)
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:

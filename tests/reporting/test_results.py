@@ -18,7 +18,7 @@ from ncfbench.storage import schemas, tables
 
 def test_there_are_results() -> None:
     ends = "", "-bert", "-coupling", "-rivals", "-transformer"
-    names = ["anime-bert", *(f"citeulike-title-tags{end}" for end in ends)]
+    names = ["anime-bert", "cite-bert", *(f"citeulike-title-tags{end}" for end in ends)]
     names += ["frozen-start", "good-start"]
     names += ["movielens-plots", "movielens-plots-rivals"]
     assert [folder.name for folder in FOLDERS] == names
