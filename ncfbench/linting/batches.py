@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,12 +104,14 @@ def read_pairs(path: Path) -> BipartiteGraph:
     return BipartiteGraph.from_links(*ends, len(of_users), len(of_items), of_users, of_items)
 
 
-def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, list[Any]]:
-    """Return ids by their indices in some texts, and the texts; small whole numbers are indices."""
+def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, Sequence[Any]]:
+    """Return ids by their indices in some texts, and the texts; small whole numbers are indices,
+    and the texts a range.
+    """
     if all(str(text).isdecimal() and len(str(text)) < 9 for text in texts):
         numbers = np.array(texts, np.int64)
         if (largest := int(numbers.max())) < max(100 * len(numbers), 10_000):
-            return numbers[at], list(range(largest + 1))
+            return numbers[at], range(largest + 1)
     return at, list(texts)
 
 
@@ -120,7 +122,8 @@ def own_batches(
 
     Args:
         source: an iterable, or a function that returns one: of nothing, or of the links' users and
-            items and the batch size.
+            items and the batch size. Ids are the pairs' own or, with links that are given so, the
+            graph's numbers.
 
     Returns:
         batches, with ids as the graph numbers them, and the graph: without pairs that of the links
@@ -129,6 +132,7 @@ def own_batches(
     Raises:
         UsageError: it yields no batches.
     """
+    wanted = 0
     try:
         if callable(source) and not isinstance(source, Iterable):
             wanted = len(inspect.signature(source).parameters)
@@ -145,7 +149,14 @@ def own_batches(
         raise UsageError("The batches are none: the iterable ends at once.")
     if graph is None:
         return _with_graph(batches)
-    return [_numbered(batch, graph) for batch in batches], graph
+    users, items = (
+        _numbered(parts, names, n, are_numbers=wanted > 0)
+        for parts, names, n in (
+            ([batch.user for batch in batches], graph.user_ids, graph.n_users),
+            ([part for batch in batches for part in batch[1:]], graph.item_ids, graph.n_items),
+        )
+    )
+    return list(map(Batch, users, items[::2], items[1::2])), graph
 
 
 def _as_batch(each: Any) -> Batch:
@@ -160,19 +171,25 @@ def _as_batch(each: Any) -> Batch:
     return Batch(user, item, negative.reshape(len(user), -1))
 
 
-def _numbered(batch: Batch, graph: BipartiteGraph) -> Batch:
-    """Return a batch with the graph's numbers in place of ids that have names there."""
+def _numbered(
+    parts: Sequence[Ids], names: Sequence[Any] | None, n: int, *, are_numbers: bool
+) -> list[Ids]:
+    """Return arrays of ids with the graph's numbers in their place.
+
+    Args:
+        names: the graph's, by number; a range, or None, where numbers are their own names.
+        are_numbers: whole numbers are the graph's whatever its names are.
+    """
+    are_numbers |= names is None or isinstance(names, range)
+    index: dict[str, int] = {}
     found = []
-    for part, ids, n in (
-        (batch.user, graph.user_ids, graph.n_users),
-        (batch.item, graph.item_ids, graph.n_items),
-        (batch.negative, graph.item_ids, graph.n_items),
-    ):
-        numbers = part
-        if part.dtype.kind not in "iu":
-            index = {str(name): at for at, name in enumerate([] if ids is None else ids)}
-            flat = [index.get(str(name), -1) for name in part.reshape(-1)]
-            numbers = np.array(flat, np.int64).reshape(part.shape)
+    for part in parts:
+        numbers, is_whole = part, part.dtype.kind in "iu"
+        if not (is_whole and are_numbers):
+            index = index or {str(name): at for at, name in enumerate(names or ())}
+            different, at = np.unique(part if is_whole else part.astype(str), return_inverse=True)
+            by_id = np.array([index.get(str(each), -1) for each in different], np.int64)
+            numbers = by_id[at].reshape(part.shape)
         is_unknown = (numbers < 0) | (numbers >= n)
         if is_unknown.any():
             raise UsageError(
@@ -180,13 +197,13 @@ def _numbered(batch: Batch, graph: BipartiteGraph) -> Batch:
                 " the pairs that the batches are made of with --pairs."
             )
         found.append(numbers.astype(np.int32))
-    return Batch(*found)
+    return found
 
 
 def _with_graph(batches: list[Batch]) -> tuple[list[Batch], BipartiteGraph]:
     """Return batches and the graph of their links; ids that are no small numbers are numbered."""
     sides: list[list[Ids]] = []
-    names: list[list[Any]] = []
+    names: list[Sequence[Any]] = []
     for parts in ([b.user for b in batches], [part for b in batches for part in b[1:]]):
         texts, at = np.unique(np.concatenate([part.ravel() for part in parts]), return_inverse=True)
         at, own = _kept_numbers(texts, at)

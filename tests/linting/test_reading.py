@@ -201,6 +201,23 @@ def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
     assert graph.linked(np.int32([0, 1, 1]), np.int32([7, 0, 7])).tolist() == [True, True, False]
 
 
+def test_whole_numbers_of_batches_are_the_pairs_ids(tmp_path: Path) -> None:
+    """Items 2, 1 and 0 are the graph's 0, 1 and 2, since one is too large to keep its value."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("user,item\n0,2\n1,1\n2,0\n3,1000000000\n")
+    graph, users = batches.read_pairs(path), np.arange(4)
+    items, drawn = np.array([2, 1, 0, 10**9]), np.array([[0, 2], [2, 0], [1, 1], [1, 10**9]])
+    for source in ([(users, items, drawn)], [(users, items.astype(str), drawn.astype(str))]):
+        (batch,), _ = batches.own_batches(source, graph, 4)
+        assert batch.user.tolist() == batch.item.tolist() == [0, 1, 2, 3]
+        assert batch.negative.tolist() == [[2, 0], [0, 2], [1, 1], [1, 3]]
+    with pytest.raises(UsageError, match=r"none of the pairs: 3\."):
+        batches.own_batches(lambda: [(users, users)], graph, 4)
+    # Those of links that are handed over are the graph's already.
+    (batch,), _ = batches.own_batches(lambda users, items: [(users, items)], graph, 4)
+    assert batch.item.tolist() == graph.link_item.tolist()
+
+
 def test_pairs_without_repeats_can_be_judged(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("query,text\n" + "".join(f"{n},t{n}\n" for n in range(100)))
