@@ -45,14 +45,14 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The content of batches, a number for each batch.
+    """The content of batches, a number for each batch whose gradients are looked at.
 
     Attributes:
         rows: of a batch, at most as many as were asked for.
         linked, linked_push: share of the pairs pushed apart that are training links, and of the
             push on them; the user's own item in another row is not among them.
         duplicates, duplicates_push: the same of that.
-        drawn_linked: share of the drawn negatives that are training links.
+        drawn_linked: share of the drawn negatives that are training links, in all batches.
     """
 
     rows: int
@@ -217,21 +217,25 @@ def _with_graph(batches: list[Batch]) -> tuple[list[Batch], BipartiteGraph]:
 
 
 def look(evaluator: Evaluator, size: int, own: list[Batch] | None) -> Contents:
-    """Look at the gradients of some batches, of the user's own or of links drawn at random."""
-    found = Contents(0, [], [], [], [], [])
+    """Look at the gradients of some batches, of the user's own or of links drawn at random, and at
+    all of the user's drawn negatives.
+    """
+    drawn_linked = [
+        float(evaluator.graph.linked(batch.user[:, None], batch.negative).mean())
+        for batch in own or ()
+        if batch.negative.size
+    ]
+    found = Contents(0, [], [], [], [], drawn_linked)
     scenes, rows = evaluator.scenes(), size
     k = own[0].negative.shape[1] if own else evaluator.layout.k
     cost = "drawn" if k and evaluator.layout.k else "gradients"
     if evaluator.is_slow:
         cost = "quotients"
     most = MOST_ROWS[cost]
-    for number in range(LOOKED_AT):
+    for number in range(min(LOOKED_AT, len(own)) if own else LOOKED_AT):
         rng = np.random.default_rng((5, number))
         if own:
-            user, item, negative = (part[:most] for part in own[number % len(own)])
-            if negative.size:
-                ends = user[:, None].astype(np.int32), negative.astype(np.int32)
-                found.drawn_linked.append(float(evaluator.graph.linked(*ends).mean()))
+            user, item, negative = (part[:most] for part in own[number])
             takes = evaluator.layout.k if evaluator.layout.negatives == "single" else None
             negative = negative[:, : takes if evaluator.layout.k else 0]
             if evaluator.layout.k and not negative.size:

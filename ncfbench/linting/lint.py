@@ -218,12 +218,11 @@ def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> It
     """
     if not facts.in_batch or (masks.same_user and max(masks.same_user) < 0.01):
         return
-    share = mean(contents.linked_push)
-    if (share.lower or 0.0) > LEAST_LINKED:
-        severity = "error" if facts.kind in ("pairwise", "pointwise") else "note"
-        detail = f"batches of {contents.rows} links"
-        unit = "share of the push on negatives"
-        yield finding("linked", share, unit, 0, detail, severity)  # type: ignore[arg-type]
+    severity = "error" if facts.kind in ("pairwise", "pointwise") else "note"
+    detail, unit = f"batches of {contents.rows} links", "share of the push on negatives"
+    result = finding("linked", contents.linked_push, unit, 0, detail, severity)  # type: ignore[arg-type]
+    if result.low > LEAST_LINKED:
+        yield result
 
 
 def _memory(evaluator: Evaluator) -> Iterator[Finding]:

@@ -14,8 +14,10 @@ from linting.right_losses import CORRECT
 
 from ncfbench.errors import UsageError
 from ncfbench.linting import batches
+from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.frameworks import framework_of
 from ncfbench.linting.lint import lint_loss
+from ncfbench.linting.scenes import Scenes
 from ncfbench.linting.signature import read_loss, role_of
 
 GRAPH = batches.default_graph()
@@ -234,6 +236,30 @@ def test_batches_of_several_negatives_fit_a_loss_of_one() -> None:
     own = FAULTS["sampled_positives"].batches
     codes = [each.code for each in lint_loss(of_one, batches_from=own, estimates=False).findings]
     assert codes == ["sampled-positives"]
+
+
+def test_all_drawn_negatives_are_looked_at() -> None:
+    """One linked negative, in a row and a batch behind those whose gradients are looked at."""
+    user, item = GRAPH.link_user[:200], GRAPH.link_item[:200]
+    one = Evaluator.of(read_loss(bpr), GRAPH)
+    free = Scenes(GRAPH, 1).drawn(np.random.default_rng(0), user)
+    own = [batches.Batch(user, item, free)] * 9
+    own[8] = own[8]._replace(negative=np.append(free[:-1], item[-1:, None], axis=0))
+    found = batches.look(one, 200, own)
+    assert found.drawn_linked == [0.0] * 8 + [1 / 200]
+
+
+def test_each_own_batch_is_looked_at_once() -> None:
+    """A batch that is repeated is no further evidence; one alone still shows linked pairs."""
+
+    def source(users: Any, items: Any, size: int) -> Any:
+        rows = np.random.default_rng(0).integers(len(users), size=size)
+        return [(users[rows], items[rows])]
+
+    found = lint_loss(FAULTS["linked_pairs"].loss, batches_from=source, estimates=False)
+    assert found.contents is not None
+    assert len(found.contents.linked_push) == 1
+    assert "linked" in [each.code for each in found.errors]
 
 
 @pytest.mark.parametrize("first", ["a", 10**9])
