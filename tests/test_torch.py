@@ -212,6 +212,7 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"sampler": "neg", "mined": 9}, "mined = 9: PyTorch's objective takes a batch's weights"),
         ({"sampler": "ns-all"}, "no form for the batch layout EveryUser. Use a sampler whose"),
         ({"sampler": "xbm", "memory": 64}, "no form for the batch layout Remembered. Use a"),
+        ({"sampler": "xbm", "memory": 64, "warm_start": 9}, "no form for the batch layout Rem"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),
         ({"epochs": 3}, "Unknown setting 'epochs'"),
     ],
