@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.errors import DataError
-from ncfbench.linting import batches, objectives
+from ncfbench.linting import batches, objectives, options
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
@@ -119,6 +119,20 @@ def test_scale_and_amplitude_are_exact(scale: float) -> None:
     one = evaluator(loss)
     found = logistic(one, one.scenes().plain(0, ROWS), 0, 1)
     assert found == pytest.approx((scale, 2 * scale / ROWS), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "constant", "is_named"), [(0.99, 1, 0), (0.99, 0.99, 0), (0.9, 0.9, 1)]
+)
+def test_a_temperature_near_one_shows_nothing(
+    value: float, constant: float, is_named: bool
+) -> None:
+    def loss(scores: Any, temperature: float = value) -> Any:
+        return cross_entropy(scores / constant / temperature)
+
+    one = evaluator(loss)
+    codes = [each.code for each in options.temperatures(one, measure(one))]
+    assert codes == ["temperature-twice"] * is_named
 
 
 def test_facts_of_a_corrected_softmax() -> None:
