@@ -171,6 +171,14 @@ class ExpectationFault(Right):
         return reweighed(batch, batch.negatives.weight * np.float32(0.9))
 
 
+class PairwiseFault(Right):
+    """Forgets a tenth of the negative term of pairwise losses."""
+
+    def changed(self, batch: Batch, draw: Draw) -> Batch:
+        factor = 0.9 if self.config.family == "pairwise" else 1.0
+        return reweighed(batch, batch.negatives.weight * np.float32(factor))
+
+
 class EmptyShuffled(Right):
     """Right with replacement, and without any negative in the stream that training uses."""
 

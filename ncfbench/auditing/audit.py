@@ -168,21 +168,16 @@ def configurations(
 def _conformance(
     graph: BipartiteGraph, configs: Sequence[RunConfig]
 ) -> tuple[list[dict[str, Any]], set[Weighing]]:
-    """Return rows of the suite, and where the expected loss is wrong.
-
-    Every family of losses is tested with the first noise distribution. With the others, weights
-    differ only for listwise losses.
-    """
-    rows, wrong, seen = [], set(), set()
+    """Return rows of the suite, and where the expected loss is wrong."""
+    rows, wrong = [], set()
+    cases: dict[Weighing, RunConfig] = {}
     for config in configs:
-        is_first = config.noise == configs[0].noise
-        case = weighing(config), config.family if is_first else ""
-        if case not in seen:
-            seen.add(case)
-            results, effective = conformance.conformance(graph, config), identity_of(config)
-            names = ("dataset", "noise", "sampler", "strata")
-            shared = {name: effective[name] for name in names} | {"loss_family": config.family}
-            rows += [shared | asdict(result) for result in results]
-            if results[-1].result == "fail":
-                wrong.add(weighing(config))
+        cases.setdefault(weighing(config), config)
+    for case, config in cases.items():
+        results, effective = conformance.conformance(graph, config), identity_of(config)
+        names = ("dataset", "noise", "sampler", "strata")
+        shared = {name: effective[name] for name in names} | {"loss_family": config.family}
+        rows += [shared | asdict(result) for result in results]
+        if results[-1].result == "fail":
+            wrong.add(case)
     return rows, wrong

@@ -48,8 +48,8 @@ TIMING_ROUNDS, TIMING_BATCHES = 5, 16
 SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", "share", "devices")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
-Weighing: TypeAlias = tuple[str, str, bool]
-"""Choices that weights depend on: noise distribution, sampler, and whether the loss is listwise."""
+Weighing: TypeAlias = tuple[str, str, str]
+"""Choices that weights depend on: noise distribution, sampler, and the loss's family."""
 Objective: TypeAlias = tuple[str, bool]
 """Loss, and whether negatives are drawn from explicit ones."""
 Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
@@ -58,7 +58,7 @@ Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
 
 def weighing(config: RunConfig) -> Weighing:
     """Return what the weights of batches depend on."""
-    return config.noise, config.sampler, config.family == "listwise"
+    return config.noise, config.sampler, config.family
 
 
 def objective_of(config: RunConfig) -> Objective:
@@ -157,11 +157,9 @@ class GradientAudit:
             check: compare a batch's gradient with the training step's.
         """
         biases: Biases = {}
-        # Weights differ only between listwise and other losses, and by the positive link's own
-        # item: losses of a kind share their batches.
-        kinds = _grouped(
-            configs, lambda c: (c.family == "listwise", find_loss(c.loss).includes_positive)
-        )
+        # Weights differ only between families, and by the positive link's own item: losses of a
+        # kind share their batches.
+        kinds = _grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
         for alike in kinds.values():
             targets = [
                 (config, anchor) for config in alike for anchor in anchors[objective_of(config)]

@@ -124,6 +124,19 @@ def test_wrong_weights_are_biased(
     assert len(record.xray) == 2
 
 
+def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
+    """With each noise distribution; the loss whose weights are wrong comes first."""
+    noises, plugin = ["uniform", "unigram"], "planted:PairwiseFault"
+    choices = {"samplers": [plugin], "losses": ["log", "sg"], "noises": noises}
+    record = audit_few(few_nodes, **choices, batches=480, warmup=2, encoder="mf", brief=True)
+    failed = {
+        (row["noise"], row["loss_family"]) for row in record.conformance if row["result"] == "fail"
+    }
+    assert failed == {(noise, "pairwise") for noise in noises}
+    biased = {(row["noise"], row["loss"]) for row in record.audit if row["verdict"] == "biased"}
+    assert biased == {(noise, "log") for noise in noises}
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
