@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
+from ncfbench.data.features import Float32
+from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
+from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, exposure
 from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR
@@ -170,7 +173,7 @@ def measure(
         chosen = time.perf_counter()
         show(f"{name}: test links" + f", penalty {choice.penalty:g}" * bool(floor.penalties))
         fitted = choice.fitted or floor.fit(task, choice.penalty)
-        scores = fitted(test.candidates)
+        scores = _finite(fitted(test.candidates))
     except linalg.LinAlgError as error:
         raise UsageError(
             "its matrices have no factor in single precision with so small a penalty: use a larger"
@@ -181,7 +184,7 @@ def measure(
     ranked = time.perf_counter()
     validation = choice.validation
     if validation is None and (links := case.splits.get("validation")):
-        validation, _ = links.evaluate(fitted(links.candidates))
+        validation, _ = links.evaluate(_finite(fitted(links.candidates)))
     after = _process_bytes("VmHWM")
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
@@ -230,7 +233,7 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
         begin = time.perf_counter()
         fitted = floor.fit(task, penalty)
         seconds = time.perf_counter() - begin
-        quality, _ = held_out.evaluate(fitted(held_out.candidates))
+        quality, _ = held_out.evaluate(_finite(fitted(held_out.candidates)))
         if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
             best.clear()
             best[penalty] = fitted, seconds
@@ -240,6 +243,21 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
     penalty, recalls = climb(floor.penalties, recall)
     validation = qualities[penalty] if by == "validation" else None
     return Choice(penalty, by, recalls, validation, *best.get(penalty, (None, 0.0)))
+
+
+def _finite(scores: Scores) -> Scores:
+    """Return the same scores, with a UsageError where one is not finite."""
+
+    def checked(users: Ids) -> Float32:
+        found = scores(users)
+        if not np.isfinite(found).all():
+            raise UsageError(
+                "its scores are not finite in single precision with so small a penalty: use a"
+                " larger --penalty."
+            )
+        return found
+
+    return checked
 
 
 def climb(

@@ -163,6 +163,8 @@ def ease(task: Task, penalty: float) -> Fitted:
     scores_KxU = by_item @ _inverse(_gram(links), penalty)
     item, user = by_item.tocoo().coords
     shared = np.bincount(item, scores_KxU[item, user].astype(np.float64), links.shape[1])
+    if shared.max() >= 1.0:
+        raise linalg.LinAlgError("P_ii is not above 0 in single precision")
     scores_KxU *= (-penalty / (1.0 - shared)).astype(np.float32)[:, None]
     scores_KxU[item, user] += 1.0
     return lambda candidates: _of_known(task, candidates, lambda users: scores_KxU[:, users].T)

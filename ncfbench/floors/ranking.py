@@ -27,7 +27,8 @@ def link_ranks(
     user who has a link, int64[such users, top].
 
     Candidates of a higher score rank before others, and those of an equal score with a smaller
-    index. The best is 0. A user with fewer candidates has -1 in the rest of his list.
+    index. The best is 0; a link whose score is NaN is the last. A user with fewer candidates has -1
+    in the rest of his list.
 
     Args:
         users: the user of each link, ascending.
@@ -66,6 +67,7 @@ def _ranks(
     equal = len(scores) - above - np.searchsorted(ordered, own, "left")
     for link in np.flatnonzero(equal > 1):
         above[link] += np.count_nonzero(scores[: index[link]] == own[link])
+    above[np.isnan(own)] = len(scores) - 1  # NaN is sorted behind the highest
     return np.asarray(above, np.int64)
 
 

@@ -224,11 +224,22 @@ def test_floors_say_what_they_lack(folder: Path) -> None:
         fitted(folder, "absent")
 
 
-def test_too_small_a_penalty_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    singular = replace(FLOORS["ease"], fit=lambda *given: models._inverse(-np.eye(3), 0.5))
-    monkeypatch.setitem(models.FLOORS, "ease", singular)
-    with pytest.raises(UsageError, match="use a larger --penalty"):
-        fitted(folder, "warm", floors=["ease"], penalty=1e-12)
+def singular(*given: Any) -> Any:
+    return models._inverse(-np.eye(3), 0.5)
+
+
+def unbounded(*given: Any) -> Any:
+    return lambda items: lambda users: np.full((len(users), len(items)), np.nan, np.float32)
+
+
+@pytest.mark.parametrize("fit", [singular, unbounded])
+@pytest.mark.parametrize("penalty", [1e-12, None])
+def test_too_small_a_penalty_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fit: Any, penalty: float | None
+) -> None:
+    monkeypatch.setitem(models.FLOORS, "ease", replace(FLOORS["ease"], fit=fit))
+    with pytest.raises(UsageError, match="so small a penalty: use a larger --penalty"):
+        fitted(folder, "warm", floors=["ease"], penalty=penalty, again=True)
 
 
 def test_a_penalty_is_climbed_to_from_the_middle() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import linalg, sparse
 
 from ncfbench.floors import models
 from ncfbench.floors.ranking import link_ranks
@@ -81,6 +81,13 @@ def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
         assert scores[:, column] == pytest.approx(x @ weights, rel=1e-3, abs=1e-4)
 
 
+def test_ease_refuses_a_penalty_that_rounding_hides() -> None:
+    """Where an item has one user, and he no other item, P_ii is 0."""
+    links = np.array([[1, 1, 0], [0, 0, 1]], np.float32)
+    with pytest.raises(linalg.LinAlgError):
+        models.ease(task(None, links), 1e-8)
+
+
 def test_ials_ends_where_its_objective_has_no_slope(monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of two rows, of padded links."""
     monkeypatch.setattr(models, "BATCH_ROWS", 2)
@@ -131,3 +138,9 @@ def test_ranks_count_higher_scores_and_equal_ones_before(values: list[list[int]]
         expected = [order[u].index(i) for u, i in zip(users, index, strict=True)]
         assert ranks.tolist() == expected
         assert best.tolist() == [(items + [-1] * 4)[:4] for items in order]
+
+
+def test_a_link_without_a_number_ranks_last() -> None:
+    scores = np.array([[0.5, np.nan, 2.0, np.nan]], np.float32)
+    ranks, _ = link_ranks(lambda rows: scores[rows], np.zeros(4, int), np.arange(4), 4)
+    assert ranks.tolist() == [3, 3, 2, 3]
