@@ -202,6 +202,14 @@ def test_values_decide_between_columns(tmp_path: Path) -> None:
     assert "Not used of m.csv: docid." in said
 
 
+def test_the_id_of_a_row_is_no_item(tmp_path: Path) -> None:
+    """Though the items' column is given, and has its name."""
+    links = [{"id": n, "user_id": n % 5, "item_id": n % 3} for n in range(20)]
+    items = [{"id": n, "title": f"t{n}"} for n in range(12)]
+    dataset, _ = prepare(tmp_path, links, items, id_column="id", test_fraction=0.0)
+    assert dataset.manifest["options"]["item_column"] == "item_id"
+
+
 @pytest.mark.parametrize(
     ("links", "items", "options", "message"),
     [
@@ -210,6 +218,9 @@ def test_values_decide_between_columns(tmp_path: Path) -> None:
         ("user,item_id,ItemID", "id,title", {}, "item_id and id; ItemID and id"),
         ("user,item_id", "id,docid,title", {}, "item_id and docid.*--item-column item_id"),
         ("user,item_id", "id,docid,title", {"id_column": "id"}, ""),
+        ("id,user,item_id", "id,title", {"id_column": "id"}, "item_id and id; id and id"),
+        ("user,id", "id,docid,title", {"id_column": "id"}, ""),
+        ("user,docid,sku", "sku,docid,title", {"id_column": "sku"}, ""),
         ("user,item_id,post_id", "id,title", {}, "item_id and id; post_id and id"),
         ("user,item_id,post_id", "id,title", {"item_column": "post_id"}, ""),
         ("user,package", "package,title", {}, ""),

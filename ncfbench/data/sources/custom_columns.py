@@ -138,7 +138,7 @@ def _choose_item_ids(
         of_links = [named(in_links, links, "--item-column")]
         both.insert(0, _plain(in_links))
     elif in_items in links.names:
-        of_links = [in_items]
+        of_links = of_links or [in_items]
     of_items = _with_names([*both, *IDS], items)
     if in_items is not None:
         of_items = [named(in_items, items, "--id-column")]
@@ -155,6 +155,8 @@ def _choose_item_ids(
     fits = _fits(links, of_links, items, of_items)
     best = max(fits.values())
     usual = {*USUAL["item"], *(_plain(name) for name in (in_links, in_items) if name)}
+    if in_links is None:  # the rows of both files may have an id of their own
+        usual -= {*IDS}
     close = [
         (link, item)
         for (link, item), fit in fits.items()
