@@ -98,13 +98,19 @@ def moment(column: Column, text: str) -> float:
     it has another form than the column.
     """
     values, locate = column.values.slice(0, 1), column.table.locate
+    seconds = _seconds(text)
     if pa.types.is_temporal(values.type):
-        seconds = _seconds(text)
         if math.isnan(seconds):
             raise DataError(f"--cut: {text[:40]!r} {_NO_TIME}")
         named = pa.array([datetime.fromtimestamp(seconds, UTC)]).cast(values.type, safe=False)
     else:
         values, named = values.cast(pa.string()), pa.array([text])
+        has_two_forms = math.isnan(_number(text)) and _cast(column.values) is not None
+        if has_two_forms and math.isfinite(seconds + _seconds(values[0].as_py() or "")):
+            raise DataError(
+                f"--cut: {text[:40]!r} is a date in another form than those of {column.name}. Write"
+                f" it as the column does, such as {datetime.fromtimestamp(seconds, UTC):%Y%m%d}."
+            )
     table = replace(column.table, locate=lambda row: "--cut" if row else locate(0))
     both = pa.chunked_array([*values.chunks, named])
     return float(times(replace(column, table=table, values=both))[1])

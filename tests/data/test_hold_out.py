@@ -172,6 +172,7 @@ def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, lis
 TIMES: dict[str, tuple[list[Any], str]] = {
     "seconds": ([1e9 + 50, 1e9 + 10, 1e9 + 20, 1e9 + 30, 1e9 + 45, 1e9 + 99], "1000000045"),
     "milliseconds": ([10**12 + n for n in (50, 10, 20, 30, 45, 99)], "1000000000045"),
+    "digits": ([20191100 + n for n in (25, 1, 2, 10, 24, 30)], "20191124"),
     "days": ([f"2019-11-{n}" for n in (25, "01", "02", 10, 24, 30)], "2019-11-24"),
     "dates": ([f"2019-11-24 05:{n}Z" for n in (50, 10, 20, 30, 45, 59)], "2019-11-24T05:45:00"),
 }
@@ -208,6 +209,11 @@ def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
         ),
         ([1e9 + n for n in range(6)], {"cut": "1000000000003"}, "is milliseconds, and .* seconds"),
         ([1, 2, 3, 4, 5, 6], {"cut": "noon"}, "--cut: timestamp 'noon' is not a time"),
+        (
+            [20200101 + n for n in range(6)],
+            {"cut": "2020-01-04"},
+            "'2020-01-04' is a date in another form .* of timestamp.* such as 20200104",
+        ),
         ([1, 2, 3, 4, 5, ""], {}, "line 7: timestamp '' is not a time"),
     ],
 )
