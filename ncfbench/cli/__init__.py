@@ -12,7 +12,6 @@ from ncfbench import __version__
 from ncfbench.cli import (
     advise,
     audit,
-    catalogue,
     describe,
     doctor,
     export,
@@ -118,7 +117,6 @@ app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)
 app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)
-app.command("list")(catalogue.catalogue)
 app.command("report")(report.report)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 
 COMMANDS = {
-    "by Rich": ["list"],
+    "by Rich": ["describe", "tiny"],
     "by Typer": ["report", "--help"],
     "by Click": ["--version"],
     "as JSON": ["describe", "tiny", "--json"],
@@ -21,7 +21,7 @@ COMMANDS = {
 
 def shell(data_dir: Path, words: list[str], redirected: str) -> subprocess.CompletedProcess[str]:
     """Run the program in a shell, which redirects its output."""
-    located = [*words, "--data-dir", str(data_dir)] if "--json" in words else words
+    located = [*words, "--data-dir", str(data_dir)] if "tiny" in words else words
     return subprocess.run(
         [
             *("bash", "-c", f'set -o pipefail; "$@" {redirected}', "bash"),
@@ -63,8 +63,9 @@ def test_an_error_ends_without_standard_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
-def test_a_size_that_is_none_is_unknown() -> None:
-    for words in (["list"], ["report", "--help"], ["report", "--figure"]):
+def test_a_size_that_is_none_is_unknown(data_dir: Path) -> None:
+    described = ["describe", "tiny", "--data-dir", str(data_dir)]
+    for words in (described, ["report", "--help"], ["report", "--figure"]):
         unknown = CliRunner().invoke(app, words, env={"COLUMNS": None, "LINES": None}).output
         assert unknown
         for size in ("0", "00", "-1", "wide", "²", "", "9" * 20):

@@ -314,7 +314,6 @@ def test_the_command(folder_t: Path, tmp_path: Path) -> None:
     done = invoke(*words, folder_t, "--allow-unverified")
     check(done, 0, "Data set citeulike-t", "published", "25,975", "Fingerprint")
     check(invoke(*words, tmp_path / "none"), 3, "--from takes the folder")
-    check(invoke("list", *place), 0, "3 users, 4 items, 5 links (citeulike-t)")
 
 
 # --- parsers by property

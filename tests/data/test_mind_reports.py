@@ -9,9 +9,7 @@ import pytest
 from folders import write_run
 from invoked import check, invoke
 from mind_files import prepare, write
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.config import Locations, complete
 from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind, prepare_command
@@ -31,7 +29,6 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
     source = write(tmp_path / "source")
     result = invoke("prepare", "mind", "--from", source, "--test-fraction", "0", *words)
     check(result, 0, f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537")
-    assert mind.LABEL in CliRunner().invoke(app, ["list", *words], env={"COLUMNS": "200"}).stdout
 
 
 @pytest.mark.long
