@@ -33,7 +33,7 @@ class Wanted:
         tables, figures: names, or what names begin with. Where there are none: all figures, and
             the tables that are not folded.
         full: the tables of details too.
-        paper: the tables beside the paper's too, with verdicts.
+        paper: the paper's claims too, and its figures beside ours.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
 
@@ -192,16 +192,13 @@ def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
 
 
 def _print_tables(results: Results, wanted: Wanted) -> None:
-    from ncfbench.paper.cells import summary_lines
-
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
     print_views(*chosen_tables(results, wanted))
     if wanted.tables:
         return
-    if wanted.paper:
-        found = summary_lines(results.verdicts) if results.has_verdicts else [NOT_PRINTED]
-        print_sentences(*found, "")
+    if wanted.paper and not results.beside_paper:
+        print_sentences(NOT_PRINTED, "")
     counts = Counter(table.section for table in _all_tables(results))
     hidden = [
         f"{counts[section]} with {what} ({flag})"
@@ -240,7 +237,7 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 
     if wanted.format != "csv" or wanted.tables:
         return chosen_tables(results, wanted)
-    runs = results_table(results.speedup, results.recall, results.verdicts)
+    runs = results_table(results.speedup, results.recall)
     beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
     return [*([runs] if results.comparisons else []), *beside]
 
@@ -254,7 +251,6 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         "speedup": results.speedup,
         "recall": results.recall,
         "claims": [asdict(one) for one in results.claims],
-        "verdicts": [asdict(one) for one in results.verdicts],
         "sensitivity": results.sensitivity(),
         **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),

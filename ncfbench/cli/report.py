@@ -144,7 +144,7 @@ def report(
         bool,
         SELECTION(
             "--paper",
-            help="Show ours beside the cells that the paper printed, with a verdict on each.",
+            help="Show the paper's claims, judged by these runs, and its figures beside ours.",
         ),
     ] = False,
     allow_mixed: Annotated[

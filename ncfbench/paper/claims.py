@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ncfbench.paper import measures
-from ncfbench.paper.cells import REPRODUCED
-from ncfbench.paper.measures import DISTURBED, NOT_REPRODUCED, Evidence, Measured, Row
+from ncfbench.paper.measures import (
+    DISTURBED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Evidence,
+    Measured,
+    Row,
+)
 
 
 class Claim(NamedTuple):

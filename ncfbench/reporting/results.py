@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.errors import UsageError, shown
-from ncfbench.paper.cells import MISSING, CellVerdict, judge_cells
 from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
@@ -82,7 +81,6 @@ class Results:
 
     runs_dir: Path
     comparisons: Sequence[Comparison]
-    verdicts: Sequence[CellVerdict]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
@@ -141,11 +139,6 @@ class Results:
             for floor in sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
         ]
 
-    @property
-    def has_verdicts(self) -> bool:
-        """True if any run has a cell that the paper printed."""
-        return any(verdict.verdict != MISSING for verdict in self.verdicts)
-
     @cached_property
     def tables(self) -> list[Table]:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
@@ -171,9 +164,9 @@ class Results:
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]
-        beside = beside_tables(self.comparisons, self.verdicts) if self.has_verdicts else []
         claims = [claims_table(self.claims)] if self.claims else []
-        return [*found, *in_section("detail", details), *in_section("paper", [*claims, *beside])]
+        paper = in_section("paper", [*claims, *self.beside_paper])
+        return [*found, *in_section("detail", details), *paper]
 
     @cached_property
     def with_profiles(self) -> list[ProfiledComparison]:
@@ -236,6 +229,11 @@ class Results:
             return []
         return judge_claims(find_evidence(self.comparisons, self.beside, self.profiled))
 
+    @cached_property
+    def beside_paper(self) -> list[Table]:
+        """Our speedups and recalls beside those that the paper printed."""
+        return beside_tables(self.comparisons, self.manifests)
+
     def sensitivity(self) -> Rows:
         """Return speedups at every target, with the times that the figures have."""
         return [
@@ -292,7 +290,7 @@ def collect(
     """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
 
     Args:
-        data_dir: prepared data sets, whose manifests say whether their text is the paper's.
+        data_dir: prepared data sets, whose manifests name their source.
         allow_mixed: divide times of different environments too.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
         chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
@@ -335,11 +333,9 @@ def collect(
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
     sweeps, broken = find_sweeps(folders.runs_dir)
-    rows = [(each.speedups, each.recalls) for each in comparisons]
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
-        verdicts=[] if baseline else judge_cells(rows, manifests),
         manifests=manifests,
         floors=floors,
         beside=beside,

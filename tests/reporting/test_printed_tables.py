@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Sequence
 from typing import Any
 
 from literal_runs import record
 from rich.console import Console
 
-from ncfbench.paper.cells import judge_cells
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.labels import seeds_label
 from ncfbench.reporting.render.terminal import TableView, make_console
-from ncfbench.reporting.rows import Comparison, compare
+from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Cell, Table
 from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
@@ -46,11 +44,6 @@ def rendered(*tables: Table) -> str:
     for table in tables:
         Console(file=out, width=160).print(TableView(table))
     return out.getvalue()
-
-
-def beside(found: Sequence[Comparison]) -> list[Table]:
-    verdicts = judge_cells([(each.speedups, each.recalls) for each in found], {})
-    return beside_tables(found, verdicts)
 
 
 def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
@@ -105,7 +98,7 @@ def test_times_of_separate_runs_are_marked() -> None:
     explained = "†: times of separate runs, not interleaved"
     assert any(note.startswith(explained) for note in table.notes)
     assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
-    table = beside(found)[0]
+    table = beside_tables(found, {})[0]
     texts = texts_of(table)
     assert texts["strat-ns"][0].endswith(" †")
     assert not texts["ns"][0].endswith("†")
@@ -178,11 +171,21 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     next(row for row in found.recalls if row["sampler"] == "iid")["reported_epoch"] = 1.5
     epochs = texts_of(recall_tables([found])[0])
     assert [epochs[name][0] for name in ("iid", "ns")] == ["0.4000 @1.5", "0.4000 @3"]
-    speedup, recall = beside([found])
+    speedup, recall = beside_tables([found], {})
     texts = texts_of(speedup)
-    assert texts["strat"][2] == "diverged (8.56, missing)"
+    assert texts["strat"][2] == "diverged (8.56)"
     assert texts["ns"][2] == "other machine (19.50)"
-    assert texts_of(recall)["strat"][0] == "diverged (0.4761, missing)"
+    assert texts_of(recall)["strat"][0] == "diverged (0.4761)"
+
+
+def test_printed_figures_are_found_by_the_source() -> None:
+    """Data of any name stand beside the paper's where their manifest says that they are these."""
+    found = compare(group([record("iid", [9, 5, 3], 200, dataset="my-texts")]))
+    assert beside_tables(found, {}) == []
+    assert beside_tables(found, {"f" * 64: {"source": "mind"}}) == []
+    speedup, recall = beside_tables(found, {"f" * 64: {"source": "citeulike"}})
+    assert texts_of(recall)["iid"] == ["0.4000 (0.4746)"]
+    assert texts_of(speedup)["ns"][2] == "no run (19.50)"
 
 
 def test_an_impossible_arm_is_no_missing_run() -> None:

@@ -19,11 +19,9 @@ from markupsafe import Markup, escape
 from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
-from ncfbench.paper.cells import summary_lines
 from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import Table, facts_table, is_command
-from ncfbench.reporting.views.paper import verdict_table
 from ncfbench.runs.folder import RunRecord
 
 UNSTABLE = (
@@ -60,8 +58,6 @@ def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ())
             names=sorted({run.config.dataset for run in runs}),
             labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
             runs=len(runs),
-            verdict_lines=summary_lines(results.verdicts) if results.has_verdicts else [],
-            verdicts=verdict_table(results.verdicts),
             sections=sections,
             answer_drawings=[each for each in drawings if each["name"] in answers],
             drawings=[each for each in drawings if each["name"] not in answers],

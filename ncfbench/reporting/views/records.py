@@ -6,20 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ncfbench.paper.cells import KEY, CellVerdict
-from ncfbench.paper.printed import MEASURES
 from ncfbench.reporting.table import Col, Table
 from ncfbench.storage import schemas
 
 ARM = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
 """Columns that name a row of the speedup and the recall table."""
-VERDICT = {
-    "printed": "printed",
-    "verdict": "verdict",
-    "figures_alone": "figures_alone",
-    "verdict_reason": "reason",
-}
-"""Columns of a verdict, and its attributes."""
 
 
 def records_table(title: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
@@ -28,24 +19,14 @@ def records_table(title: str, names: Sequence[str], rows: Iterable[Mapping[str, 
 
 
 def results_table(
-    speedup: Sequence[Mapping[str, Any]],
-    recall: Sequence[Mapping[str, Any]],
-    verdicts: Sequence[CellVerdict],
+    speedup: Sequence[Mapping[str, Any]], recall: Sequence[Mapping[str, Any]]
 ) -> Table:
-    """Return one row for each arm: speedups, recalls, and the verdicts on its printed cells."""
+    """Return one row for each arm: speedups and recalls."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for kind, rows in (("speedup", speedup), ("recall", recall)):
         for row in rows:
             own = {_own_name(kind, name): value for name, value in row.items()}
             merged.setdefault(tuple(row[name] for name in ARM), {}).update(own)
-    by_key = {verdict.key: verdict for verdict in verdicts}
-    for row in merged.values():
-        for measure in MEASURES:
-            verdict = by_key.get((*(row[name] for name in KEY), measure))
-            if verdict is not None and not row["variant"]:
-                row |= {
-                    f"{measure}_{name}": getattr(verdict, kept) for name, kept in VERDICT.items()
-                }
     return records_table("Results", result_columns(), merged.values())
 
 
@@ -57,8 +38,7 @@ def result_columns() -> list[str]:
         for name in schema.names
         if name != "command"
     ]
-    beside = [f"{measure}_{name}" for measure in MEASURES for name in VERDICT]
-    return list(dict.fromkeys([*ARM, *names, *beside]))
+    return list(dict.fromkeys([*ARM, *names]))
 
 
 def _own_name(kind: str, name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.paper.printed import RECALL
+from ncfbench.paper.printed import RECALL, Measure
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
@@ -53,7 +53,7 @@ RECALL_TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
     " seed, over users and items, if the runs kept their evaluations."
 )
-SPEEDUPS = (
+SPEEDUPS: tuple[tuple[str, Measure, bool], ...] = (
     ("per it.", "per_iteration_speedup", True),
     ("# of it.", "iterations_speedup", False),
     ("total", "total_speedup", True),
