@@ -45,7 +45,7 @@ class DivergedError(NcfbenchError):
 
 
 class CheckFailedError(NcfbenchError):
-    """A check or a comparison did not hold."""
+    """A check did not hold."""
 
     exit_code = 6
 

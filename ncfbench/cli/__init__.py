@@ -29,7 +29,7 @@ from ncfbench.cli.options import SettingsCommand
 from ncfbench.cli.race import RaceCommand
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
-4 verification failed; 5 diverged; 6 a check or comparison failed; 7 nothing to report;
+4 verification failed; 5 diverged; 6 a check failed; 7 nothing to report;
 8 another process of the run is lost; 130 interrupted."""
 
 

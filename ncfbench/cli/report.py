@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.checks import compare_folders, verify_tables, warn
+from ncfbench.cli.checks import verify_tables, warn
 from ncfbench.cli.delivery import (
     FORMATS,
     LIST,
@@ -29,14 +29,8 @@ from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 if TYPE_CHECKING:
     from ncfbench.reporting.results import Results
 
-REGRESSION = "10%"
 FIGURE_KINDS = "svg,png"
 CHECK_FORMATS = ("table", "json")
-CHECKS = {
-    "--verify": {"--verify"},
-    "--against": {"--against", "--regression", "--only", "--allow-mixed"},
-}
-"""The options of each check; a report has all others."""
 APART = (
     (
         "--baseline",
@@ -121,18 +115,6 @@ def report(
             " number is wrong.",
         ),
     ] = False,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="Folder of other runs, to compare with these.", show_default=False),
-    ] = None,
-    regression: Annotated[
-        str | None,
-        typer.Option(
-            help="With --against: how much worse than in the other folder a measure may be before"
-            " the exit code is 6. A lost measure always counts.",
-            show_default=REGRESSION,
-        ),
-    ] = None,
     full: Annotated[
         bool,
         SELECTION(
@@ -185,7 +167,7 @@ def report(
     comes first where the name of a sweep is given.
     Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
-    Example: ncfbench report runs/new --against runs/old --regression 5%
+    Example: ncfbench report --full --paper
     """
     if json_ and format_ not in (None, "json"):
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
@@ -196,8 +178,6 @@ def report(
         )
     given = {
         "--verify": verify,
-        "--against": against,
-        "--regression": regression,
         "--format": kind not in CHECK_FORMATS,
         "--only": only,
         "--baseline": baseline,
@@ -214,16 +194,11 @@ def report(
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
     runs_dir, sweeps = named_runs(runs, runs_dir)
-    if sweeps and (verify or against is not None):
-        raise UsageError(
-            f"--verify and --against look at whole folders: name that of {runs}, {runs_dir}."
-        )
+    if sweeps and verify:
+        raise UsageError(f"--verify looks at whole folders: name that of {runs}, {runs_dir}.")
     where = Locations.of(data_dir, runs_dir)
     if verify:
         return verify_tables(where, kind)
-    if against is not None:
-        limit = options.parse_share(regression or REGRESSION, "--regression")
-        return compare_folders(where, against, limit, kind, only or [], allow_mixed=allow_mixed)
     named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     locations = {flag: str(path) for flag, path in named.items() if path is not None}
     wanted = Wanted(kind, table or [], figure or [], locations, full, paper)
@@ -257,20 +232,11 @@ def _refuse_what_is_apart(given: Sequence[str]) -> None:
     Args:
         given: the options that a user has given.
     """
-    if "--regression" in given and "--against" not in given:
-        raise UsageError(
-            "--regression is a limit for --against: name the other run folders with --against DIR."
-        )
     if "--figures-format" in given and "--figures" not in given:
         raise UsageError("--figures-format goes with --figures DIR; a single file has its suffix.")
-    for mode, own in CHECKS.items():
-        if mode in given and (others := set(CHECKS) & set(given) - {mode}):
-            raise UsageError(
-                f"{mode} and {', '.join(others)} are two checks: ask for one at a time."
-            )
-        extra = [flag for flag in given if flag not in own]
-        if mode in given and extra:
-            raise UsageError(f"{mode} prints a table or JSON: leave {', '.join(extra)} out.")
+    extra = [flag for flag in given if flag != "--verify"]
+    if "--verify" in given and extra:
+        raise UsageError(f"--verify prints a table or JSON: leave {', '.join(extra)} out.")
     for flag, apart, reason in APART:
         if flag in given and (others := apart & set(given)):
             raise UsageError(f"{' and '.join(sorted(others))}: {reason}")

@@ -20,14 +20,13 @@ def test_a_share_is_a_percentage_or_below_1(text: str, share: float) -> None:
 @pytest.mark.parametrize("text", ["much", "%", "-1%", "-0.1", "nan", "inf", "1e999", ""])
 def test_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="give a share such as 10% or 0.1"):
-        parse_share(text, "--regression")
+        parse_share(text, "--margin")
 
 
 @pytest.mark.parametrize("value", ["1", "10"])
 @pytest.mark.parametrize(
     "command",
     [
-        "report . --against others --regression",
         "audit --margin",
         "prepare synthetic --test-fraction",
         "run --item-dropout",

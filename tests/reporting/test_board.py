@@ -203,7 +203,7 @@ def test_the_name_of_a_sweep_reports_its_runs_alone(
     done = invoke("report", "own", *words)
     check(done, 0)
     assert done.stdout.startswith("The board: soonest to 0.97 of the best recall@50")
-    check(invoke("report", "own", *words, "--verify"), 2, "look at whole folders")
+    check(invoke("report", "own", *words, "--verify"), 2, "looks at whole folders")
     keep_sweep(tmp_path, "none", dataset='"absent"', sampler='"ns"')
     check(invoke("report", "none", *words), 7, "No cell of this sweep is finished")
 

@@ -180,13 +180,9 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
         (["--format", "htlm"], "did you mean 'html'"),
         (["--format", "md"], "did you mean 'markdown'"),
         (["--json", "--format", "csv"], "does not go with"),
-        (["--verify", "--against", str(tmp_path)], "one at a time"),
         (["--verify", "--format", "html"], "leave --format"),
-        (["--regression", "5%"], "--against DIR"),
-        (["--verify", "--regression", "5%"], "--against DIR"),
         (["--runs-dir", str(folder)], "once"),
         (["--output", str(tmp_path / "x")], "> FILE"),
-        (["--against", str(folder), "--regression", "much"], "10%"),
     ):
         check(invoke(folder, *words), 2, message)
 
