@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ from folders import filled, write_run
 from invoked import invoke
 
 from ncfbench.catalog import SAMPLERS
-from ncfbench.reporting.figures import arms, curves, figures
+from ncfbench.reporting.figures import curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
@@ -22,19 +23,6 @@ from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 
 pytest.importorskip("matplotlib")
-
-
-@pytest.mark.long
-def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
-    for s in (2, 4, 8):
-        write_run(
-            tmp_path / "r", "strat-ns", [9, 4, 2 + 0.1 * s], 20, [0.1, 0.2, 0.3], stratum_size=s
-        )
-    for k in (5, 10):
-        write_run(tmp_path / "r", "neg", [9, 4, 2 + 0.1 * k], 20, [0.1, 0.2, 0.3], negatives=k)
-    assert invoke("report", tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
-    kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
-    assert kinds == {"answer", "convergence", "stratum-size", "negatives"}
 
 
 def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
@@ -88,34 +76,22 @@ def test_legends_are_whole_however_long(words: int) -> None:
     assert (legend._ncols > 1) == (words == 1)
 
 
-def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
-    """Everything but s or k is the paper's; samplers without k are levels. Against s stand the
-    items that it saves, too.
-    """
-    for seed in (0, 1):
-        write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
-    write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
-    write_run(tmp_path, "strat", [9, 2], 20, negatives=1)
+def test_curves_are_of_the_papers_s_and_k(tmp_path: Path) -> None:
+    for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}):
+        write_run(tmp_path, "strat", [9, 4], 20, **sizes)
     write_run(tmp_path, "ns", [9, 1], 20)
     (comparison,) = group(read_all(tmp_path)[0])
-    points = {"stratum_size": ([4, 8], [4, 3]), "negatives": ([1, 10], [2, 4])}
-    for setting, (xs, ys) in points.items():
-        drawing = arms.draw_arms(comparison, setting)
-        axis = drawing.figure.axes[0]
-        drawn = [
-            (line.get_label(), list(line.get_xdata()), list(line.get_ydata()))
-            for line in (*(each.lines[0] for each in axis.containers), *axis.lines)
-        ]
-        assert (drawn[0][1], drawn[0][2]) == (xs, pytest.approx(ys)), "of the common seed alone"
-        if setting == "stratum_size":  # blocks of equally many iterations with 100 to 104 items
-            saved = drawing.figure.axes[2].containers[0].lines[0]
-            assert (list(saved.get_xdata()), list(saved.get_ydata())) == (xs, [102.0, 102.0])
-        levels = [each[2] for each in drawn if each[0] == "ns (the batch's)"]
-        assert levels == ([[1, 1]] if setting == "negatives" else [])
-    labels = [
-        one.label("cnn") for one in drawing_module.main_variants(by_variant(comparison), "cnn")
-    ]
-    assert labels == ["strat", "ns"]
+    shown = drawing_module.main_variants(by_variant(comparison), "cnn")
+    assert [one.label("cnn") for one in shown] == ["strat", "ns"]
+
+
+def test_simulated_devices_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 4], 20)
+    (run,) = read_all(tmp_path)[0]
+    simulated = replace(run, environment=run.environment | {"mesh": {"simulated": True}})
+    for each, is_named in ((run, False), (simulated, True)):
+        (comparison,) = group([each])
+        assert ("SIMULATED" in drawing_module.describe(comparison)) == is_named
 
 
 def test_epoch_times_tell_settings_of_encoders_apart() -> None:
@@ -164,13 +140,15 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
     done = invoke("report", tmp_path / "r", *words)
     assert done.exit_code == 0, done.output
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "f").iterdir()}
-    assert len(sizes) == 3
+    assert len(sizes) == 2, "the answer, and speedup at every target"
     assert all(ElementTree.parse(path) for path in (tmp_path / "f").iterdir())
     assert max(sizes.values()) < 300_000, sizes
-    (comparison,) = group(read_all(tmp_path / "r")[0])
-    for line in curves.draw_convergence(comparison).figure.axes[0].lines:
-        xs = list(line.get_xdata())
-        assert (len(xs), xs[0], xs[-1]) == (MOST_POINTS, 1.0, 399.0)
+    (answer,) = collect(tmp_path / "r", tmp_path).answers
+    lines = curves.draw_answer(answer).figure.axes[0].lines
+    drawn = [xs for line in lines if len(xs := list(line.get_xdata())) > 2]
+    assert len(drawn) == 7
+    for xs in drawn:
+        assert (len(xs), xs[-1] / xs[0]) == (MOST_POINTS, pytest.approx(399.0))
 
 
 @pytest.mark.long_cases("pdf|png")
@@ -181,7 +159,7 @@ def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> N
     (comparison,) = group(read_all(tmp_path / "r")[0])
     paths = [tmp_path / f"{number}.{kind}" for number in range(2)]
     for path in paths:
-        drawing_module.save(curves.draw_convergence(comparison), [path])
+        drawing_module.save(curves.draw_targets(comparison), [path])
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 

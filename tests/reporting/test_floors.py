@@ -314,27 +314,24 @@ def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
     near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
     tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
     (answer,) = collect(folder, folder).answers
-    for drawing, axis in (
-        (curves.draw_answer(answer), 1),
-        (curves.draw_convergence([*answer.arms[0].runs.values()], answer.floors), 3),
-    ):
-        drawing.figure.draw_without_rendering()
-        axes = drawing.figure.axes[axis]
-        dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
-        starts = {line.get_ydata()[0]: line.get_xdata()[0] for line in dotted}
-        assert {level: starts[level] for level in (0.567, 0.512)} == {0.567: 19.0, 0.512: 3.5}
-        assert starts[0.565] == axes.get_xlim()[0] > 0.1
-        labels = [text.get_text() for text in axes.texts]
-        assert labels == [
-            "ridge 0.567 (19 s)",
-            "ease 0.565 (0.0001 s)",
-            "ials 0.564 (60 s)",
-            "profile 0.512 (3.5 s)",
-        ]
-        boxes = [text.get_window_extent() for text in axes.texts]
-        assert all(box.x0 >= axes.bbox.x1 for box in boxes)
-        assert all(box.x1 <= drawing.figure.bbox.x1 for box in boxes)
-        assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
+    figure = curves.draw_answer(answer).figure
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    starts = {line.get_ydata()[0]: line.get_xdata()[0] for line in dotted}
+    assert {level: starts[level] for level in (0.567, 0.512)} == {0.567: 19.0, 0.512: 3.5}
+    assert starts[0.565] == axes.get_xlim()[0] > 0.1
+    labels = [text.get_text() for text in axes.texts]
+    assert labels == [
+        "ridge 0.567 (19 s)",
+        "ease 0.565 (0.0001 s)",
+        "ials 0.564 (60 s)",
+        "profile 0.512 (3.5 s)",
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert all(box.x0 >= axes.bbox.x1 for box in boxes)
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+    assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
 
 
 def test_floors_are_found_beside_the_data(

@@ -242,7 +242,7 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
     assert not re.search(r"url\((?!#)", text)
     assert len(reader.ids) == len(set(reader.ids)), "every id once, in all figures together"
     assert set(reader.references) <= {"data:,", *(f"#{name}" for name in reader.ids)}
-    assert reader.tags.count("svg") == 3, "the answer, convergence, and speedup at every target"
+    assert reader.tags.count("svg") == 2, "the answer, and speedup at every target"
     names = ("answer", "tables", "figures", "paper", "environment", "repeat")
     order = [text.index(f'id="{name}"') for name in names]
     assert order == sorted(order)

@@ -75,7 +75,7 @@ def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
         (["--only", "b=128", "--verify"], 2, "leave --only out"),
         (["--table", "speedupp-sg"], 2, "did you mean 'speedup-sg'"),
         (["--table", "recall", "--verify"], 2, "leave --table out"),
-        (["--figure", "convergence"], 2, "--figures DIR or --output"),
+        (["--figure", "targets"], 2, "--figures DIR or --output"),
         (["--figures-format", "pdf"], 2, "goes with --figures"),
         (["--profiles", "nowhere"], 2, "No profile in nowhere"),
         (["--profiles", "p", "--export", "e"], 2, "leave --profiles out"),
@@ -143,22 +143,22 @@ def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     figures, png, gif = tmp_path / "f", tmp_path / "one.png", tmp_path / "x.gif"
     wanted = ("--only", "b=128", "--figures", figures, "--json", "--figures-format", "pdf")
-    check(report(folder, *wanted, "--figure", "convergence"), 0)
+    check(report(folder, *wanted, "--figure", "targets"), 0)
     (drawn,) = figures.iterdir()
-    assert drawn.name == "convergence-citeulike-cnn-sg-ffffff-batch-size-128.pdf"
+    assert drawn.name == "targets-citeulike-cnn-sg-ffffff-batch-size-128.pdf"
     assert drawn.read_bytes().startswith(b"%PDF")
     result = report(folder, "--only", "b=128", "--figure", "targets", "--output", png)
     assert (result.exit_code, result.stdout) == (0, ""), result.output
     assert png.read_bytes().startswith(b"\x89PNG")
     for words, message in (
-        (["--figure", "convergence", "-o", png], "holds one figure, but"),
+        (["--figure", "targets", "-o", png], "holds one figure, but"),
         (["--figure", "targets-x", "-o", png], "--figure list"),
         (["--figure", "targets", "-o", gif], "Unknown kind of figure 'gif'"),
         (["--figures", tmp_path, "--figures-format", "pfd"], "did you mean 'pdf'"),
     ):
         check(report(folder, *words), 2, message)
     listed = report(folder, "--only", "encoder=lstm", "--figure", "list").stdout
-    assert "convergence-citeulike-lstm-sg-ffffff" in listed
+    assert "targets-citeulike-lstm-sg-ffffff" in listed
 
 
 def test_lists_are_in_the_format(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,9 @@ from statistics import fmean
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.board import draw_board
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
-from ncfbench.reporting.figures.curves import draw_answer, draw_convergence, draw_targets
+from ncfbench.reporting.figures.curves import draw_answer, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name
 from ncfbench.reporting.frames import Run, by_variant, grouped
 from ncfbench.reporting.profiles import by_profile
@@ -38,14 +37,8 @@ def figures(results: Results) -> dict[str, Draw]:
     found |= {answer.named("answer"): partial(draw_answer, answer) for answer in results.answers}
     for runs, retimed in zip(groups, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
-        floors = results.floors.get(runs[0].data_fingerprint, ())
-        own: dict[str, Draw] = {
-            "convergence": partial(draw_convergence, timed, floors),
-            "targets": partial(draw_targets, timed, allow_mixed=results.allow_mixed),
-            "stratum-size": partial(draw_arms, runs, "stratum_size", floors),
-            "negatives": partial(draw_arms, runs, "negatives", floors),
-        }
-        found |= {file_name(kind, runs[0]): draw for kind, draw in own.items()}
+        draw = partial(draw_targets, timed, allow_mixed=results.allow_mixed)
+        found[file_name("targets", runs[0])] = draw
     labels = {runs[0].data_fingerprint: runs[0].data_label for runs in groups}
     costs = results.beside.get("costmodel", ())
     for rows in grouped(costs, lambda row: tuple(row[name] for name in PROFILE)).values():

@@ -1,11 +1,10 @@
-"""Figures of curves: an answer, convergence, and the speedup at every target."""
+"""Figures of curves: an answer, and the speedup at every target."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import product
-from statistics import fmean
 from typing import Any
 
 from ncfbench.catalog import find_loss, find_sampler
@@ -26,8 +25,7 @@ from ncfbench.reporting.figures.drawing import (
     styles_of,
     thin,
 )
-from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.frames import Run, by_variant, common_rows
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
@@ -65,51 +63,13 @@ def draw_answer(answer: Answer) -> Drawing | None:
         if measure == "probe_loss":
             _finish_losses(axis, answer.arms, answer.target)
         elif measure == TEST_RECALL:
-            draw_floors(axis, answer.floors, by_seconds=True)
+            draw_floors(axis, answer.floors)
         label_few(axis.xaxis)
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
     add_legend_below(figure, handles[::-1], labels[::-1])
     title = f"{answer.asks}: {answer.subject}"
     return entitle(figure, title, answer.data_label)
-
-
-def draw_convergence(runs: Sequence[Run], floors: Sequence[FloorResult] = ()) -> Drawing:
-    """Draw probe loss and test recall@50, with the floors, against epoch and training time.
-
-    These are the paper's convergence curves (KDD 2017, section 5.3): means over seeds, with the
-    range from the least to the largest.
-    """
-    config, arms = runs[0].config, by_variant(runs)
-    figure = new_figure(9.5, 6.2)
-    axes = figure.subplots(2, 2)
-    times = time_label(runs)
-    xs = (("epoch", "epoch"), ("train_seconds", times))
-    ys = (
-        ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
-        (TEST_RECALL, "test recall@50"),
-    )
-    for axis, ((y, y_label), (x, x_label)) in zip(axes.flat, product(ys, xs), strict=True):
-        for variant in main_variants(arms, config.encoder):
-            _plot_mean(axis, variant, list(arms[variant].values()), x, y)
-        axis.set(xlabel=x_label, ylabel=y_label)
-        is_log = x == "train_seconds"
-        if is_log:
-            axis.set_xscale("log")
-        if y == TEST_RECALL and axis.lines:
-            draw_floors(axis, floors, by_seconds=is_log, is_labelled=is_log)
-        if is_log:
-            label_few(axis.xaxis)
-        if y == "probe_loss":
-            axis.set_yscale("log")
-            label_few(axis.yaxis)
-        if not axis.lines:
-            middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
-            axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
-        finish(axis)
-    add_legend_below(figure, *axes[0, 0].get_legend_handles_labels())
-    title = f"Loss and recall while training: {describe(runs)}"
-    return entitle(figure, title, runs[0].data_label)
 
 
 def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing | None:
@@ -197,27 +157,6 @@ def _add_legend(figure: Any, axes: Any) -> None:
     bounds = {text for _, text in BOUNDS.values()}
     shown = sorted(handles, key=bounds.__contains__)
     add_legend_below(figure, [handles[label] for label in shown], shown)
-
-
-def _plot_mean(axis: Any, variant: Variant, runs: Sequence[Run], x: str, y: str) -> None:
-    """Plot means over seeds at the iterations that all have, with the range as a band.
-
-    The point before training is left out: its loss is far above the others, and no logarithmic axis
-    shows its time.
-    """
-    style = line_style(variant)
-    common = thin([rows for at, rows in common_rows(runs, y).items() if at > 0])
-    if not common:  # an encoder without vectors of held-out items has no recall
-        return
-    xs, ys = ([[row[name] for row in rows] for rows in common] for name in (x, y))
-    label = variant.label(runs[0].config.encoder)
-    means = (list(map(fmean, values)) for values in (xs, ys))
-    axis.plot(*means, markevery=max(1, len(common) // 8), label=label, **style)
-    if len(runs) > 1:
-        band = (list(map(bound, ys)) for bound in (min, max))
-        axis.fill_between(
-            list(map(fmean, xs)), *band, color=style["color"], alpha=0.15, linewidth=0
-        )
 
 
 def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:

@@ -146,34 +146,29 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def draw_floors(
-    axis: Any, floors: Sequence[FloorResult], *, by_seconds: bool = False, is_labelled: bool = True
-) -> None:
+def draw_floors(axis: Any, floors: Sequence[FloorResult]) -> None:
     """Draw the recall of each floor as a dotted line, with its label to the right of the axes.
 
-    Labels of floors that are close to each other stand below one another.
+    A line begins at the seconds that its floor takes, at most a factor of :data:`FURTHEST` before
+    the curves. Labels of floors that are close to each other stand below one another.
 
     Args:
-        axis: with its curves; its x-axis has the scale that it will have.
+        axis: with its curves against seconds; its x-axis has the scale that it will have.
         floors: the highest first.
-        by_seconds: let a line begin at the seconds that its floor takes, at most a factor of
-            :data:`FURTHEST` before the curves.
     """
     if not floors:
         return
     left, right = axis.get_xlim()
-    if by_seconds:
-        taken = [floor.seconds for floor in floors]
-        left, right = max(min(left, *taken), left / FURTHEST), max(right, 2 * max(taken))
+    taken = [floor.seconds for floor in floors]
+    left, right = max(min(left, *taken), left / FURTHEST), max(right, 2 * max(taken))
     style = {"color": FLOOR_COLOR, "linestyle": ":", "linewidth": 1.2}
     for floor in floors:
-        start = max(floor.seconds, left) if by_seconds else left
-        axis.plot([start, right], [floor.recall] * 2, **style)
+        axis.plot([max(floor.seconds, left), right], [floor.recall] * 2, **style)
     axis.set_xlim(left, right)
     bottom, top = axis.get_ylim()
     gap = (top - bottom) / LABELS
     y = top + gap
-    for floor in floors if is_labelled else ():
+    for floor in floors:
         y = min(floor.recall, y - gap)
         place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
         axis.annotate(floor.label, (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
