@@ -183,8 +183,8 @@ def write_folder(runs_dir: Path) -> Path:
     return runs_dir
 
 
-def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
-    """Write a row of each kind for every table of a profile and an audit; return the rows."""
+def write_tables(runs_dir: Path) -> None:
+    """Write a row of each kind for every table of a profile and an audit."""
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
     parts = ("users", "items", "vectors", "matrix", "fixed", "optimiser", "dispatch")
@@ -204,7 +204,6 @@ def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
         kept = [{key: row[key] for key in schema.names if key in row} for row in own]
         tables.write_rows(runs_dir / f"{name}.parquet", kept, schema)
-    return rows
 
 
 def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def deliver(
     if _is_folder(output, wanted.format):
         texts = {
             output / f"{table.name}{SUFFIXES[wanted.format]}": _rendered([table], wanted.format)
-            for table in _publishable(results, wanted)
+            for table in chosen_tables(results, wanted)
         }
     elif wanted.format == "html":
         texts = {output: html.page(results, chosen_tables(results, wanted), wanted.figures)}
@@ -221,7 +221,7 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
 def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:
     if wanted.format == "json":
         return json_text(_document(results, wanted, drawn))
-    return _rendered(_publishable(results, wanted), wanted.format)
+    return _rendered(chosen_tables(results, wanted), wanted.format)
 
 
 def _rendered(tables: Sequence[Table], kind: str) -> str:
@@ -229,17 +229,6 @@ def _rendered(tables: Sequence[Table], kind: str) -> str:
 
     renderers = {"csv": csv.render, "markdown": markdown.render, "latex": latex.render}
     return renderers[kind](tables)
-
-
-def _publishable(results: Results, wanted: Wanted) -> list[Table]:
-    """Return the wanted tables; for CSV, where none is named, plain records for programs."""
-    from ncfbench.reporting.views.records import records_table, results_table
-
-    if wanted.format != "csv" or wanted.tables:
-        return chosen_tables(results, wanted)
-    runs = results_table(results.speedup, results.recall)
-    beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
-    return [*([runs] if results.comparisons else []), *beside]
 
 
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def test_sentences_end_in_one_stop(text: str) -> None:
 
 def test_every_table_is_in_every_format(tmp_path: Path) -> None:
     """The tables of ``profile`` and ``audit`` are published like those of runs."""
-    rows = write_tables(tmp_path)
+    write_tables(tmp_path)
     titles = (
         "Unit costs",
         "What an iteration does",
@@ -200,14 +200,12 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         "Gradients against the exact one",
         "Exact objective",
     )
-    for kind in ("table", "markdown", "latex", "html", "json"):
+    for kind in ("table", "markdown", "latex", "html", "csv", "json"):
         result = invoke("report", tmp_path, "--format", kind)
         assert result.exit_code == 0, result.output
         page = tmp_path / "report.html"
         text = page.read_text() if kind == "html" else result.stdout
         assert [title for title in titles if title not in text] == []
-    lines = invoke("report", tmp_path, "--format", "csv").stdout.splitlines()
-    assert {line[2:] for line in lines if line.startswith("# ")} == set(rows)
 
 
 @pytest.fixture(scope="module")
