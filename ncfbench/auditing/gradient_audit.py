@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -37,6 +37,7 @@ from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.reporting.frames import grouped
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
@@ -112,18 +113,18 @@ class GradientAudit:
             loss: AuditedTowers.make(
                 dataset, content, first, self.warmup, age, initial=not self.brief
             )
-            for loss, (first, *_) in _grouped(configs, attrgetter("loss")).items()
+            for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
         # A verdict takes about as long as the sampler's iterations do.
         work, done = sum(seconds[config.sampler] for config in configs), 0.0
         began = time.perf_counter()
-        for noise, of_noise in _grouped(configs, attrgetter("noise")).items():
+        for noise, of_noise in grouped(configs, attrgetter("noise")).items():
             anchors = {
                 objective: towers[last.loss].anchors(dataset.graph, last)
-                for objective, (*_, last) in _grouped(of_noise, objective_of).items()
+                for objective, (*_, last) in grouped(of_noise, objective_of).items()
             }
-            for sampler, served in _grouped(of_noise, attrgetter("sampler")).items():
+            for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
                 begin = time.perf_counter()
                 found = self._rows_of(served, anchors, check=noise == configs[0].noise)
                 for row in found:
@@ -159,7 +160,7 @@ class GradientAudit:
         biases: Biases = {}
         # Weights differ only between families, and by the positive link's own item: losses of a
         # kind share their batches.
-        kinds = _grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
+        kinds = grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
         for alike in kinds.values():
             targets = [
                 (config, anchor) for config in alike for anchor in anchors[objective_of(config)]
@@ -260,7 +261,7 @@ def iteration_seconds(
 
     Interleaved, and on one device, also for batches in shards for several.
     """
-    first = {name: own[0] for name, own in _grouped(configs, attrgetter("sampler")).items()}
+    first = {name: own[0] for name, own in grouped(configs, attrgetter("sampler")).items()}
     with timed_loops(dataset, content, first, on_one_device=True) as loops:
         for loop in loops.values():
             loop.full_block(TIMING_BATCHES)  # compiles
@@ -276,15 +277,6 @@ def iteration_seconds(
 def _negative_items(config: RunConfig) -> str | None:
     """Return the items that negatives are drawn from, where it is not P_n that draws them."""
     return "mined" if config.mines else "explicit" if config.draws_explicit else None
-
-
-def _grouped(
-    configs: Iterable[RunConfig], key: Callable[[RunConfig], Any]
-) -> dict[Any, list[RunConfig]]:
-    groups: dict[Any, list[RunConfig]] = {}
-    for config in configs:
-        groups.setdefault(key(config), []).append(config)
-    return groups
 
 
 def _with_more_negatives(graph: BipartiteGraph, config: RunConfig) -> RunConfig | None:
