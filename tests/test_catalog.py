@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from write_settings import settings_page
 
 from ncfbench.catalog import BUILT_IN, SAMPLERS, find, find_sampler
 from ncfbench.catalog.plugins import read_plugin
-from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import SETTINGS, complete
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
@@ -78,6 +78,6 @@ def test_impossible_declarations_are_refused(arguments: Any, message: str) -> No
 
 
 def test_the_settings_reference_is_up_to_date() -> None:
-    """``python -m ncfbench.cli.settings_page > docs/settings.md`` writes it."""
+    """``python docs/write_settings.py > docs/settings.md`` writes it."""
     page = Path(__file__).parents[1] / "docs" / "settings.md"
     assert page.read_text("utf-8") == settings_page()

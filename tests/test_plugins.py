@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from folders import write_run
 from typer.testing import CliRunner
+from write_settings import settings_page
 
 from ncfbench import catalog
 from ncfbench.cli import app
-from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
 from ncfbench.reporting.frames import group

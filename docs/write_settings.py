@@ -1,6 +1,6 @@
-"""The settings reference, ``docs/settings.md``, made from the catalog.
+"""Write docs/settings.md, the settings reference, from the catalog.
 
-``python -m ncfbench.cli.settings_page > docs/settings.md`` writes it anew.
+Repeat with ``python docs/write_settings.py > docs/settings.md``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ncfbench.settings import PANELS, Setting
 
 HEAD = """# Settings
 
-Made from the catalog by `python -m ncfbench.cli.settings_page`; do not edit it by hand.
+Made from the catalog by `python docs/write_settings.py`; do not edit it by hand.
 
 Every setting is a key of a TOML file (`--config FILE.toml`), a `--set key=value`, and, unless it is
 marked, an option of `ncfbench run`: `batch_size` is `--batch-size`. Other commands have the options
