@@ -44,8 +44,6 @@ class Info:
     """``package.module:Class``; a plug-in's is filled in."""
     title: str = ""
     """Name in tables and figures; by default that of the plug-in's class."""
-    summary: str = ""
-    """What it is, in one line; by default the first of the plug-in's docstring."""
     revision: int = 1
     """Raised when the class computes something else with the same settings, which makes its runs
     others than before.

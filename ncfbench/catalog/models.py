@@ -24,7 +24,6 @@ LOSSES: dict[str, LossInfo] = {
     "sg": LossInfo(
         path="ncfbench.models.losses:SkipGram",
         title="SG",
-        summary="skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives",
         uses=(),
         family="pointwise",
         lambda_=128.0,
@@ -32,7 +31,6 @@ LOSSES: dict[str, LossInfo] = {
     "mse": LossInfo(
         path="ncfbench.models.losses:MeanSquaredError",
         title="MSE",
-        summary="squared distance of the score to 1 (positives) or 0 (negatives)",
         uses=(),
         learning_rate=0.001,
         family="pointwise",
@@ -41,7 +39,6 @@ LOSSES: dict[str, LossInfo] = {
     "log": LossInfo(
         path="ncfbench.models.losses:LogLoss",
         title="Log",
-        summary="-log sigmoid(gamma (positive score - negative score)), on unit vectors",
         uses=(),
         family="pairwise",
         gamma=10.0,
@@ -49,7 +46,6 @@ LOSSES: dict[str, LossInfo] = {
     "hinge": LossInfo(
         path="ncfbench.models.losses:Hinge",
         title="Hinge",
-        summary="max(negative score - positive score + gamma, 0), on unit vectors",
         uses=(),
         family="pairwise",
         gamma=0.1,
@@ -57,10 +53,6 @@ LOSSES: dict[str, LossInfo] = {
     "softmax": LossInfo(
         path="ncfbench.models.losses:SampledSoftmax",
         title="Softmax",
-        summary=(
-            "-log of the positive item's share of exp(gamma score), on unit vectors; logQ corrects"
-            " the negatives, and the positive item counts once"
-        ),
         uses=(),
         family="listwise",
         gamma=10.0,
@@ -68,7 +60,6 @@ LOSSES: dict[str, LossInfo] = {
     "softmax-logq": LossInfo(
         path="ncfbench.models.losses:UsualSoftmax",
         title="Softmax, usual logQ",
-        summary="softmax with the usual logQ correction, of the positive item too: a biased limit",
         uses=(),
         family="listwise",
         includes_positive=True,
@@ -83,7 +74,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "mf": EncoderInfo(
         path="ncfbench.models.encoders.mf:MatrixFactorization",
         title="MF",
-        summary="a free vector for each item; cannot score cold items",
         uses=(),
         content=(),
         scores_cold_items=False,
@@ -92,7 +82,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "cnn": EncoderInfo(
         path="ncfbench.models.encoders.cnn:Convolution",
         title="CNN",
-        summary="word embeddings, convolution of width 3, maximum over time, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(
             Setting("filters", 50, "Filters of the convolution", at_least=1),
@@ -110,7 +99,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "lstm": EncoderInfo(
         path="ncfbench.models.encoders.lstm:Lstm",
         title="LSTM",
-        summary="word embeddings, LSTM over the words, dense",
         revision=2,
         uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
@@ -120,7 +108,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "bow": EncoderInfo(
         path="ncfbench.models.encoders.bow:BagOfWords",
         title="BoW",
-        summary="mean of word embeddings, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         word_tables=("words",),
         settings=(
@@ -141,7 +128,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "gru": EncoderInfo(
         path="ncfbench.models.encoders.gru:Gru",
         title="GRU",
-        summary="word embeddings, a GRU in both directions, mean over time, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
         settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
         negatives=5,
@@ -150,7 +136,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "transformer": EncoderInfo(
         path="ncfbench.models.encoders.transformer:Transformer",
         title="Transformer",
-        summary="word and position embeddings, self-attention, mean over the words, dense",
         uses=("word_dropout", "features", "feature_dropout"),
         settings=(
             Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
@@ -169,7 +154,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "bert": EncoderInfo(
         path="ncfbench.models.encoders.bert:Bert",
         title="BERT",
-        summary="a pretrained checkpoint such as MiniLM, fine-tuned, dense",
         uses=("features", "feature_dropout"),
         settings=(
             Setting(
@@ -200,7 +184,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "mlp": EncoderInfo(
         path="ncfbench.models.encoders.mlp:FeatureMlp",
         title="MLP",
-        summary="dense features, hidden layers, dense; reads no text",
         uses=("feature_dropout",),
         settings=(
             Setting("mlp_units", 128, "Units of a hidden layer", at_least=1, tried=(128, 1024)),
@@ -220,14 +203,12 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
     "table": UserTowerInfo(
         path="ncfbench.models.user_towers:UserTable",
         title="Table",
-        summary="a free vector for each user",
         uses=(),
         user_tables=("vectors",),
     ),
     "features": UserTowerInfo(
         path="ncfbench.models.user_towers:UserFeatures",
         title="Features",
-        summary="dense features of the user, hidden layers, dense; scores cold users",
         uses=(),
         settings=USER_LAYERS,
         content=("features",),
@@ -235,7 +216,6 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
     "table-features": UserTowerInfo(
         path="ncfbench.models.user_towers:UserTableAndFeatures",
         title="Table + features",
-        summary="a free vector for each user plus her features' vector; scores cold users",
         uses=(),
         settings=USER_LAYERS,
         content=("features",),
@@ -244,7 +224,6 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
     "history": UserTowerInfo(
         path="ncfbench.models.user_towers:UserHistory",
         title="History",
-        summary="the mean of the vectors of the user's items; scores new users from their history",
         uses=("history_items",),
         settings=(
             Setting(
@@ -272,13 +251,11 @@ INTERACTIONS: dict[str, InteractionInfo] = {
     "dot": InteractionInfo(
         path="ncfbench.models.interaction:DotProduct",
         title="Dot product",
-        summary="the dot product of both vectors",
         uses=(),
     ),
     "cosine": InteractionInfo(
         path="ncfbench.models.interaction:Cosine",
         title="Cosine",
-        summary="the cosine of both vectors over a temperature, fixed or trained",
         uses=(),
         settings=(
             Setting(
@@ -295,13 +272,11 @@ INTERACTIONS: dict[str, InteractionInfo] = {
     "gmf": InteractionInfo(
         path="ncfbench.models.interaction:WeightedProduct",
         title="GMF",
-        summary="a dot product with a trained weight for each dimension, and a bias",
         uses=(),
     ),
     "mlp": InteractionInfo(
         path="ncfbench.models.interaction:Network",
         title="MLP",
-        summary="a network of hidden layers on both vectors",
         uses=(),
         settings=(
             Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1),

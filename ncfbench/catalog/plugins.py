@@ -52,11 +52,7 @@ def read_plugin(kind: Kind, path: str) -> Info:
     for fault in _faults(kind, loaded):
         raise UsageError(f"Plug-in {path!r} {fault}.")
     record: Info = vars(loaded).get("info", INFOS[kind]())
-    filled: dict[str, Any] = {
-        "path": path,
-        "title": record.title or loaded.__name__,
-        "summary": record.summary or (inspect.getdoc(loaded) or "").partition("\n")[0],
-    }
+    filled: dict[str, Any] = {"path": path, "title": record.title or loaded.__name__}
     if isinstance(record, LossInfo):
         weight = 1.0 if loaded.family == "pointwise" else None
         filled |= {"family": loaded.family, "lambda_": record.lambda_ or weight}

@@ -57,7 +57,6 @@ BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "list
 _RECORDS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
         path="ncfbench.sampling.listed:IidSampler",
-        summary="IID sampling: positive and negative links drawn independently",
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
         settings=(EXPLICIT_NEGATIVES,),
@@ -67,7 +66,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
-        summary="negative sampling: k items drawn for the user of each positive link",
         in_paper=True,
         uses=("negatives", "mask", "unique_items"),
         settings=(
@@ -109,8 +107,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "strat": SamplerInfo(
         path="ncfbench.sampling.listed:StratifiedSampler",
-        summary="stratified sampling: s positive links an item; k negative users drawn for the item"
-        " of each",
         in_paper=True,
         uses=("stratum_size", "strata", "negatives", "mask"),
         families=("pointwise",),
@@ -126,7 +122,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "ns": SamplerInfo(
         path="ncfbench.sampling.shared:NegativeSharingSampler",
-        summary="negative sharing: the batch's other items are every user's negatives",
         in_paper=True,
         uses=("mask", "unique_items"),
         settings=HARD,
@@ -138,8 +133,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "strat-ns": SamplerInfo(
         path="ncfbench.sampling.shared:StratifiedSharingSampler",
-        summary="stratified sampling with negative sharing: s positive links an item, and the"
-        " batch's other items are every user's negatives",
         in_paper=True,
         uses=("stratum_size", "strata", "mask"),
         settings=HARD,
@@ -155,7 +148,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "mixed-ns": SamplerInfo(
         path="ncfbench.sampling.shared:MixedSharingSampler",
-        summary="like ns, with k' items drawn uniformly added to the batch",
         uses=("uniform_items", "mask", "unique_items"),
         settings=HARD,
         families=FAMILIES,
@@ -164,7 +156,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "ns-distinct": SamplerInfo(
         path="ncfbench.sampling.distinct:DistinctSharingSampler",
-        summary="like ns, but no user and no item twice in a batch",
         uses=("mask",),
         settings=HARD,
         families=FAMILIES,
@@ -175,7 +166,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
-        summary="like ns, and the item vectors of the last M links are negatives too",
         uses=("mask", "unique_items"),
         settings=(
             *HARD,
@@ -195,7 +185,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "ns-all": SamplerInfo(
         path="ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
-        summary="like ns, but the batch's items are negatives of all users, not of the batch's",
         uses=("mask",),
         settings=(NEGATIVE_USERS,),
         families=("pointwise",),
@@ -204,7 +193,6 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "strat-all": SamplerInfo(
         path="ncfbench.sampling.all_users:StratifiedAllUsersSampler",
-        summary="s positive links an item, and the batch's items are negatives of all users",
         uses=("stratum_size", "strata", "mask"),
         settings=(NEGATIVE_USERS,),
         families=("pointwise",),
