@@ -52,7 +52,7 @@ class Locations:
 
 
 def cache_dir() -> Path:
-    """Return the folder of downloads, measured peaks and compiled programs."""
+    """Return the folder of downloads and compiled programs."""
     if folder := os.environ.get("NCFBENCH_CACHE_DIR"):
         return Path(folder)
     import pooch

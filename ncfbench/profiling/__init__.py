@@ -1,1 +1,1 @@
-"""Unit costs of an iteration, the cost model that adds them up, and the roofline."""
+"""Unit costs of an iteration, and the cost model that adds them up."""

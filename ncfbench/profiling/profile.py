@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler, serves
-from ncfbench.config import Folder, RunConfig, cache_dir, complete, identity_of, named
+from ncfbench.config import Folder, RunConfig, complete, identity_of, named
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed.layout import make_layout
@@ -21,7 +21,7 @@ from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import cost_rows, roofline, rounds
+from ncfbench.profiling import cost_rows, rounds
 from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
@@ -124,17 +124,13 @@ def _profile(
     content, layout = DeviceContent.of(dataset, configs.values()), make_layout(example)
     is_several = layout.size > 1
     described = environment.describe(layout.describe())
-    progress.say("Measuring the machine's peaks: a large matrix product, and a large copy.")
-    peaks = roofline.peaks(cache_dir(), described["key"], example.precision)
     progress.say(f"Compiling the steps of {len(configs)} samplers, and their parts.")
-    samplers, batches, demands, counts = {}, {}, {}, {}
+    samplers, batches, counts = {}, {}, {}
     for name, config in configs.items():
         samplers[name] = make_sampler(dataset.graph, config, Streams(config.seed))
         batches[name] = next(samplers[name].batches(0, plan_capacity(dataset.graph, config)))
         shards = config.devices if config.shares_locally else 1
         counts[name] = Counts.of(batches[name], shards)
-        alone = config.on_one_device()
-        demands[name] = roofline.demand(alone, dataset, content, batches[name])
     points = calibration_points(list(counts.values()), example)
     sent: dict[str, Mapping[str, Mapping[str, float]]] = {}
     with timed_loops(dataset, content, configs) as loops:
@@ -173,7 +169,6 @@ def _profile(
         row |= cost_rows.sent_columns(
             sent.get(name), config, paced, is_simulated=not on_accelerator
         )
-        row |= roofline.limit_columns(demands[name], peaks, row["measured_step_iteration_seconds"])
         rows.append(row)
     for row in rows:
         row |= cost_rows.speedup_columns(row, rows[0], paced)

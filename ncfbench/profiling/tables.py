@@ -244,12 +244,7 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
 
 def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
     clocks = {"full": "measured_full", "step": "measured_step"}
-    notes = [
-        "Draw, assemble, transfer: alone, on one core. Limit: XLA's count of operations and bytes"
-        " at this machine's measured peaks; caches can beat its share of bytes."
-    ]
-    if any(row["limit_seconds"] is None for row in rows):
-        notes.append("-: not counted. XLA counts a loop as if it went round once.")
+    notes = ["Draw, assemble, transfer: alone, on one core."]
     if paper_clock:
         clocks |= {"in series": "serial", "paper's clock": "paper"}
         notes.append(
@@ -271,23 +266,12 @@ def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
         )
     alone = ("draw", "assemble", "transfer")
     return Table.of(
-        f"Accounts, what the sampler costs, and the machine's limit: {name}",
+        f"Accounts, and what the sampler costs: {name}",
         [
             *cols,
             *([Col("accounting %", accounting, "+.1f", scale=100)] if paper_clock else []),
             *under(
                 "alone", *(Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3) for part in alone)
-            ),
-            *under(
-                "work of a step",
-                Col("GFLOP", lambda row: row["step_flops"] and row["step_flops"] / 1e9, ".2f"),
-                Col("MB", lambda row: row["step_bytes"] and row["step_bytes"] / 1e6, ".0f"),
-            ),
-            *under(
-                "limit",
-                _milliseconds("ms", "limit_seconds"),
-                Col("reached %", "limit_share", ".0f", scale=100),
-                Col("bound by", "bound", align="left"),
             ),
         ],
         rows,

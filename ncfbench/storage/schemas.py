@@ -296,11 +296,11 @@ COSTMODEL = _schema(
     ],
     "serial_iteration_seconds serial_speedup paper_iteration_seconds paper_speedup",
     "text: responsible shares: residuals number: draw_seconds assemble_seconds transfer_seconds",
-    "step_flops step_bytes limit_seconds limit_share drift text: bound integer: links",
+    "drift integer: links",
     "text: data_fingerprint environment_key",
 )
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
-baseline, limits.
+baseline.
 
 ``sent_bytes``: bytes that each of several ``devices`` sends in an iteration, null for one device:
 for gradients alone, and with sharing globally, locally, or by gathering the texts of all items.
@@ -308,8 +308,8 @@ for gradients alone, and with sharing globally, locally, or by gathering the tex
 their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
 it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
 draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
-authors' program left out of its timer. ``limit_share``: the time that the machine's peaks allow
-over the step's time, 1 at the limit. ``drift``: the second half of the rounds over the first.
+authors' program left out of its timer. ``drift``: the second half of the rounds over the first.
+Earlier profiles have operations, bytes and limits of a step too, which nothing reads.
 """
 
 UNITCOST = _schema(

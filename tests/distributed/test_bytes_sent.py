@@ -111,7 +111,6 @@ def test_a_profile_of_several_devices(
     """With local sharing without iid, which shares nothing."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
-    monkeypatch.setattr(profiling.roofline, "demand", lambda *_: None)
     small = SMALL | {"negatives": 1, "batch_size": 16}
     settings = small | {"encoder": "mf", "devices": 2, "share": "local", "data_dir": data_dir}
     record = profiling.profile(samplers=["iid", "ns"], rounds=3, **settings)

@@ -13,7 +13,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import make_layout
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import roofline, rounds
+from ncfbench.profiling import rounds
 from ncfbench.profiling.calibration import BatchMaker, calibration_points, labels, spaced_sizes
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.profiling.rounds import Steps, timed
@@ -117,15 +117,15 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     config = complete(
         SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
     )
-    maker = BatchMaker(tiny.graph, config)
+    maker, content = BatchMaker(tiny.graph, config), DeviceContent.of(tiny)
+    trainer, state = Trainer.create(config, tiny)
     flops = {}
     for items in (16, 160):
         batch = maker.batch(Counts(32, items, 160, "vectors"))
         batch.pos_item[:] = 0
         batch.negatives.item[:] = 1
-        demand = roofline.demand(config, tiny, DeviceContent.of(tiny), batch)
-        assert demand is not None
-        flops[items] = demand.flops
+        step = trainer.trace(state, trainer.layout.put(batch), content).lower().compile()
+        flops[items] = step.cost_analysis()["flops"]
     convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 10
     assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 

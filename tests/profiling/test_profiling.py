@@ -1,4 +1,4 @@
-"""The profile: parts that do a step's work, tables of what was measured, the machine's limits."""
+"""The profile: parts that do a step's work, tables of what was measured."""
 
 from __future__ import annotations
 
@@ -127,7 +127,6 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
         left_out = row["serial_iteration_seconds"] - row["paper_iteration_seconds"]
         drawn = 0 if row["sampler"] == "strat-all" else row["draw_seconds"]
         assert left_out == pytest.approx(drawn)
-        assert row["step_flops"] > 0 < row["limit_share"]
     assert record.costmodel[0]["measured_full_speedup"] == 1
     for row in record.unitcost:
         if row["part"] in AXES:
