@@ -187,7 +187,7 @@ def write_tables(runs_dir: Path) -> None:
     """Write a row of each kind for every table of a profile and an audit."""
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
-    parts = ("users", "items", "vectors", "matrix", "fixed", "optimiser", "dispatch")
+    parts = ("users", "items", "vectors", "matrix", "fixed")
     products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [

@@ -54,11 +54,10 @@ def profile(
     """Measure what an iteration costs, and compare predicted with measured speedups.
 
     t_f, t_g and t_i are the seconds that a user, an item and an interaction add to a training step,
-    measured on the step itself at several counts of each. The parts timed alone stand beside them.
-    The first lines say which sampler saves most and why, where an iteration's time goes, and how
-    far predictions are off. Steps, parts and samplers are interleaved in one process. Tables go to
-    profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench
-    report` shows them too.
+    measured on the step itself at several counts of each. The first lines say which sampler saves
+    most and why, where an iteration's time goes, and how far predictions are off. Steps and
+    samplers are interleaved in one process. Tables go to profile.parquet (raw samples),
+    unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
 
     With --devices N, steps run on several devices; the bytes that they send each other are counted,
     and sending is measured alone. A CPU simulates the devices with its own cores: then the bytes

@@ -18,9 +18,9 @@ from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.profiling.calibration import Points, labels
-from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
+from ncfbench.profiling.cost_model import AXES, Costs, Counts, predict_full, residuals
 from ncfbench.reporting.contents import xray
-from ncfbench.timing.intervals import hodges_lehmann, percentiles, ratio_of_medians
+from ncfbench.timing.intervals import percentiles, ratio_of_medians
 
 NEIGHBOURS = 5
 """Blocks on either side whose median gives a block its pace: one to two seconds. On a machine
@@ -33,8 +33,6 @@ turn.
 """
 XRAY_BATCHES = 50
 BOOTSTRAPS = 400
-ALONE = ("optimiser", "dispatch")
-"""Parts that no count changes, and that are timed alone."""
 SAMPLING = ("draw", "assemble", "transfer")
 """Work of the sampler, beside the step."""
 RANDOM_ITEMS = "step on random items"
@@ -111,38 +109,30 @@ def unit_costs(samples: Sequence[Row], points: Points) -> tuple[Costs, list[Row]
     refitted = [
         Costs.fit(steps, np.median(by_step[:, rounds], axis=1), costs.lines) for rounds in resamples
     ]
-    alone = {part: hodges_lehmann(per_call(samples, part, None)) for part in ALONE}
     rows: list[Row] = [
         {
             "part": "fixed",
             "unit_seconds": costs.fixed,
             **_ends(percentiles([fit.fixed for fit in refitted])),
-            "alone_unit_seconds": sum(seconds for seconds, *_ in alone.values()),
             "is_linear": True,
         }
     ]
     for axis in filter(points.get, AXES):
         sizes = [counts.on(axis) for counts in points[axis]]
         seconds = by_step[[steps.index(counts) for counts in points[axis]]]
-        alone_seconds = [float(np.median(per_call(samples, axis, None, size))) for size in sizes]
         low, high = np.quantile(seconds, [0.25, 0.75], axis=1)
         rows.append(
             {
                 "part": axis,
                 "unit_seconds": costs.units[axis].unit(sizes),
                 **_ends(percentiles([fit.units[axis].unit(sizes) for fit in refitted])),
-                "alone_unit_seconds": mean_rise(sizes, alone_seconds),
                 "is_linear": costs.units[axis].is_linear,
                 "spread": float(np.median(high / low - 1)),
                 "sizes": sizes,
                 "seconds": [costs.units[axis](size) for size in sizes],
                 "step_seconds": np.median(seconds, axis=1).tolist(),
-                "alone_seconds": alone_seconds,
             }
         )
-    for part, (centre, *ends) in alone.items():
-        row: Row = {"part": part, "unit_seconds": None, "is_linear": True}
-        rows.append(row | _ends(ends) | {"alone_unit_seconds": centre})
     return costs, rows
 
 

@@ -26,7 +26,6 @@ from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts, responsible
 from ncfbench.profiling.cost_rows import Row
-from ncfbench.profiling.parts import Parts, collectives
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs import signals
@@ -124,7 +123,7 @@ def _profile(
     content, layout = DeviceContent.of(dataset, configs.values()), make_layout(example)
     is_several = layout.size > 1
     described = environment.describe(layout.describe())
-    progress.say(f"Compiling the steps of {len(configs)} samplers, and their parts.")
+    progress.say(f"Compiling the steps of {len(configs)} samplers.")
     samplers, batches, counts = {}, {}, {}
     for name, config in configs.items():
         samplers[name] = make_sampler(dataset.graph, config, Streams(config.seed))
@@ -142,12 +141,9 @@ def _profile(
         programs = rounds.timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
             programs += rounds.timed_sampler(name, loop, samplers[name], maker, steps)
-        # Steps take over their state's memory, so the parts need one that stays.
-        parts = Parts(*Trainer.create(example.on_one_device(), dataset), content)
-        programs += rounds.timed_parts(parts, points, BatchMaker(dataset.graph, parts.config))
         for name, loop in loops.items() if is_several else ():
-            sends = collectives(loop.trainer, batches[name], dataset.tokens_IxL.shape[1])
-            programs.append(rounds.timed("collectives", *sends, name))
+            words = dataset.tokens_IxL.shape[1]
+            programs.append(rounds.timed_collectives(name, loop.trainer, batches[name], words))
             slots = counts[name].items
             sent[name] = {
                 way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way)

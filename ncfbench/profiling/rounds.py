@@ -1,4 +1,4 @@
-"""A round of a profile: every step, every part and every sampler's loop, measured in turn.
+"""A round of a profile: every step and every sampler's loop, measured in turn.
 
 A disturbance of the machine lasts for seconds. So blocks are short, a round goes over the steps
 several times, and each time in another order: nothing always follows the same neighbour. Where
@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, cycle, islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
+from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
 from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
-from ncfbench.profiling.parts import Call, Parts
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training import pilot
 from ncfbench.training.loop import InFlight, TimedLoop
-from ncfbench.training.state import TrainState
+from ncfbench.training.state import Parameters, TrainState
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05
@@ -48,6 +51,8 @@ WARM_UP = 4
 It would cost a shorter block too much.
 """
 
+Call: TypeAlias = Callable[[], Any]
+"""Runs a program once; returns an array, or a tree of them, to wait for."""
 Stop: TypeAlias = Callable[[], bool]
 """Says when to stop early."""
 Block: TypeAlias = Callable[[Stop], Mapping[str, tuple[int, float]]]
@@ -170,30 +175,6 @@ def timed_steps(points: Points, maker: BatchMaker, steps: Steps, trainer: Traine
     return found
 
 
-def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
-    """Compile the parts of a step, each alone, at the calibration's counts.
-
-    Args:
-        maker: of batches for one device.
-    """
-    batch = maker.batch(points["items"][0])
-    found = [
-        timed("optimiser", 1, parts.optimiser(batch)),
-        timed("dispatch", 1, parts.dispatch(batch)),
-    ]
-    for counts in points["users"]:
-        found.append(timed("users", counts.users, parts.user(maker.users(counts.users))))
-    for counts in points["items"]:
-        found.append(timed("items", counts.items, parts.item(maker.items(counts.items))))
-    for counts in (*points["vectors"], *points["matrix"], *points.get("all_users", ())):
-        # Shards that share within themselves have scores with their own items only.
-        is_matrix = counts.kind == "matrix"
-        columns = counts.interactions // maker.config.batch_size - 1 if is_matrix else counts.items
-        call = parts.interaction(maker.batch(replace(counts, items=columns)))
-        found.append(timed(counts.kind, counts.interactions, call))
-    return found
-
-
 def timed_sampler(
     name: str, loop: TimedLoop, sampler: Sampler, maker: BatchMaker, steps: Steps
 ) -> list[Timed]:
@@ -239,6 +220,44 @@ def timed_sampler(
             iterations=loop.trainer.per_dispatch,
         ),
     ]
+
+
+def timed_collectives(name: str, trainer: Trainer, batch: Batch, words: int) -> Timed:
+    """Compile a function that sends what a step without ``shard_tables`` sends, but for texts, and
+    computes nothing else. Its size is the number of bytes.
+
+    Args:
+        name: the sampler of the batch.
+        words: the length of a text.
+    """
+    layout, config = trainer.layout, trainer.config
+    item_slots = rounded_up(len(batch.items), layout.size)
+    shapes = trainer.held_shapes(len(batch.users), item_slots, words)
+    sent = layout.sent_bytes(shapes, 0, item_slots, 0, config.share)
+
+    def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:
+        if not config.shares_locally:
+            vectors = reduce_scatter(gather(vectors))
+        return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
+
+    specs = Spec(AXIS), Spec()
+    mapped = jax.shard_map(
+        on_device, mesh=layout.mesh, in_specs=specs, out_specs=specs, check_vma=False
+    )
+    compiled = jax.jit(mapped, donate_argnums=(0, 1))
+    vectors = jnp.zeros((item_slots, config.dimension), jnp.float32)
+    gradient = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
+    held = sharded, layout.replicate(gradient)
+
+    def call() -> Any:
+        nonlocal held
+        held = compiled(*held)
+        # On a CPU devices wait for each other in threads of one pool, which must not be full of
+        # later calls.
+        return jax.block_until_ready(held) if layout.is_simulated else held
+
+    return timed("collectives", round(sum(sent.values())), call, name)
 
 
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:

@@ -28,8 +28,6 @@ UNIT_TITLES = {
     "matrix": "t_i, by a matrix",
     "all_users": "t_i, over all users",
     "fixed": "fixed, an iteration",
-    "optimiser": "- optimiser",
-    "dispatch": "- dispatch",
 }
 SAMPLER = Col("sampler", title)
 
@@ -112,17 +110,13 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
     def ends(row: Row) -> Any:
         return None if row["unit_seconds"] is None else (row["unit_lower"], row["unit_upper"])
 
-    def longer(row: Row) -> float | None:
-        return row["alone_unit_seconds"] / row["unit_seconds"] - 1 if row["unit_seconds"] else None
-
     def shape(row: Row) -> str:
         return ("line" if row["is_linear"] else "curve") if row["part"] in AXES else ""
 
     by_part = {row["part"]: row for row in units}
     notes = [
         "In the step: what one more adds to a training step, on average between the smallest and"
-        " the largest count; fixed is what no count changes. Alone: the same part compiled and"
-        " timed by itself, a check that predicts nothing; difference: how much longer it takes.",
+        " the largest count; fixed is what no count changes.",
         "Curve: with a straight line some step is off by more than"
         f" {100 * LINEAR_TOLERANCE:.0f} %.",
     ]
@@ -141,9 +135,7 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
                 "microseconds each",
                 Col("in the step", "unit_seconds", ",.4g", scale=1e6),
                 Col("interval", ends, interval(",.4g"), scale=1e6),
-                Col("alone", "alone_unit_seconds", ",.4g", scale=1e6),
             ),
-            Col("difference %", longer, "+.0f", scale=100),
             Col("cost", shape),
         ],
         [by_part[part] for part in UNIT_TITLES if part in by_part],

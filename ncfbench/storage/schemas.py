@@ -271,12 +271,11 @@ PROFILE = _schema(
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
-or interactions); users, items, vectors, matrix, optimiser, dispatch (alone); and full, step, step
-on random items, draw, assemble, transfer, collectives of a sampler. Earlier profiles have matrix
-product and element-wise product (``size`` x ``size`` scores) too.
+or interactions); and full, step, step on random items, draw, assemble, transfer, collectives of a
+sampler. Earlier profiles have parts timed alone too: users, items, vectors, matrix, optimiser,
+dispatch, matrix product and element-wise product (``size`` x ``size`` scores).
 """
 
-_PREDICTED = "users items interactions collectives optimiser dispatch"
 COSTMODEL = _schema(
     "costmodel",
     _PROFILED,
@@ -285,7 +284,8 @@ COSTMODEL = _schema(
     "number: distinct_users distinct_items integer: user_slots item_slots interactions",
     "text: interaction_kind integer: devices text: share flag: simulated",
     "number: gradient_sent_bytes global_sent_bytes local_sent_bytes texts_sent_bytes",
-    [f"{way}_{part}_seconds" for way in ("predicted", "measured") for part in _PREDICTED.split()],
+    "measured_collectives_seconds",
+    "predicted_users_seconds predicted_items_seconds predicted_interactions_seconds",
     "predicted_fixed_seconds random_items_step_iteration_seconds",
     "predicted_step_iteration_seconds measured_step_iteration_seconds",
     "predicted_full_iteration_seconds measured_full_iteration_seconds",
@@ -309,22 +309,22 @@ their slots. ``residuals``: what the prediction of a full iteration misses, by c
 it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
 draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
 authors' program left out of its timer. ``drift``: the second half of the rounds over the first.
-Earlier profiles have operations, bytes and limits of a step too, which nothing reads.
+Earlier profiles have more columns, which nothing reads.
 """
 
 UNITCOST = _schema(
     "unitcost",
     "text: dataset encoder loss settings part unusual_settings integer: batch_size",
-    "number: unit_seconds unit_lower unit_upper spread alone_unit_seconds flag: is_linear",
-    "integers: sizes numbers: seconds step_seconds alone_seconds",
+    "number: unit_seconds unit_lower unit_upper spread flag: is_linear",
+    "integers: sizes numbers: seconds step_seconds",
     "text: data_fingerprint environment_key",
 )
 """One row for each part.
 
 ``unit_seconds``: what one more node or interaction adds to the step, on average between the first
 and the last of ``sizes``, with its 95 % interval; for the part ``fixed`` what no count changes.
-``alone``: the part timed alone. ``seconds``: what so many add to the step. ``spread``: upper over
-lower quartile of the rounds, less 1.
+``seconds``: what so many add to the step. ``spread``: upper over lower quartile of the rounds,
+less 1. Earlier profiles have rows and columns of parts timed alone too.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

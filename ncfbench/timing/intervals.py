@@ -13,7 +13,6 @@ function                        method                            applies to
                                 Bonferroni                        common seeds
 :func:`crossed`                 variances over users and over     recalls of two models, where only
                                 items added                       one seed is common
-:func:`hodges_lehmann`          Wilcoxon's signed ranks           seconds of one program's blocks
 :func:`ratio_of_medians`        bootstrap of rounds               seconds of two programs that took
                                                                   turns
 :func:`percentiles`             bootstrap                         values of resamples: unit costs
@@ -275,26 +274,6 @@ def crossed(by_user: NDArray[np.float64], by_item: NDArray[np.float64]) -> Diffe
     of_items = n_items / (n_items - 1) * float(np.sum(np.square(by_item)))
     error = math.sqrt(of_users**2 + of_items)
     return Difference(float(np.mean(by_user)), error, min(len(by_user), n_items) - 1)
-
-
-def hodges_lehmann(values: Floats) -> tuple[float, float, float]:
-    """Return the Hodges-Lehmann centre of positive values on logarithms, and its interval.
-
-    The centre is the median of the means of all pairs; the interval's ends are those order
-    statistics of the means that the exact distribution of Wilcoxon's signed ranks gives. A
-    disturbed value moves them little. Fewer than six values cannot give 95 %: the interval is then
-    their range.
-    """
-    logs = np.log(np.asarray(values, float))
-    n = len(logs)
-    row, column = np.triu_indices(n)
-    walsh = np.sort((logs[row] + logs[column]) / 2)
-    # ways[r]: how many of the 2^n choices of signs give the sum of ranks r.
-    ways = np.ones(1)
-    for rank in range(1, n + 1):
-        ways = np.convolve(ways, [1.0, *[0.0] * (rank - 1), 1.0])
-    left_out = max(int(np.searchsorted(np.cumsum(ways) / 2.0**n, 0.025, side="right")) - 1, 0)
-    return math.exp(np.median(walsh)), math.exp(walsh[left_out]), math.exp(walsh[-1 - left_out])
 
 
 def ratio_of_medians(baseline: Floats, candidate: Floats) -> tuple[float, float, float]:

@@ -18,7 +18,6 @@ from ncfbench.timing.intervals import (
     Spread,
     family_quantile,
     geometric,
-    hodges_lehmann,
     jackknife_error,
     mean,
     paired,
@@ -176,17 +175,6 @@ def test_a_difference_is_real_beyond_students_t(degrees: int) -> None:
     assert not Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real(2)
     assert Difference(0.1, 0.0, degrees).is_real()
     assert not Difference(0.0, 0.0, degrees).is_real()
-
-
-@pytest.mark.parametrize(
-    ("n", "left_out"), [(2, 0), (5, 0), (6, 0), (7, 2), (8, 3), (10, 8), (11, 10), (12, 13)]
-)
-def test_centres_follow_tables_of_signed_ranks(n: int, left_out: int) -> None:
-    logs = np.random.default_rng(n).normal(size=n)
-    walsh = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
-    assert np.log(hodges_lehmann(np.exp(logs))) == pytest.approx(
-        [np.median(walsh), walsh[left_out], walsh[-1 - left_out]]
-    )
 
 
 @pytest.mark.long
