@@ -1,8 +1,6 @@
-"""Large synthetic sets from the command to batches and ranks: seconds, bytes a link, peak memory;
-and negative samplers of other libraries on the same graphs.
+"""Large synthetic sets from the command to batches and ranks: seconds, bytes a link, peak memory.
 
     python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --json FILE
-    python benchmarks/bench_scale.py --links 1e5,1e6 --peers all --json FILE
 
 For each size `ncfbench prepare synthetic` as a user runs it; then the data set is loaded, the graph
 built, and each sampler draws and assembles batches of 512 links, 10 negatives
@@ -14,8 +12,7 @@ below --scratch, and is removed. The memory of 10^9 links is computed.
 
 Times of samplers are processor seconds: a sampler is one thread, so that on an idle machine they
 are those of a clock, and other processes disturb them less. A batch's seconds include its share of
-the order of the links, which is made once an epoch. Peers are timed on their own draws of 10 items
-for each link, with our Negative Sampling beside them in the same process (``peer_samplers.py``).
+the order of the links, which is made once an epoch.
 
 Targets: a process within --limit-gib; for each size and sampler, arrays of at most 24 bytes a link
 in graph and sampler (from 10^6 links on), and a distinct item in at most 4 times the smallest
@@ -34,7 +31,6 @@ from typing import Any, ClassVar
 
 from harness import Benchmark, Found, machine, say
 from measuring import isolated, ncfbench
-from peer_samplers import PEERS, measure_peer
 from scale_steps import (
     NAME,
     TRAINED,
@@ -47,24 +43,19 @@ from scale_steps import (
 from scale_tables import sampler_rows, sizes_of, step_rows, tables
 
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.errors import CheckFailedError, UsageError, nearest
+from ncfbench.errors import UsageError
 from ncfbench.reporting.table import Table
-
-VALID = ", ".join(PEERS)
-PEER_SECONDS = 300
-"""A peer that needs longer at one size, with setting up, is stopped."""
 
 
 class Scale(Benchmark):
-    """A cell for each size: its steps, and its peers."""
+    """A cell for each size: its steps."""
 
     name = "scale"
 
     options: ClassVar = {
         "links": ("1e8", "sizes, separated by commas"),
         "samplers": ("", "separated by commas; by default those that races take unasked"),
-        "seconds": (2.0, "of timed batches of a sampler or peer"),
-        "peers": ("", f"{VALID}, or all; none by default"),
+        "seconds": (2.0, "of timed batches of a sampler"),
         "train": (60.0, "seconds of training of each of some settings; 0 for none"),
         "scratch": (None, "where the data sets lie; by default a temporary folder"),
         "limit_gib": (24.0, "memory of a process"),
@@ -77,12 +68,8 @@ class Scale(Benchmark):
         # Others meet too many pairs for a check that looks at each, or refuse popular items.
         raced = [name for name in SAMPLERS if find_sampler(name).in_default_race]
         options.samplers = options.samplers or ",".join(raced)
-        options.peers = ",".join(PEERS) if options.peers == "all" else options.peers
         for name in options.samplers.split(","):
             find_sampler(name)
-        for name in filter(None, options.peers.split(",")):
-            if name not in PEERS:
-                raise UsageError(f"Unknown peer {name!r}{nearest(name, PEERS)} Valid: {VALID}.")
         return {str(size): size for size in sorted(map(whole, options.links.split(",")))}
 
     def measure(self, name: str, cell: int, options: argparse.Namespace) -> Found:
@@ -95,9 +82,7 @@ class Scale(Benchmark):
             steps["evaluation"] = step(evaluation, scratch)
             for arm in TRAINED if options.train else ():
                 steps[f"train {arm}"] = step(train, scratch, arm, options.train)
-            names = filter(None, options.peers.split(","))
-            peers = {peer: try_peer(peer, scratch, seconds) for peer in names}
-        return {**sizes, "steps": steps, "peers": peers}
+        return {**sizes, "steps": steps}
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         large = [
@@ -157,17 +142,6 @@ def step(function: Callable[..., Found], *arguments: Any) -> Found:
     begin = time.perf_counter()
     found: Found = isolated(with_processor_seconds, function, *arguments)
     return {"seconds": time.perf_counter() - begin, **found}
-
-
-def try_peer(name: str, scratch: Path, seconds: float) -> Found:
-    """Return the figures of a peer, or why there are none."""
-    say(f"{name} ...")
-    try:
-        return dict(isolated(measure_peer, name, scratch, seconds, limit_seconds=PEER_SECONDS))
-    except ImportError as error:
-        return {"skipped": f"not installed ({error})"}
-    except (TimeoutError, CheckFailedError) as error:
-        return {"skipped": str(error)}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import math
 import multiprocessing
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -124,23 +123,10 @@ def process() -> Iterator[Callable[..., Any]]:
         yield ask
 
 
-def isolated(function: Callable[..., Any], *arguments: Any, limit_seconds: int = 0) -> Any:
-    """Return what a function of a module returns in a process of its own.
-
-    Args:
-        limit_seconds: a function that takes longer raises TimeoutError; 0 for no limit.
-    """
+def isolated(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function of a module returns in a process of its own."""
     with process() as ask:
-        return ask(_limited, limit_seconds, function, *arguments)
-
-
-def _limited(seconds: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    def stop(number: int, frame: object) -> None:
-        raise TimeoutError(f"not done in {seconds} s")
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    return function(*arguments)
+        return ask(function, *arguments)
 
 
 class Finished(NamedTuple):

@@ -9,7 +9,6 @@ from harness import Found
 from scale_steps import RECALL_AT, SETTINGS
 
 from ncfbench.catalog import find_sampler
-from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.timing.clock import format_duration
 
@@ -77,18 +76,6 @@ OURS = [
     ),
     Col("targets", "verdict"),
 ]
-THEIRS = [
-    Col("links", "links", ","),
-    Col("peer", "peer"),
-    Col("draws", "draws", wraps=True),
-    Col("set up s", "setup_seconds", ".1f"),
-    Col("B/link", "resident_bytes", ".0f"),
-    Col("us a link", "us", ".2f"),
-    Col("ours us", "our_us", ".2f"),
-    Col("ratio", "ratio", ".1f"),
-    Col("min..max", "range", interval(".1f")),
-    Col("what differs", "differs", wraps=True),
-]
 
 
 def tables(cells: Sequence[Found], where: str) -> Iterator[Table]:
@@ -120,9 +107,6 @@ def tables(cells: Sequence[Found], where: str) -> Iterator[Table]:
             " and the graph in each process."
         ]
         yield Table.of("Memory on paper", FORECAST, [*forecasts(cells)], below, labels=1)
-    if theirs := list(peer_rows(cells)):
-        title = "Ten items for each positive link"
-        yield Table.of(title, THEIRS, theirs, labels=2, grouped=1)
 
 
 def sizes_of(links: int) -> dict[str, int]:
@@ -218,26 +202,6 @@ def sampler_rows(cells: Sequence[Found]) -> Iterator[Found]:
                 "item_us": 1e6 * item,
                 "ratio": ratio,
                 "verdict": ", ".join(missed) or "met",
-            }
-
-
-def peer_rows(cells: Sequence[Found]) -> Iterator[Found]:
-    """Yield each peer at each size, beside our Negative Sampling under the same noise."""
-    for cell in cells:
-        for peer, row in cell["peers"].items():
-            if "skipped" in row:
-                none = dict.fromkeys(str(col.key) for col in THEIRS)
-                yield none | {"links": cell["links"], "peer": peer, "differs": row["skipped"]}
-                continue
-            ratios = np.array(row["seconds"]) / np.array(row["our_seconds"])
-            yield {
-                **row,
-                "links": cell["links"],
-                "peer": f"{peer} {row['version']}",
-                "us": 1e6 * np.median(row["seconds"]),
-                "our_us": 1e6 * np.median(row["our_seconds"]),
-                "ratio": np.median(ratios),
-                "range": (ratios.min(), ratios.max()),
             }
 
 

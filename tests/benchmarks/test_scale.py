@@ -29,11 +29,9 @@ def run(bench: Benchmark, file: Path, *words: str) -> tuple[int, list[dict[str, 
 
 @pytest.mark.long
 def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A limit that is exceeded is an error, and the result is kept; a peer that is not there is
-    said.
-    """
+    """A limit that is exceeded is an error, and the result is kept."""
     (tmp_path / "scratch").mkdir()
-    words = ["--samplers=ns,strat-ns", "--peers=recbole", "--limit-gib=0.2", "--cells=20000"]
+    words = ["--samplers=ns,strat-ns", "--limit-gib=0.2", "--cells=20000"]
     code, cells = run(
         bench_scale.Scale(), tmp_path / "scale.json", *words, f"--scratch={tmp_path / 'scratch'}"
     )
@@ -65,7 +63,6 @@ def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str
         "strat-ns",
         "peak B/link",
         "million scores a second",
-        "recbole",
     ):
         assert word in " ".join(printed.out.split()), word
 
@@ -79,7 +76,7 @@ def test_a_step_that_fails_is_named(
     assert "10000: ncfbench prepare ended with 2" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["--samplers=nss", "--peers=recbol", "--links=many"])
+@pytest.mark.parametrize("words", ["--samplers=nss", "--links=many"])
 def test_unknown_names_are_refused(
     words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
