@@ -8,7 +8,6 @@ from pathlib import Path
 import bench_costmodel
 import bench_encoders
 import bench_optimizers
-import bench_pauses
 import bench_race
 import pytest
 from harness import Benchmark
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.long
             ["bow/8x6", "gru/8x6", "mlp/8x6"],
         ),
         (bench_optimizers.Optimizers(), [], ["users", "words"]),
-        (bench_pauses.Pauses(), [], ["turns"]),
         (bench_race.Races(), ["--cells=search of cite: 12*"], ["search of cite: 12 of 100 trials"]),
     ],
     ids=lambda each: each.name if isinstance(each, Benchmark) else "",
@@ -42,7 +40,6 @@ def test_a_benchmark_measures_keeps_and_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("NCFBENCH_ALLOCATOR", "none")  # as in this process, which never restarted
-    monkeypatch.setattr(bench_pauses, "PROGRAMS", {"JAX": bench_pauses.PROGRAMS["JAX"]})
     file = tmp_path / "result.json"
 
     def run(*more: str) -> tuple[str, str]:
