@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import bench_costmodel
-import bench_encoders
 import bench_optimizers
 import bench_race
 import pytest
@@ -21,11 +20,6 @@ pytestmark = pytest.mark.long
     ("bench", "words", "cells"),
     [
         (bench_costmodel.CostModel(), ["--rounds=3"], ["tiny/mf"]),
-        (
-            bench_encoders.Encoders(),
-            ["--cells=bow/*,gru/*,mlp/*"],
-            ["bow/8x6", "gru/8x6", "mlp/8x6"],
-        ),
         (bench_optimizers.Optimizers(), [], ["users", "words"]),
         (bench_race.Races(), ["--cells=search of cite: 12*"], ["search of cite: 12 of 100 trials"]),
     ],
