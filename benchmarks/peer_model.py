@@ -18,7 +18,7 @@ from peer_encoders import ENCODERS, EncoderInput
 from torch import nn
 from torch.nn import functional
 
-from ncfbench.catalog import LossFamily, find_encoder
+from ncfbench.catalog import LossFamily
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
@@ -58,8 +58,6 @@ class Peer(nn.Module):
         if config.encoder not in ENCODERS:
             raise UsageError(f"The peer has no encoder {config.encoder!r}: {', '.join(ENCODERS)}.")
         self.config, self.loss = config, make_loss(config)
-        counts = find_encoder(config.encoder).reads("word_dropout")
-        self.drops_words = counts and config.word_dropout > 0
         for name, values in (("tokens", dataset.tokens_IxL), ("lengths", dataset.lengths)):
             self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
         vectors = nn.Embedding(dataset.n_users, config.dimension)
@@ -78,7 +76,7 @@ class Peer(nn.Module):
         items = batch.links.items
         tokens = self.tokens[items, : batch.longest]
         present = tokens > 0
-        if self.training and self.drops_words:
+        if self.training and self.config.word_dropout > 0:
             present &= torch.rand(tokens.shape) >= self.config.word_dropout
         texts = EncoderInput(tokens, present, self.lengths[items])
         vectors = self.encoder(texts)
@@ -97,28 +95,21 @@ class Peer(nn.Module):
 
 
 OURS = {
-    "self_attn.in_proj_weight": "attention.inputs.kernel",
-    "self_attn.in_proj_bias": "attention.inputs.bias",
-    "self_attn.out_proj": "attention.output",
-    "linear1": "feed_forward.hidden",
-    "linear2": "feed_forward.output",
     "lstm.weight_ih_l0": "input_gates.kernel",
     "lstm.bias_ih_l0": "input_gates.bias",
     "lstm.weight_hh_l0": "recurrent_gates.kernel",
 }
-"""Names of PyTorch's layers that are others in ours, beside the normalisations'."""
+"""Names of PyTorch's parameters that are others in ours."""
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return a model's trained parameters by the names of ours."""
     found = {}
     for path, module in model.named_modules():
-        weight = {nn.Embedding: "embedding", nn.LayerNorm: "scale"}.get(type(module), "kernel")
-        where = "before" if ".blocks." in path else "after"
-        names = OURS | {"norm1": f"{where}_attention", "norm2": f"{where}_hidden"}
+        weight = "embedding" if isinstance(module, nn.Embedding) else "kernel"
         for last, parameter in module.named_parameters(recurse=False):
             name = f"{path}.{weight if last == 'weight' else last}"
-            for theirs, ours in names.items():
+            for theirs, ours in OURS.items():
                 name = name.replace(f".{theirs}", f".{ours}")
             if parameter.requires_grad:
                 found[name] = parameter

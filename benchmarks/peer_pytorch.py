@@ -56,7 +56,7 @@ TOLERANCE = 1e-4
 MODES: Mapping[str, str | None] = {"eager": None, "compiled": "default"}
 """PyTorch's arms, and torch.compile's mode of each."""
 FASTER = {("cnn", 300): 2.0, ("cnn", 40): 1.5}
-"""Targets of PyTorch / ours, over PyTorch's best arm; 1 for other encoders of texts."""
+"""Targets of PyTorch / ours, over PyTorch's best arm; 1 for the LSTM."""
 SAMPLING_SHARE, OVERHEAD = {300: 0.05, 40: 0.10}, {300: 1.05, 40: 1.10}
 """Targets of sampling / full and of full / step, by words: at most."""
 Row = Mapping[str, Any]
@@ -70,7 +70,7 @@ class Peers(Benchmark):
 
     options: ClassVar = {
         "dataset": ("synthetic", "a prepared data set"),
-        "encoder": ("cnn", "of cnn, lstm, transformer, bert, separated by commas"),
+        "encoder": ("cnn", "cnn, lstm or both, separated by a comma"),
         "loss": ("sg", "any loss"),
         "samplers": ("iid,neg,strat,ns,strat-ns", "separated by commas"),
         "words": ("40,300", "longest texts"),

@@ -120,13 +120,6 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
         peer.check(trainer, parameters, tiny, batch)
 
 
-def test_the_transformer_agrees(tiny: Dataset) -> None:
-    sizes = {"layers": 2, "width": 6, "feed_forward": 7}
-    config = complete(SMALL | {"sampler": "ns", "encoder": "transformer", **sizes})
-    trainer, parameters, batch = made(tiny, config)
-    peer.check(trainer, parameters, tiny, batch)
-
-
 def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "peer.json"
     words = ["--quick", "--cells=cnn/12", f"--data-dir={tmp_path}", f"--json={file}"]
