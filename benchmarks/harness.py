@@ -44,11 +44,9 @@ TINY = "bench-tiny"
 """The data set of ``--quick``."""
 PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
-    "citeulike-20": f"{CITEULIKE} --max-length 20 --name citeulike-20",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
     "synthetic": "synthetic",
-    "long": f"synthetic --users 5551 --items 16980 --links 205000 {LONG} --vocabulary-size 23000",
     "advice-sparse": "synthetic --users 4000 --items 8000 --links 60000",
     "advice-dense": "synthetic --users 1500 --items 1000 --links 120000",
     "advice-long": f"synthetic --users 1500 --items 3000 --links 40000 {LONG}"
