@@ -46,7 +46,6 @@ PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
-    "synthetic": "synthetic",
     "advice-sparse": "synthetic --users 4000 --items 8000 --links 60000",
     "advice-dense": "synthetic --users 1500 --items 1000 --links 120000",
     "advice-long": f"synthetic --users 1500 --items 3000 --links 40000 {LONG}"
