@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.export import export_vectors
-    from ncfbench.training.new_users import recommend
+    from ncfbench.training.recommend import recommend
     from ncfbench.training.run import train as run
 
 __all__ = [
@@ -60,7 +60,7 @@ _FUNCTIONS = {
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
     "race": ("racing.pipeline", "race"),
-    "recommend": ("training.new_users", "recommend"),
+    "recommend": ("training.recommend", "recommend"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
     "sweep": ("sweeps.pipeline", "sweep"),

@@ -26,7 +26,7 @@ LINKED = [
 ]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
 SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
-# The encoder that is compiled soonest of those that can recommend; other tests train the CNN.
+# The encoder that is compiled soonest of those that read texts; other tests train the CNN.
 SIZES = ["--encoder", "bow", "--set", "dimension=8", "--set", "word_dimension=8"]
 LESS = {
     "run": ["--epochs", "1", "--batch-size", "64", *SIZES],

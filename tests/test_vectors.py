@@ -27,7 +27,6 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.training import export, trained
 from ncfbench.training import run as training
 from ncfbench.training.export import FILES
-from ncfbench.training.recommend import FILE
 
 PAGE = (Path(__file__).parents[1] / "docs/vectors.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
@@ -79,9 +78,8 @@ def shop(home: Path, hold_out: str) -> Dataset:
     return prepare(home, *files, hold_out=hold_out, test_fraction=0.4)[0]
 
 
-def train(home: Path, recommend: int | None, **more: Any) -> RunRecord:
-    places = Locations(home / "data", home / "runs")
-    return training.run(complete(SMALL | more), places, recommend=recommend)
+def train(home: Path, **more: Any) -> RunRecord:
+    return training.run(complete(SMALL | more), Locations(home / "data", home / "runs"))
 
 
 @pytest.fixture(
@@ -90,7 +88,7 @@ def train(home: Path, recommend: int | None, **more: Any) -> RunRecord:
 def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """In blocks of 32 vectors, the last of which is not full."""
     home, (hold_out, settings) = tmp_path_factory.mktemp(request.param), MODELS[request.param]
-    dataset, record, said = shop(home, hold_out), train(home, 10, **settings), Said()
+    dataset, record, said = shop(home, hold_out), train(home, **settings), Said()
     places = {"data_dir": home / "data", "runs_dir": home / "runs"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "BLOCK_ROWS", 32)
@@ -103,7 +101,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     """A vector for each item, of items that are held out: these have none."""
     home = tmp_path_factory.mktemp("plain")
     shop(home, "items")
-    return train(home, None, encoder="mf", epochs=1)
+    return train(home, encoder="mf", epochs=1)
 
 
 def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
@@ -129,7 +127,8 @@ def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
 
 
 def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None:
-    rows, meta = pq.read_table(exported.record.folder / FILE).to_pylist(), exported.meta
+    path = ncfbench.recommend(exported.record.folder, count=10, data_dir=exported.home / "data")
+    rows, meta = pq.read_table(path).to_pylist(), exported.meta
     f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
     assert len(rows) == 10 * USERS
     found = [f[row["user"]] @ g[row["item"]] for row in rows]

@@ -46,7 +46,6 @@ def train(
     again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
-    recommend: int | None = None,
     **more: Any,
 ) -> RunRecord:
     return training.run(
@@ -56,7 +55,6 @@ def train(
         again=again,
         progress=progress,
         trace=trace,
-        recommend=recommend,
     )
 
 

@@ -62,18 +62,6 @@ def run(
             panel="Output",
         ),
     ] = None,
-    recommend: Annotated[
-        int | None,
-        option(
-            metavar="M",
-            help=(
-                "Write the M best items of every user, of those that the test ranks for her, to"
-                " recommendations.parquet in the run's folder, by the parameters of the epoch that"
-                " is reported; also for a finished run."
-            ),
-            panel="Output",
-        ),
-    ] = None,
     coordinator: Annotated[
         str | None,
         option(
@@ -140,9 +128,8 @@ def run(
     group: AbstractContextManager[object] = nullcontext()
     if coordinator is not None:
         cluster = Cluster(coordinator, processes, process_id, peer_timeout)
-        for flag, value in (("--recommend", recommend), ("--trace", trace)):
-            if value is not None:
-                raise UsageError(f"{flag} is for one process: leave --coordinator out.")
+        if trace is not None:
+            raise UsageError("--trace is for one process: leave --coordinator out.")
         if declare is None:
             raise typer.Exit(supervise(cluster))
         from ncfbench.distributed.process_group import joined
@@ -167,30 +154,22 @@ def run(
             again=again,
             progress=progress,
             trace=trace,
-            recommend=recommend,
             in_group=True,
         )
         if record is not None:
             floors = _floors_of(record, locations.data_dir)
-            _print_results(record, recommend, floors, data_dir, json_=json_)
+            _print_results(record, floors, data_dir, json_=json_)
 
 
 def _print_results(
-    record: RunRecord,
-    recommend: int | None,
-    floors: Sequence[FloorResult],
-    data_dir: Path | None,
-    *,
-    json_: bool,
+    record: RunRecord, floors: Sequence[FloorResult], data_dir: Path | None, *, json_: bool
 ) -> None:
     from ncfbench.reporting.floors import compare, floor_command, reported_recall, run_sentence
     from ncfbench.reporting.views.run import ledger_table, run_table
-    from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
-    written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
     recall = reported_recall(record)
     if json_:
-        found = {"folder": str(record.folder), **written, **record.summary}
+        found = {"folder": str(record.folder), **record.summary}
         found |= {
             name: record.environment[name]
             for name in ("mesh", "sent_bytes")
@@ -209,12 +188,8 @@ def _print_results(
         if recall is not None:
             to_fit = floor_command(record.config.dataset, data_dir)
             more.append(run_sentence(floors, recall) if floors else to_fit)
-        more += [
-            f"Records: {record.folder}",
-            *(f"Recommendations: {path}" for path in written.values()),
-        ]
         table = run_table(record.summary, record.curve, record.feature_seconds)
-        print_views(table, ledger_table(record.ledger), *more)
+        print_views(table, ledger_table(record.ledger), *more, f"Records: {record.folder}")
 
 
 def _floors_of(record: RunRecord, data_dir: Path) -> list[FloorResult]:

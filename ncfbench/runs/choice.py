@@ -59,24 +59,19 @@ class Match:
             return False
 
 
-def find(
-    runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: bool = False
-) -> Path | None:
+def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | None:
     """Return the folder of the run to continue: the newest with these settings and data, or None.
 
     With global sharing a run may continue on another number of devices. The first choice is a run
     that was last on as many devices. The second is one that was interrupted on another number, if
     it takes no turns with others. A run that finished on another number is no choice: its times are
     those of other devices.
-
-    Args:
-        anywhere: prefer a finished run, on whatever devices it was trained.
     """
-    found = []
-    for match in _matches(runs_dir, config, data_fingerprint):
-        is_wanted = anywhere and match.status == "finished"
-        if is_wanted or match.is_alike or match.can_move:
-            found.append((is_wanted, match.is_alike, match.age, match.folder))
+    found = [
+        (match.is_alike, match.age, match.folder)
+        for match in _matches(runs_dir, config, data_fingerprint)
+        if match.is_alike or match.can_move
+    ]
     return max(found)[-1] if found else None
 
 

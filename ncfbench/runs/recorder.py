@@ -84,12 +84,6 @@ class Recorder:
         best = find_candidate(self._curve, self.config.patience)
         return None if best is None else best["iteration"]
 
-    @property
-    def reported_iteration(self) -> int | None:
-        """The iteration whose quality would be reported now; None where there is none."""
-        row, _ = self._reported()
-        return None if row is None else row["iteration"]
-
     def read(self) -> RunRecord | None:
         """Return the run as its folder holds it; None without a folder."""
         return None if self.folder is None else read(self.folder)

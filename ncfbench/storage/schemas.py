@@ -96,8 +96,9 @@ TIMING = _schema(
     " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
-recommendation, checkpoint; refresh, a mining of negatives, whose N-th part each of the
-``iterations`` = N iterations up to the next one is charged in full, traced and step.
+checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
+iterations up to the next one is charged in full, traced and step. Earlier versions wrote
+recommendation too, also as a line of the ledger.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
 cut the block's epoch; summaries leave it out where there are others, and use the last environment.

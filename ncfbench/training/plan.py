@@ -29,7 +29,6 @@ from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.optimizer import updates_rows
-from ncfbench.training.recommend import require_items
 
 FLOAT_BYTES = 4
 STATE_COPIES = {"adagrad": 2}
@@ -50,8 +49,6 @@ class RunPlan:
     schedule: Schedule
     trace: Path | None = None
     """Folder for a trace of JAX's profiler of a few iterations."""
-    recommend: int | None = None
-    """Test items of each user to write at the end."""
 
     @classmethod
     def of(
@@ -61,7 +58,6 @@ class RunPlan:
         *,
         dataset: Dataset | None = None,
         trace: Path | None = None,
-        recommend: int | None = None,
         ledger: Ledger | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunPlan:
@@ -78,7 +74,7 @@ class RunPlan:
             DataError: the data set is not prepared, or the folder of the trace cannot be made.
             UsageError: a plug-in returns another shape than it must, word vectors do not fit, the
                 batch does not fit the data, the device lacks the precision, the memory or its
-                peers, the processes differ, or there is nothing to recommend.
+                peers, or the processes differ.
         """
         require(config.precision)
         if dataset is None:
@@ -91,19 +87,11 @@ class RunPlan:
         require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
         _require_room_for_vectors(config, dataset, layout)
-        if recommend is not None:
-            require_items(config, dataset, recommend)
-            if recommend > (candidates := len(dataset.candidates("test"))):
-                what = "items" if dataset.ranks_known_items else "test items"
-                say(
-                    f"--recommend {recommend}: there are only {candidates} {what}, so that every"
-                    " user gets all of them."
-                )
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
         if trace is not None:
             with tables.storage_errors(trace):
                 trace.mkdir(parents=True, exist_ok=True)
-        return cls(config, locations, dataset, sampler, layout, schedule, trace, recommend)
+        return cls(config, locations, dataset, sampler, layout, schedule, trace)
 
     @contextmanager
     def open_recorder(

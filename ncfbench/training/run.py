@@ -25,9 +25,7 @@ from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.recommend import write as write_recommendations
 from ncfbench.training.session import Session
-from ncfbench.training.trained import restore_trained
 
 STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
@@ -46,7 +44,6 @@ def train(
     runs_dir: Folder = None,
     resume: bool = False,
     again: bool = False,
-    recommend: int | None = None,
     progress: Progress | None = None,
     preset: str = "paper",
     **settings: Any,
@@ -70,9 +67,7 @@ def train(
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
-    record = run(
-        config, locations, resume=resume, again=again, recommend=recommend, progress=progress
-    )
+    record = run(config, locations, resume=resume, again=again, progress=progress)
     assert record is not None, "several processes are refused"
     return record
 
@@ -85,7 +80,6 @@ def run(
     again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
-    recommend: int | None = None,
     in_group: bool = False,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
@@ -100,8 +94,6 @@ def run(
             only if there is none.
         progress: shows the run to its user; by default nothing is shown.
         trace: write a trace of JAX's profiler of a few iterations into this folder.
-        recommend: write this many test items of each user at the end; or, where the run to resume
-            is finished, from its checkpoint.
         in_group: train together with the other processes, which call this alike.
 
     Raises:
@@ -123,15 +115,17 @@ def run(
                 "JAX has joined several processes: train with ncfbench run --coordinator."
             )
         progress = progress if group.is_first else Progress()
-        plan = RunPlan.of(
-            config, locations, trace=trace, recommend=recommend, ledger=ledger, say=progress.say
-        )
+        plan = RunPlan.of(config, locations, trace=trace, ledger=ledger, say=progress.say)
         folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
         finished = _read_finished(folder)
         (is_finished,) = group.any(finished is not None)
         if is_finished:
             if finished is not None:
-                _say_finished(plan, finished, progress)
+                unwritten = " No trace was written." if trace else ""
+                progress.say(
+                    f"Already finished: {shown(finished.folder)}.{unwritten} To train it again, use"
+                    " --again."
+                )
             return finished
         if group.count == 1:  # else the other processes of the run would count as others
             with ledger.line("initialising"):
@@ -153,7 +147,7 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     config, fingerprint = plan.config, plan.dataset.fingerprint
     runs_dir = plan.locations.runs_dir
     if resume:
-        folder = choice.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
+        folder = choice.find(runs_dir, config, fingerprint)
         if folder is None and not again:
             nearest = choice.describe_nearest(runs_dir, config, fingerprint)
             raise UsageError(
@@ -178,15 +172,3 @@ def _read_finished(folder: Path | None) -> RunRecord | None:
         return None
     record = runs.read(folder)
     return record if record.summary["status"] == "finished" else None
-
-
-def _say_finished(plan: RunPlan, finished: RunRecord, progress: Progress) -> None:
-    """Say that a run is finished, and write its recommendations if the plan wants them."""
-    trace = " No trace was written." if plan.trace else ""
-    progress.say(
-        f"Already finished: {shown(finished.folder)}.{trace} To train it again, use --again."
-    )
-    if plan.recommend is not None:
-        embedder, reported = restore_trained(finished, plan.dataset, progress.say)
-        more = embedder, plan.recommend, reported, plan.schedule
-        write_recommendations(finished.folder, plan.dataset, *more)

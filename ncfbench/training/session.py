@@ -26,8 +26,7 @@ from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training import recommend
-from ncfbench.training.checkpoint import Best, Checkpoints, Saved
+from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
@@ -212,15 +211,8 @@ class Session:
                 "No trace was written: too few iterations between two probes, or after the first."
                 " Train for more epochs, or with a larger --probe-every."
             )
-        state = self._save_checkpoint()
+        self._save_checkpoint()
         self._write("finished")
-        folder, count = self.recorder.folder, self.plan.recommend
-        if count is not None and folder is not None:
-            with self._timed("recommendation"):
-                reported = Saved(state, {}, self._best).reported(self.recorder.reported_iteration)
-                dataset, embedder = self.plan.dataset, self._evaluators.embedder
-                recommend.write(folder, dataset, embedder, count, reported, self._schedule)
-            self._write("finished")
         self.is_done = True
 
     def _train_block(self) -> None:
@@ -355,7 +347,7 @@ class Session:
             state = self._trainer.from_host(self._group.from_first(state))
         return state, rounded_up(slots, self._config.devices)
 
-    def _save_checkpoint(self) -> TrainState:
+    def _save_checkpoint(self) -> None:
         self._write("running")  # the tables must have every sample before a checkpoint
         with self._timed("checkpoint"):
             extra = {
@@ -367,7 +359,6 @@ class Session:
             if self._checkpoints:
                 self._checkpoints.save(state, extra, self._best)
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
-        return state
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self.iteration, message)

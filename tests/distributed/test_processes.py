@@ -80,7 +80,6 @@ AT = "--coordinator 127.0.0.1:1"
     ("words", "message"),
     [
         (f"{AT} --trace t", "--trace is for one process"),
-        (f"{AT} --recommend 5", "--recommend is for one process"),
         (f"{AT} --processes 0", "at least 1"),
         (f"{AT} --processes 2 --process-id 2", "between 0 and"),
         (f"{AT} --peer-timeout 0.9", "between 2 and 604800 seconds"),

@@ -29,7 +29,7 @@ from ncfbench.sweeps.cells import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.probe import Probe
-from ncfbench.training.recommend import FILE
+from ncfbench.training.recommend import FILE, recommend
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "user_l2": 0.01}
 SMALL |= {"dimension": 4, "word_dimension": 4, "encoder": "bow"}
@@ -148,7 +148,9 @@ def trained(
     patch.setitem(catalog.INTERACTIONS, "distance", distance)
     config = complete(SMALL | {"sampler": "ns", "interaction": "distance"})
     places = Locations(data_dir, tmp_path_factory.mktemp("runs"))
-    yield Distances(tiny, training.run(config, places, recommend=5))
+    record = training.run(config, places)
+    recommend(record.folder, count=5, data_dir=data_dir)
+    yield Distances(tiny, record)
     patch.undo()
 
 

@@ -27,7 +27,7 @@ from ncfbench.sweeps.cells import Cell
 from ncfbench.sweeps.tuning import require_validation
 from ncfbench.training import run as training
 from ncfbench.training.recall import RecallEvaluator
-from ncfbench.training.recommend import FILE
+from ncfbench.training.recommend import FILE, recommend
 
 DOT = make_interaction(complete({}))
 SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
@@ -101,7 +101,8 @@ def test_recommended_items_are_not_those_of_training(
 ) -> None:
     """More items than a user may get: each gets all others, once."""
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
-    record = training.run(config, Locations(linked_dir, tmp_path), recommend=999)
+    record = training.run(config, Locations(linked_dir, tmp_path))
+    recommend(record.folder, count=999, data_dir=linked_dir)
     table = tables.read_table(record.folder / FILE, schemas.recommendations(False, False))
     users, items = (table[name].to_numpy() for name in ("user", "item"))
     shown = np.zeros((linked.n_users, linked.n_items), np.int64)
@@ -140,11 +141,11 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
     sizes = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
     # A vector for each item: what only items of training links can have.
     encoder = "mf" if dataset.ranks_known_items else "bow"
-    run = f"run --dataset x --encoder {encoder} --sampler ns --recommend 3".split()
+    run = f"run --dataset x --encoder {encoder} --sampler ns".split()
     trained = invoke(*run, *sizes, *words)
     check(trained, 0)
     (path,) = (tmp_path / "runs").rglob("summary.parquet")
-    assert (path.parent / FILE).exists()
+    check(invoke("recommend", path.parent, *words[:2], "-m", "3"), 0, FILE)
     summary = tables.read_rows(path, schemas.SUMMARY)[0]
     assert 0 <= summary["test_recall_at_50"] <= 1
     has_known = summary["test_recall_at_50_known_items"] is not None

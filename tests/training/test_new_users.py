@@ -15,8 +15,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs.folder import RunRecord
 from ncfbench.training import run as training
-from ncfbench.training.new_users import FILE
-from ncfbench.training.recommend import FILE as OF_KNOWN_USERS
+from ncfbench.training.recommend import FILE, NEW_USERS_FILE, recommend
 
 SETTINGS = SMALL | {"sampler": "ns", "encoder": "mf", "epochs": 1}
 
@@ -25,7 +24,7 @@ SETTINGS = SMALL | {"sampler": "ns", "encoder": "mf", "epochs": 1}
 def trained(linked_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     config = complete(SETTINGS | {"user_tower": "history", "history_items": 100})
     runs_dir = tmp_path_factory.mktemp("runs")
-    record = training.run(config, Locations(linked_dir, runs_dir), recommend=7)
+    record = training.run(config, Locations(linked_dir, runs_dir))
     assert record is not None
     return record
 
@@ -63,8 +62,9 @@ def test_a_new_user_gets_what_her_twin_gets(
         "Left out, users of new.csv of whom no row is left: 1.",
         f"3 users with {n - 5} items in their histories; 600 items ranked.",
     )
-    found = pq.read_table(trained.folder / FILE).to_pylist()
-    known = pq.read_table(trained.folder / OF_KNOWN_USERS).to_pylist()
+    found = pq.read_table(trained.folder / NEW_USERS_FILE).to_pylist()
+    recommend(trained.folder, count=7, data_dir=linked_dir)
+    known = pq.read_table(trained.folder / FILE).to_pylist()
     expected = [row for row in known if row["user"] in users]
     assert len(found) == 21
     for row, of_twin in zip(found, expected, strict=True):

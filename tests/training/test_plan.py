@@ -58,8 +58,6 @@ def test_a_run_keeps_the_seconds_of_derived_features(
         ({"batch_size": 4096}, {}, UsageError, "larger than"),
         ({"precision": "tf32"}, {}, UsageError, "Use --precision float32"),
         ({"devices": 16}, {}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
-        ({"encoder": "mf"}, {"recommend": 5}, UsageError, "Use --encoder cnn, lstm, bow"),
-        ({}, {"recommend": 0}, UsageError, "at least 1"),
         ({}, {"trace": "file/trace"}, DataError, "Cannot write"),
     ],
 )

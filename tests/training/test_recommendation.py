@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -17,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-import trained
 from invoked import check, invoke
 from stopping import StopAt
-from trained import SMALL, ends_of
+from trained import SMALL, ends_of, train
 from trial import Trial
 
 from ncfbench.config import complete
@@ -29,18 +28,19 @@ from ncfbench.data import store
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.interaction import make_interaction
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.training import inference, recommend
-from ncfbench.training.checkpoint import Best
+from ncfbench.training import inference
 from ncfbench.training.inference import best_items
-from ncfbench.training.recommend import FILE
+from ncfbench.training.recommend import FILE, known_users, recommend, require_items, write
 
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
 
-def train(data_dir: Path, runs_dir: Path, count: int | None, **more: Any) -> RunRecord:
-    return trained.train(data_dir, runs_dir, recommend=count, **SETTINGS | more)
+def write_best(
+    path: Path, dataset: store.Dataset, trial: Trial, parameters: dict[str, Any]
+) -> None:
+    users = known_users(dataset, trial.embedder, parameters)
+    write(path, dataset, trial.embedder, parameters, users, 4, {})
 
 
 def read(folder: Path, *, named: bool = False) -> pa.Table:
@@ -86,34 +86,29 @@ def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_bl
 
 
 @pytest.fixture(scope="module")
-def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    """A finished run that nobody asked for recommendations."""
-    return train(data_dir, tmp_path_factory.mktemp("plain"), None)
+def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return train(data_dir, tmp_path_factory.mktemp("runs"), **SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def asked(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    """The same with each user's 50 best items."""
-    return train(data_dir, tmp_path_factory.mktemp("asked"), 50)
+def found(data_dir: Path, record: RunRecord) -> pa.Table:
+    """Each user's 50 best items."""
+    recommend(record.folder, data_dir=data_dir)
+    return read(record.folder)
 
 
 @pytest.mark.long
-def test_tables_by_row_on_two_devices_recommend_alike(
-    data_dir: Path, tiny: store.Dataset, tmp_path: Path
-) -> None:
-    """At the end of the run, and later from its checkpoint."""
-    record = train(data_dir, tmp_path, 50, devices=2, shard_tables=True)
+def test_a_run_on_two_devices_by_row(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
+    record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2, "shard_tables": True})
+    recommend(record.folder, data_dir=data_dir)
     assert recall_of(read(record.folder), tiny) == pytest.approx(
         record.curve[-1]["test_recall_at_50"], abs=1e-12
     )
-    first = (record.folder / FILE).read_bytes()
-    (record.folder / FILE).unlink()
-    train(data_dir, tmp_path, 50, resume=True, devices=2, shard_tables=True)
-    assert (record.folder / FILE).read_bytes() == first
 
 
-def test_the_recall_of_the_table_is_that_of_the_run(asked: RunRecord, tiny: store.Dataset) -> None:
-    record, found = asked, read(asked.folder)
+def test_the_recall_of_the_table_is_that_of_the_run(
+    record: RunRecord, found: pa.Table, tiny: store.Dataset
+) -> None:
     assert record.curve[-1]["test_recall_at_50"] > 0
     assert recall_of(found, tiny) == pytest.approx(record.curve[-1]["test_recall_at_50"], abs=1e-12)
     for m in (10, 20):
@@ -143,78 +138,55 @@ def test_the_recall_of_the_table_is_that_of_the_run(asked: RunRecord, tiny: stor
     assert (metadata["epoch"], metadata["iteration"]) == ("2", str(record.summary["iterations"]))
 
 
-def test_it_is_no_part_of_the_run(plain: RunRecord, asked: RunRecord) -> None:
-    """Same settings, curve and clocked samples with and without; its time is a line of the ledger
-    and a sample of its own.
-    """
-    assert asked.config == plain.config
-    assert asked.folder.name == plain.folder.name
-    for name in ("probe_loss", "test_recall_at_50"):
-        assert [row[name] for row in asked.curve] == [row[name] for row in plain.curve]
-    assert not (plain.folder / FILE).exists()
-    seconds = {row["line"]: row["seconds"] for row in asked.ledger if row["thread"] == "main"}
-    (sample,) = [row for row in asked.timing if row["kind"] == "recommendation"]
-    assert sample["seconds"] > 0 < seconds["recommendation"]
-    assert sum(seconds.values()) == pytest.approx(asked.summary["wall_seconds"])
-    trained = math.fsum(row["seconds"] for row in asked.timing if row["kind"] == "full")
-    assert asked.summary["train_seconds"] == pytest.approx(trained, rel=1e-12)
-
-
-def test_a_finished_run_gets_it_from_its_checkpoint(
+def test_blocks_of_users_and_a_second_table(
     data_dir: Path,
     tmp_path: Path,
-    plain: RunRecord,
-    asked: RunRecord,
+    record: RunRecord,
+    found: pa.Table,
     tiny: store.Dataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Through blocks of 50 users, the last of which is partly padding."""
+    """Blocks of 50 users, the last of which is partly padding; all other files stay as they are,
+    and a later table replaces an earlier one.
+    """
     monkeypatch.setattr(inference, "BLOCK_SCORES", 4000)
-    folder = tmp_path / plain.folder.name
-    shutil.copytree(plain.folder, folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    train(data_dir, tmp_path, 50, resume=True)
-    found, same = read(folder), read(asked.folder)
-    assert recall_of(found, tiny) == pytest.approx(plain.curve[-1]["test_recall_at_50"], abs=1e-12)
-    np.testing.assert_allclose(found["score"].to_numpy(), same["score"].to_numpy(), atol=1e-5)
-    assert found.schema.metadata == same.schema.metadata
-    assert {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.is_file() and path.name != FILE
-    } == before
+    folder = tmp_path / record.folder.name
+    shutil.copytree(record.folder, folder)
     (folder / FILE).write_bytes(b"damaged")
-    train(data_dir, tmp_path, 3, resume=True)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    recommend(folder, data_dir=data_dir)
+    again = read(folder)
+    assert recall_of(again, tiny) == pytest.approx(recall_of(found, tiny), abs=1e-12)
+    np.testing.assert_allclose(again["score"].to_numpy(), found["score"].to_numpy(), atol=1e-5)
+    assert again.schema.metadata == found.schema.metadata
+    after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert {name for name in after if after[name] != before[name]} == {FILE}
+    recommend(folder.name, runs_dir=tmp_path, count=3, data_dir=data_dir)
     assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(DataError, match="no checkpoint of its end"):
-        train(data_dir, tmp_path, 4, resume=True)
+        recommend(folder, data_dir=data_dir)
 
 
 def test_the_reported_epoch_is_recommended_from(
     data_dir: Path, tmp_path: Path, tiny: store.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier one than the last, of a run that is interrupted after it and trained on; at the
-    end, and later from the checkpoint.
-    """
+    """An earlier one than the last, of a run that is interrupted after it and trained on."""
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
     told = SimpleNamespace(is_above=lambda errors: True)
     monkeypatch.setattr("ncfbench.runs.reported.difference", lambda *_: told)
     monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
-    more: dict[str, Any] = {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
+    more = SETTINGS | {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, None, progress=StopAt(ends_of(tiny, 5)[3] + 2), **more)
-    record = train(data_dir, tmp_path, 10, resume=True, **more)
+        train(data_dir, tmp_path, progress=StopAt(ends_of(tiny, 5)[3] + 2), **more)
+    record = train(data_dir, tmp_path, resume=True, **more)
     at = record.reported_iteration
     assert at is not None
     assert at in ends_of(tiny, 5)[:3], "the data no longer peak early: choose other settings"
+    recommend(record.folder, count=10, data_dir=data_dir)
     found = read(record.folder)
     assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_10"], abs=1e-12)
     assert found.schema.metadata[b"iteration"] == str(at).encode()
-    first = (record.folder / FILE).read_bytes()
-    (record.folder / FILE).unlink()
-    train(data_dir, tmp_path, 10, resume=True, **more)
-    assert (record.folder / FILE).read_bytes() == first
 
 
 def named(dataset: store.Dataset) -> store.Dataset:
@@ -235,7 +207,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     """Written with ids and without from the same parameters: each row names the same user and
     item.
     """
-    trial, schedule = Trial(tiny, SETTINGS), Schedule(100, 10, 2, 0)
+    trial = Trial(tiny, SETTINGS)
     assert 3 in tiny.users
     tables_by_name = {}
     for name, dataset in (
@@ -243,8 +215,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
         ("names", named(tiny)),
     ):
         (tmp_path / name).mkdir()
-        best = Best(0, trial.parameters)
-        recommend.write(tmp_path / name, dataset, trial.embedder, 4, best, schedule)
+        write_best(tmp_path / name / FILE, dataset, trial, trial.parameters)
         tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
@@ -258,32 +229,38 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
 def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
     trial = Trial(tiny, SETTINGS)
     broken = jnp.full_like(trial.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
-    best = Best(0, trial.parameters | {"user_tower": {"vectors": {"embedding": broken}}})
+    parameters = trial.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
     with pytest.raises(DivergedError, match="not finite"):
-        recommend.write(tmp_path, tiny, trial.embedder, 4, best, Schedule(100, 10, 2, 0))
+        write_best(tmp_path / FILE, tiny, trial, parameters)
     assert not list(tmp_path.iterdir())
 
 
-def test_impossible_tables_are_refused_at_once(tiny: store.Dataset) -> None:
-    with pytest.raises(UsageError, match="--test-fraction above 0"):
-        recommend.require_items(
-            complete({}), dataclasses.replace(tiny, split=np.zeros_like(tiny.split)), 5
-        )
+@pytest.mark.parametrize(
+    ("encoder", "count", "split", "message"),
+    [
+        ("bow", 5, 0, "--test-fraction above 0"),
+        ("bow", 0, 2, "--count 0: it must be at least 1"),
+        ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
+    ],
+)
+def test_nothing_to_rank_is_refused(
+    tiny: store.Dataset, encoder: str, count: int, split: int, message: str
+) -> None:
+    dataset = dataclasses.replace(tiny, split=np.full_like(tiny.split, split))
+    with pytest.raises(UsageError, match=message):
+        require_items(complete({"encoder": encoder}), dataset, count)
 
 
-def test_from_the_command_line(data_dir: Path, tmp_path: Path, plain: RunRecord) -> None:
-    folder = tmp_path / "runs" / plain.folder.name
-    words = ["run", "--quiet", "--resume", f"--data-dir={data_dir}", f"--runs-dir={folder.parent}"]
-    words += [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    check(invoke(*words, "--recommend", "0"), 2, "recommend = 0")
-    assert not folder.parent.exists()
-    shutil.copytree(plain.folder, folder)
-    result = invoke(*words, "--recommend", "3", "--json")
+def test_from_the_command_line(data_dir: Path, tmp_path: Path, record: RunRecord) -> None:
+    output = tmp_path / "best.parquet"
+    words = "recommend", record.folder, "--data-dir", data_dir, "--output", output
+    check(invoke(*words, "--count", "0"), 2, "--count 0: it must be at least 1")
+    check(invoke(*words, "--user-column", "user"), 2, "columns of --history FILE")
+    assert not output.exists()
+    result = invoke(*words, "-m", "3", "--json")
     check(result, 0)
-    assert json.loads(result.stdout)["recommendations"] == str(folder / FILE)
-    check(invoke(*words, "--recommend", "3"), 0, "Recommendations:", FILE)
-    words.remove("--quiet")
-    assert "every user gets" not in invoke(*words, "--recommend", "3").output
-    fewer = "--recommend 999: there are only 80 test items, so that every user gets all of them."
-    check(invoke(*words, "--recommend", "999"), 0, fewer)
-    assert read(folder)["rank"].to_pylist()[:81] == [*range(1, 81), 1]
+    assert json.loads(result.stdout) == {"recommendations": str(output)}
+    check(invoke(*words, "-m", "3"), 0, "Recommendations:", output.name)
+    assert "there are only" not in invoke(*words, "-m", "3").output
+    check(invoke(*words, "-m", "999"), 0, "--count 999: there are only 80 test items.")
+    assert pq.read_table(output)["rank"].to_pylist()[:81] == [*range(1, 81), 1]
