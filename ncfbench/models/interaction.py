@@ -13,7 +13,6 @@ from ncfbench.catalog import find_interaction
 from ncfbench.catalog.models import LEAST_TEMPERATURE
 from ncfbench.config import RunConfig
 from ncfbench.models.blocks import in_blocks
-from ncfbench.models.vectors import unit_vectors
 
 BLOCK_NUMBERS = 2**18
 """Numbers in a block of a matrix of scores before they are summed: 1 MB."""
@@ -83,6 +82,13 @@ class DotProduct(Interaction):
         """Return the matrix product ``U V^T``."""
         users_MxD, items_VxD = self.sides(users_MxD, items_VxD)
         return users_MxD @ items_VxD.T
+
+
+def unit_vectors(vectors: jax.Array) -> jax.Array:
+    """Divide each row by its length; a row of zeros stays as it is, with a gradient of zero."""
+    squared = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
+    is_zero = squared < 1e-24
+    return jnp.where(is_zero, 0.0, vectors * jax.lax.rsqrt(jnp.where(is_zero, 1.0, squared)))
 
 
 class Cosine(DotProduct):

@@ -19,10 +19,9 @@ from ncfbench.models.dropout import FIRST_FEATURE, FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.histories import Histories
-from ncfbench.models.interaction import Interaction
+from ncfbench.models.interaction import Interaction, unit_vectors
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.user_towers import Users, UserTower
-from ncfbench.models.vectors import unit_vectors
 
 BLOCK_NUMBERS = 2**24
 """Numbers of the vectors of histories' items that are in memory at a time: 64 MB."""

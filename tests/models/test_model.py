@@ -18,8 +18,8 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
+from ncfbench.models.interaction import unit_vectors
 from ncfbench.models.towers import DeviceContent, Towers
-from ncfbench.models.vectors import unit_vectors
 
 WORDS, DIMENSION = 9, 4
 KEY = jax.random.key(7)

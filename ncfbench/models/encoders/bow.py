@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
-from ncfbench.models.vectors import unit_vectors
+from ncfbench.models.interaction import unit_vectors
 
 WIDE = 100
 """Length of word vectors from which a CPU sums texts block by block. Shorter ones gain as well, but
