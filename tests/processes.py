@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from ncfbench.distributed.simulation import FLAG
+from ncfbench.distributed import FLAG
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",

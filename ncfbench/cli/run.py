@@ -16,7 +16,7 @@ from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import SETTINGS, RunConfig, as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
-from ncfbench.distributed.simulation import simulate
+from ncfbench.distributed import simulate
 from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError
 

@@ -16,8 +16,8 @@ from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler
 from ncfbench.config import Folder, RunConfig, complete, identity_of, named
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
+from ncfbench.distributed import simulate
 from ncfbench.distributed.layout import make_layout
-from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent

@@ -50,7 +50,7 @@ class Task:
         Raises:
             NcfbenchError: training failed; whatever the failure, the message has one line.
         """
-        from ncfbench.distributed.simulation import simulate
+        from ncfbench.distributed import simulate
         from ncfbench.reporting.render.terminal import make_console
         from ncfbench.runs.progress import ConsoleProgress
         from ncfbench.training import run as training

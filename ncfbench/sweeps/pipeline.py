@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from ncfbench.config import Folder, Locations
-from ncfbench.distributed.simulation import simulate
+from ncfbench.distributed import simulate
 from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.sweeps import forecast, runner, tuning
 from ncfbench.sweeps.cells import Cell, fit_budget, narrow, predicted_seconds

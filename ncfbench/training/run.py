@@ -12,8 +12,8 @@ import jax
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
 from ncfbench.data.assets import merge_named
+from ncfbench.distributed import simulate
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import NcfbenchError, UsageError, shown
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
