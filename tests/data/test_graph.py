@@ -155,3 +155,11 @@ def test_impossible_links_are_refused(users: list[Any], items: list[Any], messag
     """Lists, as a user may give them."""
     with pytest.raises(DataError, match=message):
         BipartiteGraph.from_links(users, items, 2, 3)
+
+
+@pytest.mark.parametrize("what", ["links", "users", "items"])
+def test_a_graph_beyond_int32_is_refused(what: str) -> None:
+    sizes = {"links": 1, "users": 1, "items": 1} | {what: 2**31}
+    ends = np.broadcast_to(np.int32(0), (sizes["links"],))
+    with pytest.raises(DataError, match=f"2,147,483,648 {what}: more than 2,147,483,647 are not"):
+        BipartiteGraph.from_links(ends, ends, sizes["users"], sizes["items"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import signal
 import subprocess
@@ -10,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from prepared import quiet, store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
-from ncfbench.data.content import SPLITS, Content, cautions
+from ncfbench.data.content import SPLITS, Content, cautions, distinct_links
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
-from ncfbench.storage import tables
+from ncfbench.storage import free_space, tables
 
 
 def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:
@@ -72,6 +74,40 @@ def test_statistics_by_hand() -> None:
         "items_without_text": 1,
         "training_pairs_without_link": 0,
     }
+
+
+def test_distinct_links_up_to_the_largest_id() -> None:
+    last = 2**31 - 2
+    users, items, repeated = distinct_links(np.array([last, 0, last]), np.array([last, last, last]))
+    assert (users.tolist(), items.tolist(), repeated) == ([0, last], [last, last], 1)
+    assert users.dtype == items.dtype == np.int32
+
+
+def test_the_digest_of_names_covers_their_counts() -> None:
+    none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
+    content = Content(
+        n_users=2,
+        users=none,
+        items=none,
+        texts=texts,
+        vocabulary=Vocabulary((), ()),
+        split=np.zeros(2, np.uint8),
+        user_ids=pa.array(["ü0", "ü1"], pa.string()),
+        item_ids=pa.array(["a", "b"]),
+    )
+    head, names = json.dumps([1, 2, {}]).encode(), "\nusers 2\nü0\nü1\nitems 2\na\nb".encode()
+    whole = head + bytes(8 + 2) + names
+    assert content.digest({}) == hashlib.sha256(whole).hexdigest()
+
+
+def test_synthetic_links_without_room_are_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
+    monkeypatch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
+    options = synthetic.Options(users=2**20, items=2**20, links=2**31 - 1)
+    with pytest.raises(UsageError, match="2,147,483,647 links"):
+        prepare("synthetic", options, tmp_path, "x", say=quiet)
 
 
 @pytest.mark.parametrize(
