@@ -53,24 +53,14 @@ WRONG = {
         ),
         ("EncoderInfo(uses=('featurs',))", "did you mean 'features'"),
         ("SamplerInfo()", "an encoder needs EncoderInfo"),
-        ("{'uses': ()}", "has info = dict(...)"),
-        ("EncoderInfo", "has info = type(...)"),
         ("EncoderInfo(uses=['features'])", "must be tuple[str, ...]"),
-        ("EncoderInfo(uses='features')", "must be tuple[str, ...]"),
         ("EncoderInfo(title=3)", "title = 3, which must be str"),
-        ("EncoderInfo(is_costly='yes')", "must be bool"),
-        ("EncoderInfo(negatives='5')", "'5', which must be int"),
         ("EncoderInfo(negatives=0)", "0, which must be int above 0"),
         ("EncoderInfo(settings=('units',))", "tuple[ncfbench.settings.Setting, ...]"),
-        ("EncoderInfo(settings=UNITS)", "tuple[ncfbench.settings.Setting, ...]"),
         ("EncoderInfo(settings=(UNITS, UNITS))", "two settings of one name"),
         (
             "EncoderInfo(settings=(Setting('epochs', 3, 'Taken'),))",
             "a setting 'epochs', a name that is taken",
-        ),
-        (
-            "EncoderInfo(settings=(Setting('placement', 3, 'Taken'),))",
-            "'placement', a name that is taken",
         ),
         (
             "EncoderInfo(settings=(Setting('rows', 4, 'Rows', default_from='encoder'),))",
@@ -84,10 +74,6 @@ WRONG = {
             "EncoderInfo(settings=(Setting('rows', 0, 'Rows', at_least=1),))",
             "rows = 0: it must be at least 1",
         ),
-        (
-            "EncoderInfo(settings=(Setting('rows', 'x', 'Rows', type='int'),))",
-            "rows = 'x' is not a whole number",
-        ),
         ("EncoderInfo(use=())", "unexpected keyword argument 'use'"),
         ("EncoderInfo(content=('images',))", "'text' and 'features'"),
         (
@@ -97,18 +83,6 @@ WRONG = {
         ("", "its base class Bag has one; write info = Bag.info"),
     ),
     ("sampler", "NegativeSampler"): (
-        (
-            "SamplerInfo(families=FAMILIES, uses=(*NEG[:3], 'mine_every'))",
-            "'mine_every' without 'mined'",
-        ),
-        (
-            "SamplerInfo(families=FAMILIES, uses=(*NEG[:3], 'mined'))",
-            "'mined' without 'mine_every'",
-        ),
-        (
-            "SamplerInfo(families=FAMILIES, uses=(*NEG, 'refresh_every'))",
-            "'refresh_every', which no setting is called",
-        ),
         (
             "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[3:]))",
             "uses without mask and unique_items, which its base class NegativeSampler reads",
@@ -123,8 +97,6 @@ WRONG = {
             "SamplerInfo(families=('sideways',))",
             "families = ('sideways',), which must be tuple[Literal['pointwise'",
         ),
-        ("SamplerInfo(families=['pairwise'])", "must be tuple[Literal["),
-        ("SamplerInfo(families=([],))", "must be tuple[Literal["),
         (
             "SamplerInfo(families=FAMILIES, uses=NEG, symbols=('b',))",
             "symbols, of which there must be 5",
@@ -133,20 +105,14 @@ WRONG = {
     ("loss", "Hinge"): (
         ("LossInfo(lambda_=2.0)", "pointwise losses alone"),
         ("LossInfo(family='pointwise')", "its base class is pairwise"),
-        ("LossInfo(family=['pairwise'])", "must be Literal['pointwise'"),
-        ("LossInfo(learning_rate=0)", "must be float above 0"),
         ("LossInfo(learning_rate=float('nan'))", "must be float above 0"),
     ),
     ("user_tower", "Tower"): (
-        ("UserTowerInfo(content=('text',))", "'features' and 'history'"),
         ("UserTowerInfo(uses=(), content=('history',))", "add 'history_items' to uses"),
-        ("UserTowerInfo(user_tables='vectors')", "tuple[str, ...]"),
         ("!uses = ()", "has uses outside its record; write info ="),
     ),
     ("sampler", "Sampler"): (("SamplerInfo(families=FAMILIES)", "has no 'assemble'"),),
-    ("loss", "Pointwise"): (("LossInfo()", "has no 'negative'"),),
     ("loss", "Loss"): (("LossInfo()", "is no loss; a loss is a subclass of Pointwise"),),
-    ("interaction", "Interaction"): (("InteractionInfo()", "has no 'pairs'"),),
     ("encoder", "nnx.Module"): (("EncoderInfo()", "has no '__call__'"),),
     ("encoder", "object"): (("EncoderInfo()", "is no encoder; an encoder is a flax.nnx.Module"),),
 }
