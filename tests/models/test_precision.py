@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from folders import write_run
 from invoked import check, invoke
 from texts import FROM_SCRATCH
 from trial import Trial
@@ -22,9 +21,6 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
-from ncfbench.reporting.frames import group
-from ncfbench.reporting.labels import unusual_label
-from ncfbench.runs.folder import read
 from ncfbench.training import recall
 from ncfbench.training.probe import Probe
 
@@ -147,13 +143,3 @@ def test_the_compute_capability_is_an_nvidia_gpus(monkeypatch: pytest.MonkeyPatc
         Device.compute_capability = text
         monkeypatch.setattr(jax, "devices", lambda: [Device()])
         assert precision.compute_capability() == expected
-
-
-def test_runs_of_different_precision_are_not_compared(tmp_path: Path) -> None:
-    records = [
-        read(write_run(tmp_path, sampler, (3.0, 2.0), 5.0, precision=name))
-        for sampler, name in (("iid", "float32"), ("strat-ns", "bfloat16"))
-    ]
-    labels = [unusual_label(runs[0].config) for runs in group(records)]
-    assert sorted("precision=bfloat16" in label for label in labels) == [False, True]
-    check(invoke("report", "--runs-dir", tmp_path), 0, "--precision bfloat16")

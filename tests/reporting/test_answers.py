@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 
 def answers_of(folder: Path, **options: Any) -> list[Answer]:
@@ -63,34 +61,6 @@ def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
     assert slow.total.value == pytest.approx(4 / 20)
     never = by_name["ns b=512"].sooner
     assert never.total_at_most == pytest.approx(200 * 20 / (300 * 10))
-
-
-@pytest.mark.parametrize(("share", "status"), [(1.05, "tied"), (0.95, "slower")])
-def test_one_seed_ties_what_is_near(tmp_path: Path, share: float, status: str) -> None:
-    """1.96 standard errors of a difference of two arms, whose seeds differ by a tenth each."""
-    assert math.exp(1.96 * 0.1 * math.sqrt(2)) == pytest.approx(ONE_SEED_FACTOR, rel=1e-4)
-    write_run(tmp_path, "iid", [9, 5, 3], 500)
-    write_run(tmp_path, "ns", [9, 5, 3], 10)
-    write_run(tmp_path, "strat-ns", [9, 5, 3], 10 * ONE_SEED_FACTOR / share)
-    answer = answer_of(tmp_path)
-    assert statuses(answer) == {"ns": "best", "strat-ns": status, "iid": "slower"}
-    assert not answer.is_tie_known
-    assert "one seed" in " ".join(views.trust(answer, {}))
-
-
-def test_seeds_decide_ties_by_paired_differences(tmp_path: Path) -> None:
-    """strat with sharing is a fifth slower in every seed; neg is as often sooner."""
-    for seed, factor in enumerate((1.0, 1.3, 0.8, 1.1)):
-        write_run(tmp_path, "iid", [9, 5, 3], 300 * factor, seed=seed)
-        write_run(tmp_path, "ns", [9, 5, 3], 10 * factor, seed=seed)
-        slower = 12 * factor * (1 + 0.01 * seed)
-        write_run(tmp_path, "strat-ns", [9, 5, 3], slower, seed=seed)
-        write_run(tmp_path, "neg", [9, 5, 3], 10.2 * factor * 1.1 ** (-1) ** seed, seed=seed)
-    answer = answer_of(tmp_path)
-    found = {"ns": "best", "neg": "tied", "strat-ns": "slower", "iid": "slower"}
-    assert statuses(answer) == found
-    assert answer.is_tie_known
-    assert "Not to be told from it: neg." in views.headline(answer)
 
 
 def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
@@ -223,18 +193,6 @@ def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
     printed = invoke("report", tmp_path).stdout
     assert printed.startswith("Which sampler trains soonest: citeulike")
     assert "0.300" in printed
-
-
-def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
-    """Then the arms stand in the order of their recall at the end."""
-    for rate in (0.01, 0.03):
-        recalls = [0, *[rate] * 8]
-        write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, recalls, learning_rate=rate)
-    answer = answer_of(tmp_path)
-    assert [each.name for each in answer.arms] == ["iid lr=0.03", "iid lr=0.01"]
-    found = views.headline(answer)
-    assert found.count("No ratio") == 1
-    assert all(f"iid lr={rate} has not trained" in found for rate in (0.01, 0.03))
 
 
 def test_the_newest_environment_counts(tmp_path: Path) -> None:

@@ -135,13 +135,3 @@ def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
         assert [row[name] for name in names] == [None] * 4
     assert verification.verify(tmp_path).mismatches == []
     check(invoke("report", tmp_path, "--verify"), 0)
-
-
-def test_one_untrained_seed_is_enough(tmp_path: Path) -> None:
-    for seed in range(2):
-        losses = approach(6) if seed == 0 else approach(1)
-        write_run(tmp_path, "iid", losses, 200, seed=seed)
-        write_run(tmp_path, "ns", approach(8), 20, seed=seed)
-    said = " ".join(invoke("report", tmp_path).stdout.split())
-    assert "iid (seed 1) has not trained: its loss made" in said
-    assert verification.verify(tmp_path).mismatches == []

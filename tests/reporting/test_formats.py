@@ -123,22 +123,6 @@ def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
     assert hard["total_speedup_at_least"] > 1
 
 
-def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
-    """The first of ns is at iteration 100; iid comes to the levels at 200, 300, 400, and is at
-    400 when it ends. Both had 0.05 at their first evaluation.
-    """
-    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
-    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
-    rows = json.loads(invoke(tmp_path, "--json").stdout)["sensitivity"]
-    rows = [row for row in rows if row["measure"] != "probe_loss"]
-    assert [row["level"] for row in rows] == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.35, 0.4])
-    for name, expected in (("iterations", [2, 3, 4, 4, 2]), ("total", [20, 30, 40, 40, 20])):
-        first, *bounds = [row[f"{name}_speedup_at_least"] for row in rows]
-        assert first is None
-        assert bounds == pytest.approx(expected)
-    assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
-
-
 def test_lines_of_a_message_become_one() -> None:
     """A table's cell is one line, whatever an error says."""
     table = Table.of("t", [Col("a", str)], ["first\nsecond\n\nthird"], ["one\ntwo"])
@@ -150,15 +134,6 @@ def test_lines_of_a_message_become_one() -> None:
 def test_the_terminal_shows_intervals_and_printed_cells(folder: Path) -> None:
     words = "[", "<: some seed never came down", "(2/3)", "Speedup beside the paper's", "(19.50)"
     check(invoke(folder, "--paper"), 0, *words, "(0.4866)")
-
-
-def test_one_seed_has_no_interval(tmp_path: Path) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3])
-    write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.4])
-    text = invoke(tmp_path).stdout
-    assert "13.33" in text
-    assert "13.33 [" not in text
-    assert "With one seed there is no interval" in text
 
 
 def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:

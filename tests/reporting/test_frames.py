@@ -12,8 +12,6 @@ from invoked import invoke
 
 import ncfbench
 from ncfbench.reporting.frames import ARMS
-from ncfbench.reporting.table import Col
-from ncfbench.reporting.views import answers as views
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
@@ -45,21 +43,6 @@ def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> No
     last = [row for row in probes if row["run"] == own["run"]][-1]
     assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
     assert last["seconds"] == pytest.approx(2.0)
-
-
-def test_a_column_of_the_answer_is_declared_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It then stands in every format, and the list is the only place that names it."""
-    write_run(tmp_path, "iid", [9, 5, 3], 40)
-    write_run(tmp_path, "ns", [9, 4, 2], 10)
-    more = Col("probes", lambda arm: sum(len(run.curve) for run in arm.runs.values()))
-    monkeypatch.setattr(views, "COLUMNS", [*views.COLUMNS, more])
-    answer = ncfbench.report(tmp_path).tables[0]
-    assert answer.headings[-1] == "probes"
-    assert [row[-1].text for row in answer.rows] == ["3", "3"]
-    for words in ([], ["--format", "markdown"], ["--format", "latex", "--table", "answer"]):
-        assert "probes" in invoke("report", tmp_path, *words).stdout
 
 
 def test_caveats_have_codes(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from ncfbench.reporting.table import Cell, Table
 from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
-    missing_tables,
     parts_tables,
     recall_tables,
     speedup_tables,
@@ -53,27 +52,6 @@ def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
 
 def texts_of(table: Table, count: int = 3) -> dict[str, list[str]]:
     return {name: [cell.text for cell in row[:count]] for name, row in cells_of(table).items()}
-
-
-def test_the_printed_tables_have_the_papers_shape() -> None:
-    runs = [
-        record("iid", [9, 5, 3], 200),
-        record("ns", [9, 4, 2], 20, 0.5),
-        record("strat", [9, 8, 7], 10),
-        record("iid", [8, 2], 400, encoder="lstm", dataset="mind"),
-    ]
-    found = compare(group(runs))
-    text = rendered(*speedup_tables(found))
-    for word in (
-        *("Speedup over iid, SG loss", "per it.", "# of it.", "total", "citeulike", "mind"),
-        *("CNN", "LSTM", "13.33", "(0/1)", "never"),
-        "Times are of separate runs, not interleaved.",
-    ):
-        assert word in text
-    assert "†" not in text
-    assert "0.5000" in rendered(*recall_tables(found))
-    (missing,) = missing_tables([row for each in found for row in each.speedups])
-    assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
 
 
 def test_times_of_separate_runs_are_marked() -> None:
