@@ -22,9 +22,8 @@ import math
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ncfbench.config import RunConfig, complete, digest, revisions_of
@@ -63,7 +62,7 @@ class RunRecord:
     """Seconds that the item features took which ``prepare`` derived and the run reads; no time of
     training has them.
     """
-    revisions: Mapping[str, int] = MappingProxyType({})
+    revisions: Mapping[str, int] = field(default_factory=dict)
     """Those of its classes, by kind, that are not the first."""
 
     def __repr__(self) -> str:
