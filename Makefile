@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-advice bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -84,10 +84,6 @@ bench-peer-recall: $(VENV)/.installed
 # Synthetic sets of up to 10^8 links: prepared, sampled, evaluated and trained. About an hour, 13 GiB of memory, 1 GB of disk.
 bench-scale: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --resume --json benchmarks/results/scale-cpu.json $(BENCH_FLAGS)
-
-# Whether a tenth of a sweep's time is enough for advice, over the questions of benchmarks/advice_cells.py. Goes on where it was stopped.
-bench-advice: $(VENV)/.installed
-	$(BIN)/python benchmarks/bench_advice.py --resume $(BENCH_FLAGS)
 
 # The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
 bench-board: $(VENV)/.installed

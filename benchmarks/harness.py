@@ -39,17 +39,12 @@ from ncfbench.timing import environment
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
 CITEULIKE = "citeulike --text title,tags --min-count 3"
-LONG = "--min-words 90 --max-length 300"
 TINY = "bench-tiny"
 """The data set of ``--quick``."""
 PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
-    "advice-sparse": "synthetic --users 4000 --items 8000 --links 60000",
-    "advice-dense": "synthetic --users 1500 --items 1000 --links 120000",
-    "advice-long": f"synthetic --users 1500 --items 3000 --links 40000 {LONG}"
-    " --vocabulary-size 5000",
     TINY: "synthetic --users 120 --items 400 --links 1500 --topics 5 --vocabulary-size 200"
     " --min-words 3 --max-length 12",
 }

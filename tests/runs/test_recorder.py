@@ -151,8 +151,8 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path: Path) -> Non
     assert record.environment == before.environment
     for name in ("environment_key", "train_seconds"):
         assert record.summary[name] == before.summary[name]
-    full = record.summary["full_iteration_seconds"]
-    assert full == pytest.approx(1.5 / 5), "without the epoch that was cut"
+    mean = record.summary["full_iteration_seconds"]
+    assert mean == pytest.approx(1.5 / 5), "without the epoch that was cut"
     recorder.take([full(15, 10.0)])
     recorder.write("interrupted", 20)
     record = runs.read(folder)
