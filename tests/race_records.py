@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from folders import write_run
+from folders import change, write_run
 
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, Status
@@ -27,8 +27,16 @@ def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Candidate
 
 
 def written(
-    runs_dir: Path, each: Candidate, losses: list[float], ms: float, recalls: list[float]
+    runs_dir: Path, each: Candidate, recalls: list[float], ms: float
 ) -> list[runs.RunRecord]:
+    """Return its runs, whose recall of validation links is that of test links; the first recall,
+    before training, is not written.
+    """
+
+    def validate(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["validation_recall_at_50"] = row["test_recall_at_50"]
+
     found = []
     for seed in (0, 1):
         settings = {
@@ -36,8 +44,9 @@ def written(
             for name, value in each.with_seed(seed).to_dict().items()
             if value is not None and name != "sampler"
         }
-        own = [loss * (1 + 0.001 * seed) for loss in losses]
-        folder = write_run(runs_dir, each.shape.sampler, own, ms, recalls, **settings)
+        losses = [9.0 - place for place in range(len(recalls))]
+        folder = write_run(runs_dir, each.config.sampler, losses, ms, recalls, **settings)
+        change(folder, "curve", validate)
         found.append(runs.read(folder))
     return found
 
@@ -50,6 +59,5 @@ def answered(
     budget: float = 60.0,
     **more: Any,
 ) -> RaceAnswer:
-    """The answer of a race to a loss."""
-    state = State(dataset.fingerprint, entrants, [], first_clock=1.0, **{"left_out": []} | more)
-    return make_answer(Question(FIXED, "loss"), state, records, dataset, budget)
+    state = State(dataset.fingerprint, entrants, [], first_clock=1.0, **more)
+    return make_answer(Question(FIXED), state, records, dataset, budget)

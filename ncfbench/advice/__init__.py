@@ -1,1 +1,1 @@
-"""Advice: which sampler, batch and rate to train with, found by a race within a budget."""
+"""Advice: what to train with, found by a race within a budget of time."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ncfbench.advice.answer import RaceAnswer, RacedArm
 from ncfbench.advice.summary import caveats, headline, next_steps
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.beside import ANSWER_FORMAT
 from ncfbench.reporting.views.overall import arm_facts, facts
 
@@ -34,15 +34,11 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "data_fingerprint": state.fingerprint,
         "encoders": list(question.encoders),
         "losses": list(question.losses),
-        "target": question.target,
         **facts(answer),
         "budget_seconds": answer.budget_seconds,
         "spent_seconds": state.spent_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
-        "baseline": answer.baseline and answer.baseline.name,
-        "times_sooner": answer.sooner and asdict(answer.sooner),
-        "times_sooner_at_least": answer.sooner_at_least,
         "headline": headline(answer),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],
@@ -51,32 +47,28 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
             for purpose, command in next_steps(answer, folder, locations)
         ],
         "entrants": rows(answer),
-        "left_out": [each._asdict() for each in state.left_out],
         "folder": str(folder),
     }
 
 
 def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
-    shape, config = arm.entrant.shape, arm.config
+    config, reads = arm.config, find_sampler(arm.config.sampler).reads
     summary = arm.first.summary if arm.runs else {}
     is_expected = answer.best and arm.has_run and math.isfinite(arm.expected)
     return {
         "dataset": config.dataset,
         "encoder": config.encoder,
         "entrant": arm.name,
-        "target": answer.question.target,
-        **{
-            name: getattr(shape, name)
-            for name in ("loss", "sampler", "batch_size", "stratum_size", "negatives")
-        },
+        "loss": config.loss,
+        "sampler": config.sampler,
+        "batch_size": config.batch_size,
+        "stratum_size": config.stratum_size if reads("stratum_size") else None,
+        "negatives": config.negatives if reads("negatives") else None,
         "learning_rate": config.learning_rate,
         "probe_every": config.probe_every,
-        "is_baseline": arm.is_baseline,
         "reason": arm.entrant.reason or None,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
-        # In a search only the first candidate was timed before.
-        "predicted_iteration_seconds": arm.entrant.iteration_seconds if not answer.ranks else None,
         "times_slower_expected": arm.expected if is_expected else None,
         **arm_facts(arm),
         "config": json.dumps(config.to_dict(), sort_keys=True),

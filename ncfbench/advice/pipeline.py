@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,16 @@ import jax
 
 from ncfbench.advice import answer_rows
 from ncfbench.advice.answer import RaceAnswer, make_answer
-from ncfbench.advice.curves import chance
+from ncfbench.advice.candidate_runs import CandidateRuns, Clock
+from ncfbench.advice.chance import chance
 from ncfbench.advice.field import FirstField
-from ncfbench.advice.question import METRIC, TRIED, Question, Target
-from ncfbench.advice.race import Clock, Race
+from ncfbench.advice.question import METRIC, Question
+from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.advice.state import State, keep_records, read_kept_records, read_state
-from ncfbench.advice.waves import SearchRace
 from ncfbench.catalog import ENCODERS
-from ncfbench.catalog.presets import preset as preset_of
-from ncfbench.config import Folder, Locations, RunConfig
+from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError
@@ -66,7 +64,7 @@ class Advice:
     """The result of a question. A dry run has no answer.
 
     Attributes:
-        state: who raced or would race, and who would not and why.
+        state: who raced or would race.
         is_complete: False if the race was interrupted.
     """
 
@@ -80,10 +78,8 @@ class Advice:
 def advise(
     dataset: str,
     *,
-    preset: str | None = None,
     encoder: str | Sequence[str] = (),
     budget_seconds: float = 600.0,
-    target: Target = "recall",
     metric: str = METRIC,
     loss: str | Sequence[str] = (),
     seeds: int = 2,
@@ -99,10 +95,7 @@ def advise(
     The same question continues its race.
 
     Args:
-        preset: where the target is a loss, a name of
-            :data:`ncfbench.catalog.presets.PRESETS`, whose settings all candidates share, but for
-            the epochs and those that the race tries; its loss is tried where none is given.
-        encoder: the encoders to try; one where the target is a loss.
+        encoder: the encoders to try.
         assignments: ``key=value`` strings of settings that all candidates share.
         asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
             ``learning_rates`` to try, by default the usual ones; ``others``, a mapping of such
@@ -118,16 +111,6 @@ def advise(
     encoders, losses = (
         (each,) if isinstance(each, str) else tuple(each) for each in (encoder, loss)
     )
-    common: dict[str, Any] = {}
-    if target == "loss":
-        begun = preset_of(preset or "paper")
-        # How long to train is what the budget decides.
-        common = {name: value for name, value in begun.items() if name not in (*TRIED, "epochs")}
-        usual = common.pop("encoder", RunConfig.encoder)
-        encoders = encoders or (usual,)
-        losses = losses or ((begun["loss"],) if "loss" in begun else ())
-    elif preset is not None:
-        raise UsageError("--preset is of --target loss: for recall the race begins with good.")
     tried |= {"encoders": encoders, "losses": losses}
     shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
     progress = progress or Progress()
@@ -135,7 +118,7 @@ def advise(
         progress.say, shared, assignments, chosen={"encoder": encoders or ENCODERS}
     )
     given = {name: values for name, values in tried.items() if values}
-    question = Question({**common, **fixed}, target, metric, seeds=seeds, others=others, **given)
+    question = Question(fixed, metric, seeds=seeds, others=others, **given)
     return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
 
 
@@ -153,8 +136,8 @@ def answer_question(
     larger than what was spent.
 
     Raises:
-        DataError: the data set is not prepared or lacks what the target needs, or a folder cannot
-            be written.
+        DataError: the data set is not prepared or has no validation links, or a folder cannot be
+            written.
         NcfbenchError: every candidate failed.
         UsageError: nothing can work, one candidate only, or the budget is too small for one rung.
     """
@@ -164,10 +147,8 @@ def answer_question(
     clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
-    search = None
-    if question.target == "recall":
-        require_recall(question, dataset)
-        search = Search(Space.of(dataset, question.fixed, question.given))
+    require_recall(question, dataset)
+    search = Search(Space.of(dataset, question.fixed, question.given))
     folder = locations.runs_dir / FOLDER / question.name
     others.warn(say)
     with (
@@ -187,34 +168,31 @@ def answer_question(
         unfitted: list[str] = []
         if has_time and not dry_run:
             unfitted = _fit_floors(dataset, locations, clock, progress)
-        configs = [question.base] if search is None else search.readers()
-        content = jax.block_until_ready(DeviceContent.of(dataset, configs))
+        content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         if state is None:
             first = FirstField(dataset, content, clock, progress, interrupted)
-            state = first.of_loss(question) if search is None else first.of_ranking(search)
+            state = first.choose(search)
             clock.guess = state.pace
             if not dry_run:
                 state.write(folder)
         if dry_run:
             return Advice(folder, state)
         here = dataclasses.replace(locations, runs_dir=folder)
-        kind = Race if search is None else SearchRace
-        near = state.near if search is None else partial(search.near, state)
-        race = kind(question, state, dataset, content, here, clock, progress, interrupted, near)
+        runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
         is_complete = True
         if has_time:
             try:
-                race.run()
+                Race(question, search, runs).run()
             except KeyboardInterrupt:
                 is_complete = False
             notes = [BUSY_NOTE] if others.describe() else []
-            if question.target == "recall" and chance(dataset, "validation") >= 1:
+            if chance(dataset, "validation") >= 1:
                 notes.append(CERTAIN_NOTE)
             state.notes = list(dict.fromkeys([*state.notes, *notes]))
             state.spent_seconds = clock.spent
             state.write(folder)
         if has_time or not (folder / ANSWERED).exists():
-            keep_records(race.records(), folder)
+            keep_records(runs.records(), folder)
         records = read_kept_records(state, folder)
         answer = make_answer(question, state, records, dataset, budget_seconds)
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
@@ -230,10 +208,10 @@ def require_recall(question: Question, dataset: Dataset) -> None:
     for name in question.encoders:
         if not can_rank(name, dataset):
             raise UsageError(
-                f"--target recall needs vectors of held-out items, and {name} has none. Use"
-                " --target loss."
+                f"advise ranks held-out items, and {name} has no vectors of them. Use another"
+                " --encoder."
             )
-    require_validation_links(dataset, "--target recall")
+    require_validation_links(dataset, "advise")
     _, _, cutoff = question.metric.partition("@")
     n_ranked = most_ranked(dataset, "validation")
     if question.metric != METRIC and cutoff and int(cutoff) >= n_ranked:

@@ -1,137 +1,76 @@
-"""The race itself: candidates, which are ordinary runs, train in turn until the budget is spent."""
+"""The race for the best ranking: candidates train in turn until the budget is spent.
+
+It goes in rungs. In a rung all candidates train to the same clock; then they are judged, some
+leave, and the rest is planned with the times measured so far.
+
+Once the leader is at rest, or much of the budget is spent, neighbours of the leader enter in waves:
+training on would show little new then, and others may rank better. A wave trains to the clock of
+the race in rungs of its own, from a fourth of it, each of twice the clock of the one before; at the
+end of each, those leave that cannot win, and half of the others. One that comes to lead draws its
+own neighbours.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from statistics import fmean
-from typing import ClassVar
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from ncfbench.advice.candidate_runs import CandidateRuns
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.curves import curve_of, learned_at
+from ncfbench.advice.chance import learned_at
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import State
-from ncfbench.config import Locations
-from ncfbench.data import Dataset
-from ncfbench.errors import DivergedError, NcfbenchError
-from ncfbench.models.towers import DeviceContent
-from ncfbench.racing.rule import Arm, Decision, decide, is_settled, rank
-from ncfbench.racing.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
-from ncfbench.runs import choice
-from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.progress import ArmProgress, Progress
-from ncfbench.training.run import first_line
-from ncfbench.training.session import Session
-from ncfbench.training.turns import Turns
+from ncfbench.advice.search import Search
+from ncfbench.errors import NcfbenchError
+from ncfbench.racing.rule import Arm, Curve, Decision, decide, is_settled
+from ncfbench.racing.rungs import FINALISTS, Plan, arms_of_rungs, plan_rungs
+from ncfbench.reporting.ranked import curve_of
+from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 NEWCOMERS = 6
-"""Most neighbours of leaders that enter after a rung."""
-EARLY = 1 / 4
-"""Share of the horizon up to which neighbours enter."""
-LEAST_GROWTH = 8.0
-"""Neighbours enter while the race can still train to this many times its clock."""
-EVALUATED = 1.4
-"""Growth of a run's clock between two evaluations in a rung, where ranking decides."""
+"""Most candidates of a wave."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
-
-Key = tuple[str, int]
-"""The name of a candidate, and the seed of its run."""
-
-
-@dataclass
-class Clock:
-    """Wall time of a race.
-
-    Attributes:
-        reserve_seconds: kept for the answer.
-        spent_before: seconds of earlier sessions.
-        guess: the pace of what is not measured yet.
-        measured: wall seconds of each ``opening``, ``evaluation``, ``saving`` and ``turn`` of a
-            run, and the ``training`` of each turn.
-    """
-
-    budget_seconds: float
-    reserve_seconds: float
-    spent_before: float = 0.0
-    guess: Pace = field(default_factory=Pace)
-    measured: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def spent(self) -> float:
-        """Seconds spent, with those of earlier sessions."""
-        return self.spent_before + time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        """Seconds left for the race."""
-        return self.budget_seconds - self.reserve_seconds - self.spent
-
-    @contextmanager
-    def timed(self, part: str, runs: int = 1) -> Iterator[None]:
-        """Measure a part of the race, of several runs."""
-        began = time.perf_counter()
-        yield
-        self.measured[part] += [(time.perf_counter() - began) / runs] * runs
-
-    @property
-    def pace(self) -> Pace:
-        """Mean seconds of the parts measured so far; guesses for the others."""
-
-        def mean(part: str, guess: float) -> float:
-            return fmean(self.measured[part]) if self.measured[part] else guess
-
-        return Pace(
-            mean("opening", self.guess.opening),
-            mean("turn", self.guess.training) / mean("training", 1.0),
-            mean("saving", self.guess.saving) + mean("evaluation", 0.0),
-        )
+RESTED = NEAR
+"""Share of its best metric that a leader at rest had after half of its training: arms within it are
+told apart by time.
+"""
+LEAST_REST = 1 / 60
+"""Share of the budget that a leader trains before it counts as at rest: where recall is noisy, it
+seems to be at rest from its first evaluations on.
+"""
+LATEST = 0.4
+"""Share of the budget after which waves begin although the leader still learns: else a few arms
+that learn slowly leave no time for others.
+"""
+BEGINS = 1 / 4
+"""Share of the clock of the race to which a wave trains before any of it leave: small learning
+rates and large dimensions learn late (``benchmarks/search_choices.py``).
+"""
+SEEDED = 2
+"""Best candidates that get further seeds: what is recommended, and the next one."""
+SEEDS_SHARE = 0.15
+"""Share of the budget that waves leave for further seeds of the finalists."""
+TRAINING_SHARE = 0.4
+"""Share of the budget that waves leave to train the best on, where the leader still learns."""
 
 
 @dataclass
 class Race:
-    """A race in a folder. :meth:`run` begins or continues it.
-
-    In a rung the run with the least training clock trains next, to its next probe, so that a
-    disturbance of the machine meets all of them. At its end the runs are saved and judged,
-    neighbours of the leaders may enter, and the rest is planned with the times measured so far. A
-    killed race loses its last rung.
+    """A race in a folder. :meth:`run` begins or continues it. A killed race loses its last rung.
 
     Args:
-        locations: of the data, and of the race's own runs.
-        near: candidates that may enter beside a leader, the most promising first.
-        interrupted: when it is true, the race saves everything and raises KeyboardInterrupt.
+        search: names the neighbours of a leader.
+        runs: of the race's candidates, with its state and its clock.
     """
 
     question: Question
-    state: State
-    dataset: Dataset
-    content: DeviceContent
-    locations: Locations
-    clock: Clock
-    progress: Progress
-    interrupted: Callable[[], bool]
-    near: Callable[[Candidate], Iterable[Candidate]]
-    last: ClassVar[str] = ", last rung"
-    """Said after a rung that no other follows."""
+    search: Search
+    runs: CandidateRuns
 
     def __post_init__(self) -> None:
-        self._turns: Turns[Key] = Turns(
-            self.dataset, self.content, self.locations, self.interrupted, self._failed
-        )
-        self._folders: dict[Key, Path] = {}
-        self._compiling: dict[Key, float] = {}
-        """Seconds that opening took, of runs that have not trained since."""
-        self._evaluated: dict[Key, float] = {}
-        """Clocks at the latest evaluations."""
-        self._learned: set[str] = set()
-        """Names of candidates that are known to be better than chance."""
+        self.state, self.clock = self.runs.state, self.runs.clock
+        self.progress = self.runs.progress
 
     def run(self) -> None:
         """Race until the budget is spent.
@@ -142,89 +81,18 @@ class Race:
             NcfbenchError: no candidate is left.
         """
         self.state.is_over = False
-        with self._turns:
+        with self.runs.turns:
             target: float | None = self.state.clock or self.state.first_clock
             while target is not None:
-                self._train(self.state.racing, 0, target)
+                self.runs.train(self.state.racing, 0, target)
                 target = self._after_rung(self._end_rung(target))
             self._train_seeds()
         self.state.is_over = True
 
-    def records(self) -> Iterator[RunRecord]:
-        """Yield the runs of all entrants that have records."""
-        for candidate in self.state.entrants:
-            yield from filter(None, (self._read(candidate, seed) for seed in candidate.seeds))
-
-    def _after_rung(self, target: float | None) -> float | None:
-        """Return the clock of the next rung, which is planned for a target; None for no more."""
-        return target
-
-    def _train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
-        saving = len(candidates) * self.clock.pace.saving
-        keys = {(candidate.name, seed): candidate for candidate in candidates}
-        for key, candidate in keys.items():
-            if key not in self._turns.runs and self.clock.left > saving:
-                self._open(key, candidate)
-        while self.clock.left > saving:
-            behind = self._turns.behind(lambda run: run.recorder.train_seconds, target, keys)
-            if behind is None:
-                break
-            self._advance(behind)
-
-    def _open(self, key: Key, candidate: Candidate) -> None:
-        record, began = self._read(candidate, key[1]), time.perf_counter()
-        if record is not None and record.summary["status"] in ("finished", "diverged"):
-            return
-        shown = ArmProgress(
-            self.progress,
-            candidate.name,
-            by_recall=self._ranks,
-            spent=lambda: self.clock.spent,
-        )
-        self._turns.open(
-            key,
-            candidate.with_seed(key[1]),
-            self._folders.get(key),
-            shown,
-            stops_at_epochs=not self._ranks,
-        )
-        if key in self._turns.runs:
-            made = self._turns.runs[key].recorder.folder
-            assert made is not None, "only the first of several processes has none"
-            self._folders[key] = made
-            self._compiling[key] = time.perf_counter() - began
-
-    def _advance(self, key: Key) -> None:
-        run, began = self._turns.runs[key], time.perf_counter()
-        before = run.recorder.train_seconds
-        self._turns.take(key, Session.advance)
-        wall, trained = time.perf_counter() - began, run.recorder.train_seconds - before
-        if key in self._compiling:  # the first block compiles
-            self.clock.measured["opening"].append(self._compiling.pop(key) + wall - trained)
-        else:
-            if self._ranks and run.recorder.train_seconds >= EVALUATED * self._evaluated.get(
-                key, 0
-            ):
-                self._evaluate(key)
-                wall = time.perf_counter() - began
-            self.clock.measured["turn"].append(wall)
-            self.clock.measured["training"].append(trained)
-
-    @property
-    def _ranks(self) -> bool:
-        return self.question.target == "recall"
-
-    def _failed(self, key: Key, error: BaseException) -> None:
-        (candidate,) = (each for each in self.state.entrants if each.name == key[0])
-        status = Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED
-        candidate.leave(status, f"{status}: {first_line(error)}")
-        self.progress.say(f"{candidate.name} {candidate.reason}")
-
     def _end_rung(self, clock: float) -> float | None:
-        """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
+        """End a rung: keep, judge, plan the rest; return the clock of the next rung, or None."""
         state = self.state
-        self._judge()
-        self._save()
+        self.runs.keep()
         state.clock = clock
         arms = self._arms()
         if not arms:
@@ -233,7 +101,7 @@ class Race:
         # A second seed of arms that have learned nothing, or of a leader that is about to be
         # overtaken, would show nothing: they train on.
         seeds = self.question.seeds if is_settled(arms) else 1
-        plan = self._plan(clock, seeds)
+        plan = self._plan(seeds)
         state.horizon = plan.horizon if plan else clock
         keep = len(arms)  # without time for anything more nobody leaves for want of it
         if plan is not None:
@@ -242,81 +110,148 @@ class Race:
         for candidate in state.racing:
             if candidate.name in decision.dropped:
                 reason = f"after {clock:.3g} s: {decision.dropped[candidate.name]}"
-                candidate.leave(Status.LEFT, reason)
-                self._turns.close((candidate.name, 0))
-        if plan is not None and clock <= EARLY * state.horizon:
-            self._admit(arms, decision, clock)
-        plan = self._plan(clock, seeds) if plan else None
-        is_last = plan is None or not plan.clocks or self._is_all_done()
+                self.runs.leave(candidate, reason)
+        plan = self._plan(seeds) if plan else None
+        is_last = plan is None or not plan.clocks or self.runs.are_done(state.racing)
         self._write()
-        self._say_rung(arms, decision, clock, None if plan is None or is_last else plan.horizon)
+        self._say_rung(arms, decision, None if plan is None or is_last else plan.horizon)
         return None if plan is None or is_last else plan.clocks[0]
 
-    def _say_rung(
-        self, arms: Mapping[str, Arm], decision: Decision, clock: float, horizon: float | None
-    ) -> None:
+    def _say_rung(self, arms: Mapping[str, Arm], decision: Decision, horizon: float | None) -> None:
         leads = f"{decision.leader} leads"
         if arms[decision.leader].learned_at is None:
             leads = "none is better than chance yet"
         leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
-        rest = f", on to {horizon:.3g} s" if horizon else self.last
+        rest = f", on to {horizon:.3g} s" if horizon else ""
         self.progress.say(
-            f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
+            f"{self.clock.spent:.0f} s: trained {self.state.clock:.3g} s each, {leads};"
             f" {leave}{len(self.state.racing)} stay{rest}."
         )
 
-    def _is_all_done(self) -> bool:
-        keys = [(each.name, 0) for each in self.state.racing]
-        return all(key in self._folders and key not in self._turns.runs for key in keys)
+    def _after_rung(self, target: float | None) -> float | None:
+        """Return the clock of the next rung, after waves where it is time for them; None for none.
 
-    def _plan(self, clock: float, seeds: int, kept: float = 0.0) -> Plan | None:
-        """Plan the rest; newcomers must first train to the clock of the others."""
-        racing, pace = self.state.racing, self.clock.pace
-        new = sum((each.name, 0) not in self._folders for each in racing)
-        seconds = self.clock.left - kept - new * (pace.opening + pace.training * clock)
-        return plan_rungs(seconds, clock, len(racing), pace, seeds=seeds)
+        Args:
+            target: clock of the next rung as it was planned; None where none was.
+        """
+        # Without another rung there may be nothing left to train, or no time.
+        while (target is None or self._is_at_rest() or self._is_late) and self._wave():
+            target = self._next_rung()
+        if self._is_at_rest():
+            return None
+        if target is None and not self.runs.are_done(self.state.racing):
+            seeds = SEEDS_SHARE if self.question.seeds > 1 else 0.0
+            return self._next_rung(seeds * self.clock.budget_seconds)
+        return target
+
+    def _next_rung(self, kept: float = 0.0) -> float | None:
+        """Return the clock of one more rung; None where there is no time but what is kept."""
+        plan = self._plan(1, kept)
+        return plan.clocks[0] if plan is not None and plan.clocks else None
+
+    def _plan(self, seeds: int, kept: float = 0.0) -> Plan | None:
+        """Plan the rest, less some seconds that are kept."""
+        seconds, arms = self.clock.left - kept, len(self.state.racing)
+        return plan_rungs(seconds, self.state.clock, arms, self.clock.pace, seeds=seeds)
 
     def _arms(self) -> dict[str, Arm]:
         """Return the arms in the race; one that time did not suffice to begin leaves."""
         arms = {}
         for candidate in self.state.racing:
-            record = self._read(candidate, 0)
+            record, config = self.runs.read(candidate, 0), candidate.config
             if record is None:
                 candidate.leave(Status.LEFT, "no time to begin")
                 continue
             arms[candidate.name] = Arm(
                 curve_of(record, self.question.column),
-                candidate.shape.sampler,
-                not self._ranks and candidate.shape.is_baseline,
-                learned_at(record, self.dataset),
-                candidate.shape.loss,
-                candidate.config.encoder,
-                candidate.config.learning_rate,
-                candidate.effort,
+                config.sampler,
+                learned_at=learned_at(record, self.runs.dataset),
+                loss=config.loss,
+                encoder=config.encoder,
+                learning_rate=config.learning_rate,
             )
-            if arms[candidate.name].learned_at is not None:
-                self._learned.add(candidate.name)
         return arms
 
-    def _admit(self, arms: Mapping[str, Arm], decision: Decision, clock: float) -> None:
-        """Let neighbours of the leader, of the best baseline and of the second enter."""
-        if arms[decision.leader].learned_at is None:
-            return
-        state = self.state
-        order = [name for name in rank(arms, is_early=True) if name not in decision.dropped]
-        baselines = [name for name in order if arms[name].is_baseline]
-        racing = {candidate.name: candidate for candidate in state.racing}
-        chosen: dict[str, Candidate] = {}
-        for name in dict.fromkeys([decision.leader, *baselines[:1], *order[:2]]):
-            chosen |= {each.name: each for each in self.near(racing[name])}
-        for candidate in list(chosen.values())[:NEWCOMERS]:
-            state.entrants.append(candidate)
-            plan = self._plan(clock, 1)
-            if plan is None or plan.horizon < LEAST_GROWTH * clock:
-                state.entrants.pop()
+    def _leader(self) -> tuple[Candidate, Arm] | None:
+        """Return the candidate of the best metric so far; None while all are at chance."""
+        arms = self._arms()
+        able = [each for each in self.state.racing if arms[each.name].learned_at is not None]
+        best = min(able, key=lambda each: arms[each.name].curve.level, default=None)
+        return None if best is None else (best, arms[best.name])
+
+    def _is_at_rest(self) -> bool:
+        leader, least = self._leader(), LEAST_REST * self.clock.budget_seconds
+        return leader is not None and leader[1].curve.clock >= least and rests(leader[1].curve)
+
+    @property
+    def _is_late(self) -> bool:
+        return self.clock.spent >= LATEST * self.clock.budget_seconds
+
+    def _wave(self) -> bool:
+        """Train a wave of neighbours; return False where there is no time for one, or nobody."""
+        state, found = self.state, self._leader()
+        wave = [] if found is None else self._newcomers()
+        if found is None or not wave:
+            return False
+        _, ahead = found
+        for each in wave:
+            state.entrants.append(each)
+            if each in state.pool:
+                state.pool.remove(each)
+        target, entered = self._first_rung, len(wave)
+        while wave:
+            self.runs.train(wave, 0, target)
+            self.runs.keep()
+            wave = self._promising(wave, ahead.curve, target)
+            self._write()
+            if target >= state.clock or self._left <= 0:
                 break
-            if candidate in state.pool:
-                state.pool.remove(candidate)
+            target = min(2 * target, state.clock)
+        stay = ", ".join(each.name for each in wave) or "none"
+        tried = f"{entered} beside {found[0].name} were tried"
+        self.progress.say(f"{self.clock.spent:.0f} s: {tried}; of these stay: {stay}.")
+        return True
+
+    @property
+    def _first_rung(self) -> float:
+        """Clock of the first rung of a wave."""
+        return max(self.state.first_clock, BEGINS * self.state.clock)
+
+    @property
+    def _left(self) -> float:
+        """Seconds left for waves."""
+        share = SEEDS_SHARE if self.question.seeds > 1 else 0.0
+        if not self._is_at_rest():
+            share = TRAINING_SHARE
+        return self.clock.left - share * self.clock.budget_seconds
+
+    def _newcomers(self) -> list[Candidate]:
+        """Return as many as there is time for of those beside the leader, then beside others."""
+        pace, state = self.clock.pace, self.state
+        rungs = 1 + math.ceil(math.log2(max(state.clock / self._first_rung, 1.0)))
+        each = pace.opening + pace.training * self._first_rung * (1 + rungs / 2)
+        if self._left < pace.opening + pace.training * state.clock:
+            return []
+        arms = self._arms()
+        order = sorted(state.racing, key=lambda each: arms[each.name].curve.level)
+        near = (other for leader in order for other in self.search.near(state, leader))
+        found = {other.name: other for other in near}
+        return list(found.values())[: min(NEWCOMERS, max(int(self._left / each), 1))]
+
+    def _promising(self, wave: list[Candidate], ahead: Curve, target: float) -> list[Candidate]:
+        """Return those of a wave that train on; the others leave."""
+        arms = self._arms()
+        racing = [each for each in wave if each.status is Status.RACING]
+        racing.sort(key=lambda each: arms[each.name].curve.level)
+        keep = math.ceil(len(racing) / 2) if target < self.state.clock else len(racing)
+        for place, each in enumerate(racing):
+            curve, reason = arms[each.name].curve, f"place {place + 1} of {len(racing)} in a wave"
+            if curve.best(self.state.clock) > NEAR * ahead.level:
+                reason = "cannot come near its leader"
+            elif place < keep:
+                continue
+            self.runs.leave(each, f"after {curve.clock:.3g} s: {reason}")
+        return [each for each in racing if each.status is Status.RACING]
 
     def _train_seeds(self) -> None:
         if all(arm.learned_at is None for arm in self._arms().values()):
@@ -324,60 +259,41 @@ class Race:
         finalists = self._finalists()
         for seed in range(1, self.question.seeds):
             finalists = [each for each in finalists if each.status is Status.RACING]
-            finalists = finalists[: self._with_time(len(finalists))]
+            finalists = finalists[: self._seeds_in_time]
             if not finalists:
                 break
             for candidate in finalists:
                 candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
-            self._train(finalists, seed, self.state.clock)
-            self._judge()
-            self._save()
+            self.runs.train(finalists, seed, self.state.clock)
+            self.runs.keep()
             self._write()
 
     def _finalists(self) -> list[Candidate]:
-        """Return who gets further seeds."""
-        dropped = decide(self._arms(), self.state.clock, 1).dropped
-        return [each for each in self.state.racing if each.name not in dropped]
-
-    def _with_time(self, finalists: int) -> int:
-        """Return how many of some finalists get a further seed: all, or none."""
-        return finalists if self.clock.left >= finalists * self._seed_seconds else 0
+        """Return who gets further seeds, the recommended one first."""
+        curves = {name: arm.curve for name, arm in self._arms().items()}
+        tops = {name: -curve.level for name, curve in curves.items()}
+        level = -SHARE * max(tops.values())
+        times = {name: curve.time_to(level) for name, curve in curves.items()}
+        seconds = {name: math.inf if at is None else at for name, at in times.items()}
+        order: list[str] = []
+        while tops and len(order) < SEEDED:
+            order.append(soonest(tops, seconds))
+            del tops[order[-1]]
+        return [each for name in order for each in self.state.racing if each.name == name]
 
     @property
-    def _seed_seconds(self) -> float:
+    def _seeds_in_time(self) -> int:
+        """Number of further runs that there is time for."""
         pace = self.clock.pace
-        return pace.opening + pace.training * LEAST_SEED * self.state.clock
-
-    def _judge(self) -> None:
-        """Evaluate runs that may be at chance, and all where ranking decides."""
-        for key in list(self._turns.runs):
-            if self._ranks or key[0] not in self._learned:
-                with self.clock.timed("evaluation"):
-                    self._evaluate(key)
-
-    def _evaluate(self, key: Key) -> None:
-        if key in self._turns.runs:
-            self._turns.take(key, Session.evaluate)
-        if key in self._turns.runs:
-            self._evaluated[key] = self._turns.runs[key].recorder.train_seconds
-
-    def _save(self) -> None:
-        if count := sum(not run.is_saved for run in self._turns.runs.values()):
-            with self.clock.timed("saving", count):
-                self._turns.save()
-
-    def _read(self, candidate: Candidate, seed: int) -> RunRecord | None:
-        key = candidate.name, seed
-        if key not in self._folders:
-            config = candidate.with_seed(seed)
-            folder = choice.find(self.locations.runs_dir, config, self.state.fingerprint)
-            if folder is None:
-                return None
-            self._folders[key] = folder
-        has_records = (self._folders[key] / "summary.parquet").exists()
-        return runs.read(self._folders[key]) if has_records else None
+        seconds = pace.opening + pace.training * LEAST_SEED * self.state.clock
+        return int(max(self.clock.left, 0.0) / seconds)
 
     def _write(self) -> None:
         self.state.spent_seconds = self.clock.spent
-        self.state.write(self.locations.runs_dir)
+        self.state.write(self.runs.locations.runs_dir)
+
+
+def rests(curve: Curve) -> bool:
+    """Return whether a curve of rankings was about as low after half of its clock."""
+    return curve.clock > 0 and curve.at(curve.clock / 2) <= RESTED * curve.level < 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ncfbench.advice.candidates import Candidate, LeftOut, Status
+from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.config import complete, digest
 from ncfbench.errors import DataError, UsageError
 from ncfbench.racing.rungs import Pace
@@ -17,6 +18,8 @@ from ncfbench.storage import tables
 
 VERSION = 3
 FILE = "advice.json"
+FIELDS = tuple(each.name for each in dataclasses.fields(Candidate))
+"""What is kept of a candidate. Earlier versions kept more, which is not read."""
 
 
 @dataclass
@@ -26,7 +29,6 @@ class State:
     Attributes:
         entrants: candidates that have entered, in this order.
         pool: those that have not, the most promising first.
-        left_out: those that never will.
         first_clock: training clock at the end of the first rung, in seconds.
         pace: expected before anything was measured.
         clock: at the end of the last rung; 0 before.
@@ -36,7 +38,6 @@ class State:
     fingerprint: str
     entrants: list[Candidate]
     pool: list[Candidate]
-    left_out: list[LeftOut]
     first_clock: float
     pace: Pace = field(default_factory=Pace)
     clock: float = 0.0
@@ -50,17 +51,12 @@ class State:
         """Entrants that have not left."""
         return [each for each in self.entrants if each.status is Status.RACING]
 
-    def near(self, leader: Candidate) -> list[Candidate]:
-        """Return the neighbours of a candidate that have not entered."""
-        return [each for each in self.pool if each.is_neighbour(leader)]
-
     def write(self, folder: Path) -> None:
         """Write the state; DataError where it cannot be written."""
-        names = [each.name for each in dataclasses.fields(Candidate)]
         values = vars(self) | {"version": VERSION, "pace": vars(self.pace)}
         for group in ("entrants", "pool"):
             values[group] = [
-                {name: getattr(each, name) for name in names} | {"config": each.config.to_dict()}
+                {name: getattr(each, name) for name in FIELDS} | {"config": each.config.to_dict()}
                 for each in values[group]
             ]
         tables.write_json(folder / FILE, values)
@@ -75,14 +71,18 @@ def read_state(folder: Path) -> State | None:
     try:
         if values.pop("version") != VERSION:
             raise DataError(f"{path} is of another version of ncfbench. Remove {folder}.")
-        for row in (*values["entrants"], *values["pool"]):
-            row |= {"config": complete(row["config"]), "status": Status(row["status"])}
+        values.pop("left_out", None)
         for name in ("entrants", "pool"):
-            values[name] = [Candidate(**row) for row in values[name]]
-        values["left_out"] = [LeftOut(*pair) for pair in values["left_out"]]
+            values[name] = [_candidate(row) for row in values[name]]
         return State(**values | {"pace": Pace(**values["pace"])})
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise DataError(f"{path} is damaged: {error!r}. Remove {folder} to begin again.") from error
+
+
+def _candidate(row: Mapping[str, Any]) -> Candidate:
+    kept = {name: row[name] for name in FIELDS}
+    read = {"config": complete(row["config"]), "status": Status(row["status"])}
+    return Candidate(**kept | read)
 
 
 def keep_records(records: Iterable[RunRecord], folder: Path) -> None:

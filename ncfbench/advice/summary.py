@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from ncfbench.advice.answer import STAYED, RaceAnswer, RacedArm
+from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.question import LISTED, Question, flag_of
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted, three_digits
-from ncfbench.reporting.labels import flags, run_command
-from ncfbench.reporting.quality import ERROR, epochs_of
-from ncfbench.reporting.ranked import RankedArm
-from ncfbench.reporting.table import Col, Table
+from ncfbench.reporting.labels import run_command
+from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import overall
-from ncfbench.reporting.views.answers import (
-    FLOORS_NOTE,
-    STATUS_WORDS,
-    answer_columns,
-    paragraph,
-)
-from ncfbench.reporting.views.sentences import (
-    better_recall,
-    busy_caveats,
-    cost_sentence,
-    floor_caveats,
-)
+from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.quality import CERTAIN
 
 JUDGED_EPOCHS = 2
-"""Epochs of the furthest entrant with the next budget; recall is measured after each."""
+"""Epochs that the next budget gives to the furthest entrant, where no choice can be justified."""
 
 
 def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
-    best, baseline = answer.best, answer.baseline
     users = answer.sample_users
     sample = f"All this on a sample of {users:,} users." if users else ""
-    if answer.ranks or best is None:
-        return f"{overall.headline(answer, _no_choice(answer))} {sample}".strip()
-    parts = [f"Use {flags(best.config)}."]
-    if baseline is None:
-        parts.append("No baseline raced, so there is no ratio.")
-    elif baseline.name == best.name:
-        parts.append("It is the baseline itself, at its best.")
-        baseline = None
-    else:
-        parts += [_ratio(answer, best, baseline), cost_sentence(best, baseline)]
-    return f"{paragraph(answer, parts, baseline, answer.chance)} {sample}".strip()
+    return f"{overall.headline(answer, _no_choice(answer))} {sample}".strip()
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
@@ -63,14 +35,9 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         seeds = [len(arm.measured.curves) for arm in answer.main]
         text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
-        if answer.sooner is not None or answer.ranks:
-            text = f"Intervals of times assume that {best.measured.spread.text}."
-            found.append(Caveat("assumed_spread", text))
+        text = f"Intervals of times assume that {best.measured.spread.text}."
+        found.append(Caveat("assumed_spread", text))
         found += overall.rest_caveats(answer, best)
-        better = better_recall(best, answer.main)
-        if better and not answer.ranks:
-            text = f"{better}: --target recall decides by recall."
-            found.append(Caveat("better_recall", text))
     if answer.undecided:
         text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
         found.append(Caveat("undecided", text))
@@ -114,64 +81,13 @@ def next_steps(
 
 def answer_tables(answer: RaceAnswer) -> list[Table]:
     """Return the tables of an answer, those with rows."""
-    if answer.ranks:
-        tables = [overall.worth_table(answer)]
-    else:
-        tables = [standings_table(answer), left_table(answer)]
-    return [table for table in tables if table.rows]
-
-
-def standings_table(answer: RaceAnswer) -> Table:
-    """Return the entrants that stayed to the end as a table of at most 80 columns."""
-    best, level, shown = answer.best, answer.target, answer.main
-    target = "" if level is None else f"to loss {level:.3g}"
-    has_recall = any(arm.at_end is not None for arm in shown)
-    speed = Col("speed" if best else "loss", partial(_speed, answer))
-    left_out = set() if level is not None else {"its"}
-    left_out |= set() if level is not None or answer.floors else {"s"}
-    left_out |= set() if has_recall or answer.floors else {"recall@50"}
-    cols = [
-        speed if col.heading == "times sooner" else col
-        for col in answer_columns(target)
-        if col.heading not in left_out
-    ]
-    notes = ["its: iterations, of the first seed, as s"] if level is not None else []
-    notes += ["speed: 1 for the first row, larger is faster"] if best else []
-    if best and any(arm.learned_at is None and _speed(answer, arm) == "-" for arm in shown):
-        notes.append("speed -: not clearly better than chance on validation links")
-    if has_recall:
-        when = epochs_of([arm.at_end for arm in shown])
-        has_kinds = any(arm.at_end is not None and arm.at_end.kinds for arm in shown)
-        together = ", to new and to known items together" if has_kinds else ""
-        notes.append(f"recall@50: of test links{together}, at the end ({when})")
-        notes += [f"by chance it is {answer.chance:.3f}", ERROR]
-        notes += [CERTAIN] if answer.chance >= 1 else []
-    notes += [FLOORS_NOTE] if answer.floors else []
-    return Table.of(answer.subject, cols, [*shown, *answer.floors], notes)
-
-
-def left_table(answer: RaceAnswer) -> Table:
-    """Return the entrants that left the race, with the reasons, and what did not enter it."""
-    cols = [
-        Col("", "name"),
-        Col("expected", partial(_expected, answer)),
-        Col("reason", lambda arm: arm.entrant.reason.partition(". ")[0] or arm.status, wraps=True),
-    ]
-    left = [arm for arm in answer.arms if arm.status not in STAYED]
-    notes = []
-    if any(_expected(answer, arm) for arm in left):
-        notes.append("expected: how many times slower than the recommended one it would have been")
-    if count := len(answer.state.left_out):
-        notes.append(f"Never entered: {count} that cannot win or work; --dry-run says why.")
-    return Table.of("Left the race", cols, left, notes)
+    return [table for table in [overall.worth_table(answer)] if table.rows]
 
 
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
-    base, usual = question.base, Question({}, question.target)
+    base, usual = question.base, Question({})
     words = ["ncfbench", "advise", base.dataset]
-    if question.target != Question.target:
-        words += ["--target", question.target]
     if question.metric != usual.metric:
         words += ["--metric", question.metric]
     for name, attribute in LISTED.items():
@@ -192,61 +108,8 @@ def _no_choice(answer: RaceAnswer) -> str:
     stayed = answer.main
     if not stayed:
         return "No choice yet: no candidate has trained. Give a larger --budget."
-    reason = f"the recall@50 of none of {len(stayed)} is clearly above chance ({answer.chance:.3f})"
-    judged = [arm.judged_at for arm in stayed if arm.at_end is not None]
-    if not judged:
-        reason = f"none of {len(stayed)} has trained an epoch, after which recall is measured"
-    after = three_digits(min(judged or [arm.curve.clock for arm in stayed]))
+    after = three_digits(min(arm.curve.clock for arm in stayed))
     return (
-        f"No choice can be justified: after {after} s of training each, {reason}. Give a larger"
-        " --budget."
+        f"No choice can be justified: after {after} s of training each, the recall@50 of none of"
+        f" {len(stayed)} is clearly above chance ({answer.chance:.3f}). Give a larger --budget."
     )
-
-
-def _ratio(answer: RaceAnswer, best: RankedArm, baseline: RacedArm) -> str:
-    ratio, level = answer.sooner, answer.target
-    if answer.sooner_at_least is not None:
-        return (
-            f"The best baseline, {baseline.name}, is not clearly better than chance after"
-            f" {three_digits(baseline.judged_at)} s; this arm was after"
-            f" {three_digits(best.learned_at or 0.0)} s: more than"
-            f" {answer.sooner_at_least:.2g} times sooner."
-        )
-    if baseline.learned_at is None:
-        return (
-            f"The best baseline, {baseline.name}, trained {baseline.first.summary['epochs']:.2g}"
-            f" epochs in {three_digits(baseline.curve.clock)} s, too few to judge its recall: no"
-            " ratio."
-        )
-    if ratio is None or level is None or best.seconds is None or baseline.seconds is None:
-        return f"It has no level in common with the best baseline, {baseline.name}."
-    unit = "s of training" if answer.feature_seconds else "s"
-    return (
-        f"It reaches a loss of {level:.3g} in {three_digits(best.seconds)} {unit}; the best"
-        f" baseline, {baseline.name}, takes {three_digits(baseline.seconds)} s:"
-        f" {three_digits(ratio.value)} times as long (95 %: {ratio.lower:.2g} to"
-        f" {ratio.upper:.2g}, {counted(ratio.seeds, 'seed')})."
-    )
-
-
-def _speed(answer: RaceAnswer, arm: RacedArm | FloorResult) -> str:
-    """Return an entrant's speed over the best one's; a bound or nothing while it is at chance.
-    Without a best one, return its lowest loss or highest recall.
-    """
-    if isinstance(arm, FloorResult):
-        return STATUS_WORDS[arm.status]
-    if answer.best is None:
-        return f"{abs(arm.level):.4g}"
-    if arm is answer.best:
-        return "1"
-    if arm is answer.baseline and answer.sooner_at_least is not None:
-        return f"< {1 / answer.sooner_at_least:.2g}"
-    if arm.behind is None or arm.learned_at is None:
-        return "-"
-    return f"{1 / arm.behind.value:.2g}"
-
-
-def _expected(answer: RaceAnswer, arm: RacedArm) -> str | None:
-    if answer.best is None or arm.status != "left":
-        return None
-    return three_digits(arm.expected) if math.isfinite(arm.expected) else "never"

@@ -32,15 +32,6 @@ def _values(letter: str, about: str, default: str) -> Any:
 def advise(
     dataset: Annotated[str, typer.Argument(help="Prepared data set.")],
     budget: Annotated[str, typer.Option(help="Wall time for all of it: 10m, 1h30m.")] = "10m",
-    target: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "recall: what reaches the best ranking of validation links soonest. loss: which"
-                " sampler, batch and rate are the first at a loss, of one encoder."
-            )
-        ),
-    ] = "recall",
     metric: Annotated[
         str,
         typer.Option(help="What ranking is judged by: recall@50, ndcg@20, mrr ...", metavar="NAME"),
@@ -49,41 +40,31 @@ def advise(
         str | None,
         _values("NAME", "Item functions g to try.", "bow, mlp, cnn, mf, as the data allow"),
     ] = None,
-    loss: Annotated[
-        str | None, _values("LOSS", "Loss functions to try.", "softmax,log,sg; for loss sg")
-    ] = None,
-    samplers: Annotated[
-        str | None, _values("NAME", "Samplers to try.", "strat-ns,ns,neg; for loss most")
-    ] = None,
-    batch_sizes: Annotated[
-        str | None, _values("B", "Batch sizes.", "256,512,1024; for recall 2048 too")
-    ] = None,
+    loss: Annotated[str | None, _values("LOSS", "Loss functions to try.", "softmax,log,sg")] = None,
+    samplers: Annotated[str | None, _values("NAME", "Samplers to try.", "strat-ns,ns,neg")] = None,
+    batch_sizes: Annotated[str | None, _values("B", "Batch sizes.", "256,512,1024,2048")] = None,
     stratum_sizes: Annotated[str | None, _values("S", "Stratum sizes.", "2,4,8")] = None,
     negatives: Annotated[
         str | None,
         _values(
             "K",
             "Negatives of each positive link, where they are drawn one by one.",
-            "3,10,30; for loss 1, 0.3 and 0.1 times the encoder's",
+            "3,10,30",
         ),
     ] = None,
     learning_rates: Annotated[
-        str | None, _values("RATE", "Learning rates.", "the loss's, and its multiples")
+        str | None, _values("RATE", "Learning rates.", "0.001,0.003,0.01,0.03")
     ] = None,
     try_: Annotated[
         list[str] | None,
         typer.Option(
             "--try",
             metavar="KEY=V[,V]",
-            help="Values to try of any other setting, for recall.",
+            help="Values to try of any other setting.",
             show_default=False,
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of the finalists.")] = 2,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="For loss: good, a start for people instead of the paper's model."),
-    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,7 +75,7 @@ def advise(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list who would race, and who would not and why.")
+        bool, typer.Option("--dry-run", help="Only list who would race first.")
     ] = False,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -125,10 +106,8 @@ def advise(
 
     advice = pipeline.advise(
         dataset,
-        preset=preset,
         encoder=_list(encoder, str, "--encoder"),
         budget_seconds=seconds,
-        target=target,  # type: ignore[arg-type]
         metric=metric,
         loss=_list(loss, str, "--loss"),
         seeds=seeds,
@@ -142,12 +121,8 @@ def advise(
     answer, folder = advice.answer, advice.folder
     if answer is None:
         state = advice.state
-        predicted = target == "loss"  # a search has timed its first candidate only
         field = {
-            "entrants": {
-                each.name: each.iteration_seconds if predicted else None for each in state.entrants
-            },
-            "left_out": [each._asdict() for each in state.left_out],
+            "entrants": [each.name for each in state.entrants],
             "first_clock_seconds": state.first_clock,
             "horizon_seconds": state.horizon,
         }
@@ -168,18 +143,12 @@ def advise(
 
 
 def _print_field(found: Mapping[str, Any]) -> None:
-    """Print who would race, and who would not and why."""
+    """Print who would race first."""
     note = (
         f"First rung: {found['first_clock_seconds']:.3g} s of training each; the last ends at about"
         f" {found['horizon_seconds']:.3g} s."
     )
-    cols = [Col("", 0)]
-    if None not in found["entrants"].values():
-        cols.append(Col("ms an iteration", 1, ".3g", scale=1e3))
-    print_views(Table.of("Would race", cols, found["entrants"].items(), [note]))
-    if found["left_out"]:
-        cols = [Col("", "what"), Col("reason", "reason", wraps=True)]
-        print_views(Table.of("Left out", cols, found["left_out"]))
+    print_views(Table.of("Would race", [Col("", str)], found["entrants"], [note]))
 
 
 def _tried(text: str) -> tuple[str, tuple[str, ...]]:

@@ -238,7 +238,7 @@ def smallest_of_baseline(own: speedups.Arm, base: speedups.Arm) -> float:
 
 
 def latest_common_level(own: speedups.Arm, base: speedups.Arm) -> float:
-    """Return the target of a race: the lowest loss that both have reached."""
+    """Return the lowest loss that both have reached."""
     return max(min(own.losses), min(base.losses))
 
 

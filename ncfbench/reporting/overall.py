@@ -57,11 +57,6 @@ class Overall(Answer):
     scope = "by these runs"
 
     @property
-    def ranks(self) -> bool:
-        """True unless it is the answer of a race to a loss."""
-        return True
-
-    @property
     def asks(self) -> str:
         """The question, as titles have it."""
         return "What ranks best soonest"

@@ -26,7 +26,6 @@ from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.intervals import (
-    LOSS_SPREAD,
     QUALITY_SPREAD,
     Estimate,
     Spread,
@@ -98,7 +97,6 @@ class Runs:
             },
             MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises),
             statistics.fmean(run.feature_seconds for run in runs),
-            LOSS_SPREAD if column == "probe_loss" else QUALITY_SPREAD,
         )
 
     def ratio(self, other: Runs, logs: Sequence[float]) -> Ratio | None:

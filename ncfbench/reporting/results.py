@@ -200,11 +200,7 @@ class Results:
 
     @cached_property
     def overall(self) -> list[Overall]:
-        """The answer of each data set whose runs differ in more than sampler, and of a race to the
-        best ranking; a race to a loss has its own.
-        """
-        if self.race and self.race["target"] != "recall":
-            return []
+        """The answer of each data set whose runs differ in more than sampler, and of a race."""
         return find_overall(self.answers, allow_mixed=self.allow_mixed, race=self.race)
 
     @cached_property

@@ -159,14 +159,11 @@ class ArmProgress(Progress):
 
     Args:
         race: shows the race.
-        by_recall: show recall on validation items instead of the loss.
         spent: returns the seconds that the race has taken.
     """
 
-    def __init__(
-        self, race: Progress, name: str, *, by_recall: bool, spent: Callable[[], float]
-    ) -> None:
-        self.race, self.name, self.by_recall, self.spent = race, name, by_recall, spent
+    def __init__(self, race: Progress, name: str, *, spent: Callable[[], float]) -> None:
+        self.race, self.name, self.spent = race, name, spent
         self._measure = ""
 
     def begin(self, title: str, total: int, done: int) -> None:
@@ -182,9 +179,9 @@ class ArmProgress(Progress):
         self._show(f"item {done:,} of {total:,}")
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """Keep the loss or the recall of a row for what is shown next."""
-        loss, *recalls = describe_quality(row)
-        for text in recalls[:1] if self.by_recall else [loss]:
+        """Keep the recall of a row for what is shown next."""
+        _, *recalls = describe_quality(row)
+        for text in recalls[:1]:
             self._measure = f", {text}"
 
     def _show(self, state: str) -> None:

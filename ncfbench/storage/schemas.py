@@ -199,21 +199,20 @@ RECALL = _schema(
 
 ADVICE = _schema(
     "advice",
-    "text: dataset encoder entrant target loss sampler",
+    "text: dataset encoder entrant loss sampler",
     "integer: batch_size stratum_size negatives number: learning_rate integer: probe_every",
-    "flag: is_baseline text: status reason integer: seeds number: clock_seconds learned_seconds",
-    "integer: iterations number: epochs level predicted_iteration_seconds full_iteration_seconds",
-    "item_slots",
+    "text: status reason integer: seeds number: clock_seconds learned_seconds",
+    "integer: iterations number: epochs level full_iteration_seconds item_slots",
     _with_intervals(["times_slower"]),
     "times_slower_expected test_recall_at_50 test_recall_at_50_error",
     "texts: runs text: config data_fingerprint",
 )
-"""One row for each entrant of a race. ``status``: recommended, tied, slower, left, diverged,
+"""One row for each entrant of a race. ``status``: recommended, tied, lower, slower, left, diverged,
 failed, not begun.
 
-``level``: the lowest probe loss, or recall with its sign changed. ``times_slower``: the
-recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval;
-``times_slower_expected``: the same as cost, negatives and last gains let expect; null if never.
+``level``: the best of the metric, with its sign changed. ``times_slower``: the recommended
+entrant's speed to the level that decides over this one's, with its 95 % interval;
+``times_slower_expected``: the same, 1 of the recommended one; null if it never came there.
 ``clock_seconds``: training clock of the first seed; ``learned_seconds``: when it was first better
 than chance.
 """

@@ -155,7 +155,7 @@ def test_neighbours_enter_once(tiny: Dataset) -> None:
     for each in field:
         each.iteration_seconds = 0.01
         each.schedule_probes(0.5)
-    state = State("", field[:2], field[2:], [], 1.0)
+    state = State("", field[:2], field[2:], 1.0)
     near = search.near(state, field[0])
     assert near[: len(field) - 2] == field[2:], "what is left of the first field comes first"
     names = [each.name for each in near]

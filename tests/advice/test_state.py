@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from ncfbench.advice.candidates import Candidate, LeftOut, Status
+from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.state import VERSION, State, read_state
 from ncfbench.config import complete
 from ncfbench.errors import DataError
 
 
-def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    """Of a race whose state is written."""
     config = complete({"dataset": "tiny", "encoder": "cnn", "sampler": "ns"})
     racing, gone = (Candidate(name, config, seeds=[0, 1]) for name in ("one", "two"))
     gone.leave(Status.DIVERGED, "diverged: the loss is not finite")
-    left_out = [LeftOut("neg b=512 k=10", "50 us for a link")]
-    state = State("0" * 64, [racing, gone], [], left_out, 1.0, clock=4.0, spent_seconds=60.0)
+    state = State("0" * 64, [racing, gone], [], 1.0, clock=4.0, spent_seconds=60.0)
     state.write(tmp_path)
+    return state
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path, state: State) -> None:
     assert read_state(tmp_path) == state
     path = tmp_path / "advice.json"
     whole = path.read_text()
@@ -31,3 +37,13 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             read_state(tmp_path)
     assert read_state(tmp_path / "none") is None
+
+
+def test_a_race_that_an_earlier_version_began_goes_on(tmp_path: Path, state: State) -> None:
+    """Its state has more, which only races to a loss used."""
+    path = tmp_path / "advice.json"
+    values = json.loads(path.read_text()) | {"left_out": []}
+    for row in values["entrants"]:
+        row |= {"unusual": 0, "rate_index": 0, "effort": 1.0}
+    path.write_text(json.dumps(values))
+    assert read_state(tmp_path) == state

@@ -313,25 +313,24 @@ def test_a_race_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.runs.progress.SHOWN_SECONDS", 0.0)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
     row = {"probe_loss": 5.25, "validation_recall_at_50": 0.25, "test_recall_at_50": None}
-    for by_recall, measure in ((False, "probe loss 5.2500"), (True, "validation recall@50 0.2500")):
-        shown = []
-        for screen in (_terminal(out := io.StringIO(), 110), Console(file=out, width=400)):
-            race = ConsoleProgress(screen)
-            race.start(600, 0, "second")
-            arm = ArmProgress(race, "iid b=64", by_recall=by_recall, spent=lambda: 130.4)
-            arm.begin("tiny mf sg iid", 900, 0)
-            arm.record(row)
-            arm.advance(1200, 9.0)
-            if race.bars is not None:
-                race.bars.refresh()
-            race.end()
-            arm.end()
-            shown.append(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
-            out.seek(0)
-            out.truncate()
-        live, plain = shown
-        assert re.search(rf"iid b=64 \S+ 130/600 [-:0-9]+ left, iteration 1,200, {measure}", live)
-        assert f"iid b=64, iteration 1,200, {measure}: second 130 of 600\n" in plain
+    measure, shown = "validation recall@50 0.2500", []
+    for screen in (_terminal(out := io.StringIO(), 110), Console(file=out, width=400)):
+        race = ConsoleProgress(screen)
+        race.start(600, 0, "second")
+        arm = ArmProgress(race, "iid b=64", spent=lambda: 130.4)
+        arm.begin("tiny mf sg iid", 900, 0)
+        arm.record(row)
+        arm.advance(1200, 9.0)
+        if race.bars is not None:
+            race.bars.refresh()
+        race.end()
+        arm.end()
+        shown.append(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()))
+        out.seek(0)
+        out.truncate()
+    live, plain = shown
+    assert re.search(rf"iid b=64 \S+ 130/600 [-:0-9]+ left, iteration 1,200, {measure}", live)
+    assert f"iid b=64, iteration 1,200, {measure}: second 130 of 600\n" in plain
 
 
 def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:

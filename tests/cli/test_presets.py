@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import tomllib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from invoked import check, invoke
 from typer.testing import Result
 
-from ncfbench.advice import pipeline as race
-from ncfbench.advice.question import TRIED, Question
 from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import RunConfig, complete
 from ncfbench.floors import kept as kept_floors
@@ -25,8 +22,6 @@ from ncfbench.runs import evaluations
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import EVALUATION, FLOOR
 from ncfbench.training import run as training
-
-COMMON = ("dimension", "word_dimension", "word_dropout", "user_tower")
 
 
 def printed(*flags: str) -> dict[str, Any]:
@@ -65,8 +60,6 @@ def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out() -> None:
 
 def test_an_unknown_preset_is_refused() -> None:
     check(invoke("run", "--preset", "god"), 2, "--preset 'god'", "good", "paper, good")
-    check(invoke("advise", "synthetic", "--target", "loss", "--preset", "god"), 2, "--preset 'god'")
-    check(invoke("advise", "synthetic", "--preset", "good"), 2, "begins with good")
 
 
 def test_a_program_names_a_preset_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,32 +67,6 @@ def test_a_program_names_a_preset_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "run", lambda config, *_args, **_more: made.append(config) or 1)
     training.train(dataset="tiny", preset="good", dimension=40)
     assert made == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
-
-
-def test_a_race_begins_with_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it tries is not the preset's, but the loss where it compares values of one. The command
-    that an answer prints, without a preset, continues its race.
-    """
-    asked: list[Question] = []
-    monkeypatch.setattr(
-        race, "answer_question", lambda question, *_args, **_more: asked.append(question)
-    )
-    loss = partial(race.advise, "tiny", target="loss")
-    loss()
-    loss(preset="good")
-    loss(preset="good", encoder="cnn", loss="log", assignments=["dimension=40"])
-
-    flags = [f"{name}={value}" for name, value in asked[1].fixed.items() if name in COMMON]
-    loss(encoder="bow", loss="softmax", assignments=flags)
-
-    paper, good, own, written = asked
-    assert paper == Question({"encoder": "cnn", "dataset": "tiny"}, "loss")
-    assert good.base.to_dict().items() >= (PRESETS["good"] | {"epochs": RunConfig.epochs}).items()
-    assert not good.fixed.keys() & {*TRIED, "epochs"}
-    assert written.name == good.name
-    assert good.losses == (PRESETS["good"]["loss"],)
-    assert (own.base.encoder, own.losses, own.base.dimension) == ("cnn", ("log",), 40)
-    assert own.base.word_dimension == good.base.word_dimension
 
 
 def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:

@@ -163,12 +163,7 @@ def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
     make_sampler(tiny.graph, configure(sampler="xbm", memory=16, hardest=46), Streams(0))
     with pytest.raises(UsageError, match="meets 47 items, so there is nothing to choose"):
         make_sampler(tiny.graph, configure(sampler="xbm", memory=16, hardest=47), Streams(0))
-    with pytest.raises(UsageError, match="hardest gives samplers .* another objective"):
-        Question({"dataset": "tiny", "hardest": 4}, "loss")
-    with pytest.raises(UsageError, match="mined gives samplers .* another objective"):
-        Question({"dataset": "tiny", "mined": "200"}, "loss")
-    assert Question({"dataset": "tiny", "mined": "off"}, "loss").target == "loss"
-    assert Question({"dataset": "tiny", "hardest": 4}, target="recall").base.hardest == 4
+    assert Question({"dataset": "tiny", "hardest": 4}).base.hardest == 4
     assert digest(configure(hardest="all")) == digest(configure(hardest=0))
     assert digest(configure()) != digest(configure(hardest=0))
 

@@ -78,7 +78,7 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     assert text.endswith("Recall@50 at the end: 0.400 at epoch 3, the baseline's 0.250 at epoch 3.")
     assert not any("take turns" in each for each in views.trust(answer, {}))
     ours = {"--runs-dir": str(tmp_path)}
-    assert "ncfbench advise citeulike" in views.trust(answer, ours)[-1]
+    assert "one batch size and one learning rate" in views.trust(answer, ours)[-1]
     row = as_rows([answer], ours)[0]
     assert [arm["status"] for arm in row["arms"]] == ["best", "slower"]
     assert row["arms"][0]["times_sooner"] == pytest.approx(8.0)
@@ -188,8 +188,8 @@ def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
     assert answer.subject == "citeulike, CNN, SG, b=512, k=10, dimension=20, seed 0"
     assert answer.best is None
     assert views.headline(answer) == "iid is the only arm so far: there is nothing to compare."
-    command = "ncfbench advise citeulike --target loss --encoder cnn --loss sg --set dimension=20"
-    assert views.trust(answer, {})[-1] == command
+    command = "ncfbench advise citeulike --runs-dir 'my runs'"
+    assert views.trust(answer, {"--runs-dir": "my runs"})[-1] == command
     printed = invoke("report", tmp_path).stdout
     assert printed.startswith("Which sampler trains soonest: citeulike")
     assert "0.300" in printed

@@ -271,7 +271,7 @@ def test_figures_inlined_twice_share_no_id() -> None:
 
 def test_flags_and_commands_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """No format cuts a flag at a hyphen, nor folds a command that is to be copied."""
-    command = "ncfbench advise citeulike --target loss --loss sg --runs-dir some/where/far/away/x"
+    command = "ncfbench advise citeulike --loss sg --metric mrr --runs-dir some/where/far/away/x"
     table = Table.of(
         "T", [Col("a", str)], ["1"], ["Try:", command], lead="Use --batch-size 64 <now>."
     )

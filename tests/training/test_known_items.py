@@ -13,7 +13,7 @@ from invoked import check, invoke
 from tables_of import as_csv, prepare
 from trial import Trial
 
-from ncfbench.advice.curves import chance
+from ncfbench.advice.chance import chance
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
@@ -92,7 +92,7 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
     assert require_validation(cells, {"x": linked}) == []
     with pytest.raises(UsageError, match="mf has no vector"):
         require_validation(cells, {"x": tiny})
-    with pytest.raises(UsageError, match="mf has none"):
+    with pytest.raises(UsageError, match="mf has no vectors"):
         require_recall(Question({"encoder": "mf"}), tiny)
 
 

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
-from ncfbench.catalog import find_encoder
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.floors import FloorResult, floors_sentence
@@ -188,19 +188,19 @@ def caveats(answer: Answer) -> list[Caveat]:
 
 
 def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
-    """Return what speaks against an answer, a sentence each, and the command that raises trust."""
+    """Return what speaks against an answer, a sentence each; of too few arms, how to race more."""
     baselines = [arm.config for arm in answer.arms if arm.is_baseline]
     if answer.best is None:
-        is_hint = len(answer.arms) == 1 or not baselines
-        hint = _race("To let arms race:", answer, locations) if is_hint else []
-        return [caveat.sentence for caveat in floor_caveats(answer)] + hint
+        found = [caveat.sentence for caveat in floor_caveats(answer)]
+        if len(answer.arms) == 1 or not baselines:
+            words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
+            found += ["To let arms race for the best ranking:", shlex.join(words)]
+        return found
     sentences = [caveat.sentence for caveat in caveats(answer)]
     if len({(config.batch_size, config.learning_rate) for config in baselines}) == 1:
-        purpose = (
-            "The baseline has one batch size and one learning rate; others may suit it better. To"
-            " try them:"
+        sentences.append(
+            "The baseline has one batch size and one learning rate; others may suit it better."
         )
-        sentences += _race(purpose, answer, locations)
     return sentences
 
 
@@ -320,19 +320,3 @@ def _easier(answer: Answer, baseline: ArmResult) -> str:
         "to that after", f"times sooner to the loss that {baseline.name} has after"
     )
     return f"At easier targets it is {', and '.join(parts)} of those iterations."
-
-
-def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[str]:
-    """Return the command of a race and its purpose; nothing where no measure can decide one."""
-    config = answer.config
-    has_recall = find_encoder(config.encoder).scores_cold_items or any(
-        arm.at_end is not None and arm.at_end.values[RECALL] is not None for arm in answer.arms
-    )
-    if config.objective_settings and not has_recall:
-        return []
-    words = ["ncfbench", "advise", config.dataset]
-    if not config.objective_settings:  # losses of other objectives do not compare
-        words += ["--target", "loss"]
-    words += ["--encoder", config.encoder, "--loss", config.loss]
-    words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
-    return [purpose, shlex.join([*words, *(word for pair in locations.items() for word in pair)])]

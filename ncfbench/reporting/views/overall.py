@@ -75,17 +75,16 @@ def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
     """Return whether the best arm came to rest, the error of what decided, and which of its numbers
     are at an end of those that were tried.
     """
-    what, change = ("recall", "rose") if answer.ranks else ("loss", "fell")
     epochs = best.first.summary["epochs"]
     line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
-    found = [Caveat("at_rest", f"{line} {what} had about come to rest.")]
+    found = [Caveat("at_rest", f"{line} recall had about come to rest.")]
     if answer.is_still_falling:
-        line += f" {what} {change} by {answer.fall:.0%} in the latter half:"
+        line += f" recall rose by {answer.fall:.0%} in the latter half:"
         found = [Caveat("still_falling", f"{line} longer training may change the order.")]
     column = f"{answer.split}_{RECALL}"
     rows = [row for row in best.first.curve if row[column] is not None]
     error = standard_error(rows[-1:], column) if rows else None
-    if answer.ranks and error is not None:
+    if error is not None:
         text = f"Recall of {answer.split} links, which decided, has a standard error of"
         found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
     return found + _edges(answer, best)
@@ -202,7 +201,7 @@ def facts(answer: Overall) -> dict[str, Any]:
         "split": answer.split,
         "level": answer.target,
         "recommended": best and best.name,
-        "flags": best and flags(best.config, of_model=answer.ranks),
+        "flags": best and flags(best.config, of_model=True),
         "tied": [arm.name for arm in answer.ties],
         "feature_seconds": answer.feature_seconds,
         "floors": floor_rows(answer),
@@ -216,7 +215,7 @@ def facts(answer: Overall) -> dict[str, Any]:
                 answer.split: -row.arm.level,
                 "status": row.arm.status,
             }
-            for row in (worth(answer) if answer.ranks else ())
+            for row in worth(answer)
         ],
         "frontier": [step._asdict() for step in answer.frontier()],
     }
