@@ -44,19 +44,15 @@ class Arm:
     """An arm of the race.
 
     Attributes:
-        is_baseline: True if speedups are measured against its sampler.
         learned_at: clock at which the run was first seen to be better than chance; None before.
-        effort: expected time to learn, up to a factor that all arms share.
     """
 
     curve: Curve
     sampler: str
-    is_baseline: bool = False
     learned_at: float | None = 0.0
     loss: str = ""
     encoder: str = ""
     learning_rate: float = 0.0
-    effort: float = 1.0
 
 
 class Decision(NamedTuple):
@@ -69,13 +65,12 @@ class Decision(NamedTuple):
 def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
     """Return the names in the order of the values at the latest clock that the curves share.
 
-    Arms that have not learned anything come last, by their efforts. A curve that was last evaluated
-    before half of the longest clock counts with its last value.
+    Arms that have not learned anything come last. A curve that was last evaluated before half of
+    the longest clock counts with its last value.
 
     Args:
-        is_early: weigh what the curves show with what was expected: order by effort times delay,
-            the time that an arm took to its level over the time that the lowest arm took to it.
-            Large rates and small numbers of negatives are ahead at first.
+        is_early: order by delay, the time that an arm took to its level over the time that the
+            lowest arm took to it.
     """
     longest = max(arm.curve.clock for arm in arms.values())
     common = min(arm.curve.clock for arm in arms.values() if 2 * arm.curve.clock >= longest)
@@ -84,13 +79,13 @@ def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
     def key(name: str) -> tuple[bool, float]:
         arm = arms[name]
         if arm.learned_at is None or lowest is None:
-            return True, arm.effort
+            return True, 0.0
         level = arm.curve.at(common)
         if not is_early:
             return False, level
         time, first = arm.curve.time_to(level), lowest.time_to(level)
         # At the value that it began with an arm shows nothing.
-        return False, arm.effort * (time / first if time and first else 1.0)
+        return False, time / first if time and first else 1.0
 
     return sorted(arms, key=key)
 
@@ -110,13 +105,11 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
     leader = order[0]
     if is_early and arms[leader].learned_at is None:
         return Decision(leader, {})
-    baselines = [name for name in order if arms[name].is_baseline]
-    safe = _protected(arms, order, is_early=is_early)
+    safe = _protected(arms, order)
     dropped = {}
     for name in order:
-        ahead = baselines[0] if arms[name].is_baseline else leader
-        if name not in safe and not can_win(arms[name], arms[ahead], horizon):
-            dropped[name] = f"cannot catch up with {ahead} within {horizon:.0f} s"
+        if name not in safe and not can_win(arms[name], arms[leader], horizon):
+            dropped[name] = f"cannot catch up with {leader} within {horizon:.0f} s"
     left = [name for name in order if name not in dropped]
     if is_early:  # the best arm of every sampler, loss and encoder stays
         for kind in ("sampler", "loss", "encoder"):
@@ -165,20 +158,21 @@ def _able(arms: Mapping[str, Arm]) -> dict[str, Curve]:
     return {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
 
 
-def _protected(arms: Mapping[str, Arm], order: Sequence[str], *, is_early: bool) -> set[str]:
-    """Return the arms that stay: the leader; the best arm of another sampler, of the baseline, and
-    of the leader's sampler with a smaller rate; the one that will be the lowest; early also the
-    best one of the baseline with a smaller rate.
+def _protected(arms: Mapping[str, Arm], order: Sequence[str]) -> set[str]:
+    """Return the arms that stay: the leader; the best arm of another sampler, and of the leader's
+    with a smaller rate; the one that will be the lowest.
 
-    A large rate learns first, and comes to rest above a smaller one. An answer without the baseline
-    at its best has no ratio.
+    A large rate learns first, and comes to rest above a smaller one.
     """
     leader = arms[order[0]]
-    baselines = [name for name in order if arms[name].is_baseline]
     rivals = [name for name in order if arms[name].sampler != leader.sampler]
-    rivals = [name for name in rivals if not arms[name].is_baseline] or rivals
-    slower = [_slower(arms, order, first) for first in (order, baselines if is_early else [])]
-    return {order[0], *baselines[:1], *rivals[:1], *_rising(arms), *slower[0], *slower[1]}
+    slower = [
+        name
+        for name in order
+        if (arms[name].loss, arms[name].sampler) == (leader.loss, leader.sampler)
+        and arms[name].learning_rate < leader.learning_rate
+    ]
+    return {order[0], *rivals[:1], *_rising(arms), *slower[:1]}
 
 
 def _rising(arms: Mapping[str, Arm]) -> list[str]:
@@ -187,13 +181,3 @@ def _rising(arms: Mapping[str, Arm]) -> list[str]:
     """
     levels = {name: curve.level - FALLING * curve.gain() for name, curve in _able(arms).items()}
     return sorted(levels, key=lambda name: levels[name])[:1]
-
-
-def _slower(arms: Mapping[str, Arm], order: Sequence[str], first: Sequence[str]) -> list[str]:
-    return [
-        name
-        for name in order
-        for arm in (arms[best] for best in first[:1])
-        if (arms[name].loss, arms[name].sampler) == (arm.loss, arm.sampler)
-        and arms[name].learning_rate < arm.learning_rate
-    ][:1]

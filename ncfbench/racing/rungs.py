@@ -12,7 +12,7 @@ GROWTHS = (1.25, 6.0)
 """Growth that a plan may have at all: with less, a rung shows nothing new."""
 MOST_RUNGS = 10
 FINALISTS = 3
-"""Arms of the last rung: the leader, its rival with another sampler, the best baseline."""
+"""Arms of the last rung: the leader, its rival with another sampler, and one more."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from ncfbench.timing import speedups
 
 FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
-MOST_DOUBLINGS = 60.0
-"""Most doublings of the clock that are expected; more are as good as never."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +83,6 @@ class Curve(speedups.Arm):
         """Return the lowest plausible value at the horizon: gains do not fall."""
         gain = max(self.gain(), self.gain(1))
         return self.level - gain * _doublings(self.clock, horizon) - self.noise
-
-    def expected_time_to(self, level: float) -> float:
-        """Return the clock at which the curve is expected at a level: gains fall as they did last,
-        and do not rise. Infinity where they then come to rest above it.
-        """
-        reached = self.time_to(level)
-        if reached is not None:
-            return reached
-        gain, before, missing = self.gain(), self.gain(1), self.level - level
-        ratio = min(gain / before, 1.0) if before > 0 else 1.0
-        if gain <= 0:
-            return math.inf
-        if ratio == 1:
-            return float(self.clock * 2 ** min(missing / gain, MOST_DOUBLINGS))
-        left = 1 - missing * (1 - ratio) / (gain * ratio)
-        return float(self.clock * 2 ** (math.log(left) / math.log(ratio))) if left > 0 else math.inf
 
 
 def _doublings(clock: float, horizon: float) -> float:
