@@ -126,8 +126,6 @@ class SamplerInfo(Info):
     """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
-    in_default_race: bool = True
-    """True if ``advise`` races it where no sampler is named."""
     drawn_off_paper_clock: bool = False
     """True if the authors' program made its draws before the timer started."""
 

@@ -162,7 +162,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         shares_items=True,
         least_strata=2,
         symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
-        in_default_race=False,
     ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
@@ -181,7 +180,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         keeps_vectors=True,
         least_strata=2,
         symbols=("b(b-1+M)", "b", "b", "b(b+M)", "matrix"),
-        in_default_race=False,
     ),
     "ns-all": SamplerInfo(
         path="ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
@@ -189,7 +187,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         settings=(NEGATIVE_USERS,),
         families=("pointwise",),
         symbols=("bU", "U", "b", "bU", "all_users"),
-        in_default_race=False,
     ),
     "strat-all": SamplerInfo(
         path="ncfbench.sampling.all_users:StratifiedAllUsersSampler",
@@ -198,7 +195,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         families=("pointwise",),
         symbols=("bU/s", "U", "b/s", "bU/s", "all_users"),
         by_user={"symbols": ("bU", "U", "b", "bU", "all_users")},
-        in_default_race=False,
     ),
 }
 SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}
