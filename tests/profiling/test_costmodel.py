@@ -82,6 +82,13 @@ def test_a_curve_passes_every_step() -> None:
     )
 
 
+def test_lines_may_be_asked_for() -> None:
+    """As a profile does that fits the same steps again, from some of their rounds."""
+    seconds = [law(counts, lambda items: 2e-5 * min(items, 512)) for counts in STEPS]
+    assert Costs.fit(STEPS, seconds).lines != AXES[:-1]
+    assert Costs.fit(STEPS, seconds, lines=AXES).lines == AXES[:-1]
+
+
 @given(st.lists(st.floats(1e-3, 1), min_size=len(STEPS), max_size=len(STEPS)))
 def test_no_cost_is_negative(seconds: list[float]) -> None:
     costs = Costs.fit(STEPS, seconds)
