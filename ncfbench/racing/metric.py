@@ -41,15 +41,17 @@ class Metric:
 
     Attributes:
         key: of JSON lines; None takes :data:`DEFAULT`, or the only number beside :data:`OTHERS`.
-        pattern: a regular expression instead, with a group ``value``, or else the first one, and
-            perhaps the groups ``step`` and ``seconds``.
+        pattern: a regular expression instead, with a group ``value``, or else the first one beside
+            the groups ``step`` and ``seconds``.
         is_less_better: True for losses.
+        group: of the pattern, which holds the metric.
         seen: key of the last line where none is named.
     """
 
     key: str | None = None
     pattern: re.Pattern[str] | None = None
     is_less_better: bool = False
+    group: int = 1
     seen: str = field(default=DEFAULT, compare=False)
 
     @classmethod
@@ -57,7 +59,7 @@ class Metric:
         """Return the metric of ``--metric``: an expression if it has a group, else a key.
 
         Raises:
-            UsageError: it is an invalid expression.
+            UsageError: it is an invalid expression, or its only groups are step and seconds.
         """
         if text is None:
             return cls(is_less_better=is_less_better)
@@ -69,7 +71,7 @@ class Metric:
                 " 'recall@50=([0-9.]+)', or the name of a number in lines of JSON."
             ) from error
         if pattern.groups:
-            return cls(pattern=pattern, is_less_better=is_less_better)
+            return cls(pattern=pattern, is_less_better=is_less_better, group=_value_group(pattern))
         return cls(text, is_less_better=is_less_better)
 
     @property
@@ -77,8 +79,10 @@ class Metric:
         """Name of the metric in an answer."""
         if self.pattern is None:
             return self.key or self.seen
-        words = re.match(r"[\w@ .-]*[\w@]", self.pattern.pattern)
-        return words[0] if words else DEFAULT
+        parts = re.split(r"\(\?P<(?:step|seconds)>[^)]*\)", self.pattern.pattern)
+        around = next((part for part in parts if "(" in part), "")
+        words = re.match(r"[\w@ .-]*[\w@]", around)
+        return words[0].strip() if words else DEFAULT
 
     def read(self, line: str) -> Line | None:
         """Return the numbers of a line; None where it has no metric.
@@ -88,8 +92,7 @@ class Metric:
         """
         if self.pattern is not None:
             matched = self.pattern.search(line)
-            named = matched.groupdict() if matched else {}
-            fields: dict[Any, Any] = {"value": matched and matched[1], **named}
+            fields = {"value": matched[self.group], **matched.groupdict()} if matched else {}
             key: str | None = "value"
         else:
             fields = _json_of(line)
@@ -97,6 +100,19 @@ class Metric:
             self.seen = key or self.seen
         value, *more = (_number(fields.get(name)) for name in (key, "step", "seconds"))
         return None if value is None else Line(value, *more)
+
+
+def _value_group(pattern: re.Pattern[str]) -> int:
+    """Return the number of the group that holds the metric."""
+    named = pattern.groupindex
+    others = named.get("step"), named.get("seconds")
+    groups = [number for number in range(1, pattern.groups + 1) if number not in others]
+    if not groups:
+        raise UsageError(
+            f"--metric {pattern.pattern!r} has groups for step and seconds alone. Write parentheses"
+            " around the metric too, as in 'recall@50=([0-9.]+)'."
+        )
+    return named.get("value", groups[0])
 
 
 def _json_of(line: str) -> dict[Any, Any]:

@@ -31,6 +31,7 @@ from ncfbench.racing.metric import Line, Metric, log_metric
             "step 7: v -1e-3 after 2 s",
             Line(-1e-3, 7, 2),
         ),
+        (r"step (?P<step>\d+) recall=([0-9.]+)", "step 200 recall=0.31", Line(0.31, 200)),
         ("x=(.*)", "x=abc", None),
     ],
 )
@@ -49,15 +50,19 @@ def test_a_choice_is_asked_for() -> None:
         Metric.of(None).read('{"loss": 1, "recall": 2, "step": 3}')
     with pytest.raises(UsageError, match="no regular expression"):
         Metric.of("f1(macro")
+    with pytest.raises(UsageError, match="for step and seconds alone"):
+        Metric.of(r"step (?P<step>\d+) after (?P<seconds>\S+) s")
 
 
 def test_metrics_have_names() -> None:
-    assert [Metric.of(text).name for text in (None, "loss", "recall@50=(.+)", "(.+)")] == [
-        "metric",
-        "loss",
-        "recall@50",
-        "metric",
-    ]
+    names = {
+        None: "metric",
+        "loss": "loss",
+        "recall@50=(.+)": "recall@50",
+        "(.+)": "metric",
+        r"step (?P<step>\d+) recall=(.+)": "recall",
+    }
+    assert {text: Metric.of(text).name for text in names} == names
     metric = Metric.of(None)
     metric.read('{"auc": 0.5, "step": 1}')
     assert metric.name == "auc"
