@@ -70,7 +70,7 @@ def race(
                 "The number in lines of JSON, or a regular expression with a group, such as"
                 " 'recall@50=([0-9.]+)'. Groups step and seconds are read too."
             ),
-            default="metric, or the only number of a line of JSON",
+            default="metric, or the only number in lines of JSON",
         ),
     ] = None,
     minimize: Annotated[bool, option("--minimize", help="The metric is a loss.")] = False,

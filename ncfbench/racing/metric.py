@@ -45,14 +45,14 @@ class Metric:
             the groups ``step`` and ``seconds``.
         is_less_better: True for losses.
         group: of the pattern, which holds the metric.
-        seen: key of the last line where none is named.
+        seen: key of the lines so far where none is named.
     """
 
     key: str | None = None
     pattern: re.Pattern[str] | None = None
     is_less_better: bool = False
     group: int = 1
-    seen: str = field(default=DEFAULT, compare=False)
+    seen: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, text: str | None, *, is_less_better: bool = False) -> Metric:
@@ -78,7 +78,7 @@ class Metric:
     def name(self) -> str:
         """Name of the metric in an answer."""
         if self.pattern is None:
-            return self.key or self.seen
+            return self.key or self.seen or DEFAULT
         parts = re.split(r"\(\?P<(?:step|seconds)>[^)]*\)", self.pattern.pattern)
         around = next((part for part in parts if "(" in part), "")
         words = re.match(r"[\w@ .-]*[\w@]", around)
@@ -88,7 +88,7 @@ class Metric:
         """Return the numbers of a line; None where it has no metric.
 
         Raises:
-            UsageError: it has several numbers, and none of them is chosen.
+            UsageError: it and the lines before have several numbers, and none of them is chosen.
         """
         if self.pattern is not None:
             matched = self.pattern.search(line)
@@ -96,8 +96,8 @@ class Metric:
             key: str | None = "value"
         else:
             fields = _json_of(line)
-            key = self.key or _only_number(fields)
-            self.seen = key or self.seen
+            key = self.key or _only_number(fields, self.seen)
+            self.seen = key
         value, *more = (_number(fields.get(name)) for name in (key, "step", "seconds"))
         return None if value is None else Line(value, *more)
 
@@ -126,14 +126,14 @@ def _json_of(line: str) -> dict[Any, Any]:
         return {}
 
 
-def _only_number(fields: dict[str, Any]) -> str | None:
-    """Return the key of a line's metric where none is named."""
-    if DEFAULT in fields:
-        return DEFAULT
+def _only_number(fields: dict[str, Any], seen: str | None) -> str | None:
+    """Return the key of a line's metric where none is named: that of the lines before, if any."""
     keys = [key for key in fields if key not in OTHERS and _number(fields[key]) is not None]
+    keys = [DEFAULT] if DEFAULT in fields else keys
+    keys = [*dict.fromkeys([*filter(None, [seen]), *keys])]
     if len(keys) > 1:
         raise UsageError(
-            f"A line of JSON holds {either(keys, 'and')}: choose one with --metric {keys[0]}."
+            f"Lines of JSON hold {either(keys, 'and')}: choose one with --metric {keys[0]}."
         )
     return keys[0] if keys else None
 

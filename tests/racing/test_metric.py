@@ -48,6 +48,11 @@ def test_a_metric_that_is_no_number_yet_is_read() -> None:
 def test_a_choice_is_asked_for() -> None:
     with pytest.raises(UsageError, match="loss and recall: choose one with --metric loss"):
         Metric.of(None).read('{"loss": 1, "recall": 2, "step": 3}')
+    metric = Metric.of(None)
+    assert metric.read('{"loss": 2.3, "step": 1}') == Line(2.3, 1)
+    assert metric.read('{"step": 2}') is None
+    with pytest.raises(UsageError, match="loss and recall: choose one with --metric loss"):
+        metric.read('{"recall": 0.1, "step": 100}')
     with pytest.raises(UsageError, match="no regular expression"):
         Metric.of("f1(macro")
     with pytest.raises(UsageError, match="for step and seconds alone"):
