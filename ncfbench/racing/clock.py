@@ -31,6 +31,10 @@ class Reading(NamedTuple):
     paused: float = 0.0
 
 
+BEGIN = Reading(0.0, math.nan, 0.0, 0.0)
+"""Stands for the line before an arm's first one."""
+
+
 @dataclass
 class Timeline:
     """The lines of an arm with one seed.
@@ -61,23 +65,20 @@ class Timeline:
         """Return the clock and the value of each line, without those that a resumed process made
         anew.
         """
-        found: list[tuple[float, float, float | None]] = []
+        found: list[tuple[float, Reading]] = []
         for piece in filter(None, self.pieces):
-            first = piece[0]
-            if first.step is not None:
-                found = [each for each in found if each[2] is None or each[2] < first.step]
-            base, _, step = found[-1] if found else (0.0, 0.0, None)
-            start = startup_of(piece, step or 0.0, self.expected_startup)
-            start = start if found or not count_startup else 0.0
-            own = own_seconds(piece)
-            if own is not None:
-                at_first = startup_of(piece) if count_startup and not found else 0.0
-                goes_on = own[0] >= base
-                clocks = [at_first + (0.0 if goes_on else base) + seconds for seconds in own]
-            else:
-                clocks = [base + max(each.running - start, 0.0) for each in piece]
-            found += [(at, each.value, each.step) for at, each in zip(clocks, piece, strict=True)]
-        return [(at, value) for at, value, _ in found]
+            first = piece[0].step
+            if first is not None:
+                found = [(at, line) for at, line in found if line.step is None or line.step < first]
+            base, last = found[-1] if found else (0.0, BEGIN)
+            start = startup_of(piece, last, self.expected_startup)
+            if count_startup and not found:
+                base = start
+            trained = own_seconds(piece, last)
+            if trained is None:
+                trained = [max(each.running - start, 0.0) for each in piece]
+            found += [(base + at, line) for at, line in zip(trained, piece, strict=True)]
+        return [(at, line.value) for at, line in found]
 
     def lowest(self, *, is_less_better: bool) -> float:
         """Return the lowest value of any line, which falls as a curve does; infinity without one.
@@ -105,7 +106,7 @@ class Timeline:
         return self._kept[1]
 
 
-def startup_of(piece: Sequence[Reading], from_step: float = 0.0, expected: float = 0.0) -> float:
+def startup_of(piece: Sequence[Reading], last: Reading = BEGIN, expected: float = 0.0) -> float:
     """Return the seconds before training began in a process.
 
     By the program's own clock where it prints one. Else the time to the first line, less that of
@@ -113,14 +114,14 @@ def startup_of(piece: Sequence[Reading], from_step: float = 0.0, expected: float
     spaced.
 
     Args:
-        from_step: at which the process began.
+        last: line after which it began, of an earlier process.
         expected: start-up where one line alone cannot tell.
     """
     piece, first = piece[:PACED], piece[0]
-    own = own_seconds(piece)
+    own = own_seconds(piece, last)
     if own is not None:
         return max(first.running - own[0], 0.0)
-    steps = [each.step for each in piece]
+    steps, from_step = [each.step for each in piece], last.step or 0.0
     if any(step is None for step in steps):
         steps, from_step = [*range(1, len(piece) + 1)], 0.0
     known = [step for step in steps if step is not None]
@@ -128,28 +129,35 @@ def startup_of(piece: Sequence[Reading], from_step: float = 0.0, expected: float
     if done <= 0:
         return first.running
     paces = [
-        (after.running - before.running) / (last - step)
-        for (before, step), (after, last) in itertools.pairwise(zip(piece, known, strict=True))
-        if last > step
+        (after.running - before.running) / (end - begin)
+        for (before, begin), (after, end) in itertools.pairwise(zip(piece, known, strict=True))
+        if end > begin
     ]
     if not paces:
         return min(expected, first.running)
     return min(max(first.running - done * statistics.median(paces), 0.0), first.running)
 
 
-def own_seconds(piece: Sequence[Reading]) -> list[float] | None:
-    """Return the program's own clock at each line, without pauses; None where a line lacks it.
+def own_seconds(piece: Sequence[Reading], last: Reading = BEGIN) -> list[float] | None:
+    """Return what a process added to the program's own clock by each line, without pauses; None
+    where a line lacks it.
 
-    A pause within its clock is in its seconds: more of them than it was running betray it.
+    A pause within its clock is in its seconds: more of them than it was running betray it. If the
+    first line has more of them, a checkpoint kept the clock, and it goes on from the last line of
+    the process before; else it began at 0.
     """
     found: list[float] = []
-    before = Reading(0.0, math.nan, seconds=0.0)
+    first = piece[0]
+    is_kept = (first.seconds or 0.0) - first.paused > first.running
+    before = BEGIN._replace(seconds=last.seconds if is_kept else 0.0)
     for each in piece:
         if each.seconds is None or before.seconds is None:
             return None
         passed, ran = each.seconds - before.seconds, each.running - before.running
         if passed > ran:
-            passed = min(max(passed - (each.paused - before.paused), 0.0), ran)
+            passed -= each.paused - before.paused
+            if found or not is_kept:  # a process may have trained on after its last line
+                passed = min(passed, ran)
         found.append((found[-1] if found else 0.0) + max(passed, 0.0))
         before = each
     return found

@@ -29,7 +29,7 @@ def test_startup_is_what_steps_do_not_take(startup: float, pace: float, steps: l
     points = Timeline([piece]).points()
     assert [at for at, _ in points] == pytest.approx([pace * step for step in steps], abs=1e-6)
     counted = Timeline([piece]).points(count_startup=True)
-    assert [at for at, _ in counted] == [each.running for each in piece]
+    assert [at for at, _ in counted] == pytest.approx([each.running for each in piece])
 
 
 def test_lines_without_a_step_count_as_evenly_spaced() -> None:
@@ -82,6 +82,27 @@ def test_a_resumed_process_goes_on(numbered: bool) -> None:
     assert clocks == pytest.approx([1, 2, 3, 4, 5] if numbered else [1, 2, 3, 4, 5, 6])
     values = [value for _, value in timeline.points()]
     assert values == ([1, 2, 11, 12, 13] if numbered else [1, 2, 3, 11, 12, 13])
+
+
+@pytest.mark.parametrize(
+    ("before", "running", "own", "wanted"),
+    [
+        (5.0, [7, 13], [6, 12], [5, 11, 17]),
+        (30.0, [21, 22, 23], [31, 32, 33], [30, 31, 32, 33]),
+        (30.0, [2, 3], [33, 34], [30, 33, 34]),
+    ],
+    ids=["begun at 0", "kept", "kept some time after the last line"],
+)
+@pytest.mark.parametrize("pause", [0.0, 40.0])
+def test_the_own_clock_of_a_resumed_process(
+    before: float, running: list[float], own: list[float], wanted: list[float], pause: float
+) -> None:
+    """It is right with a pause within it, before the first line, too."""
+    again = [
+        Reading(ran, 0.2, None, pause + at, pause) for ran, at in zip(running, own, strict=True)
+    ]
+    timeline = Timeline([[Reading(before + 1, 0.1, None, before)], again])
+    assert [at for at, _ in timeline.points()] == wanted
 
 
 def test_curves_fall_whatever_is_better() -> None:
