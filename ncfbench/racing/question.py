@@ -55,6 +55,17 @@ class Question:
             is_less_better=self.metric.is_less_better, count_startup=self.count_startup
         )
 
+    def clock(self, entry: Entry) -> float:
+        """Return the seconds of an entry by the clock of its curve; by the time that it has been
+        running before its first line. A program's own clock is known at its lines alone.
+        """
+        curve, last = self.curve(entry), entry.readings[-1:]
+        if curve is None:
+            return entry.trained_seconds
+        if not last or last[0].seconds is not None or not entry.is_open:
+            return curve.clock
+        return curve.clock + entry.running_seconds - last[0].running
+
     def is_known(self, entry: Entry) -> bool:
         """Return whether an entry has a line after training began: one at step 0 tells nothing."""
         return self._lines(entry) > 0

@@ -238,8 +238,12 @@ class Race:
 
     def _has_lost(self, entry: Entry, latest: float) -> bool:
         """Return whether an entry can no longer tie with the first; repeats always train on."""
-        is_late = entry.trained_seconds > latest
-        return not entry.seed and (is_late or self.question.is_there(entry))
+        return not entry.seed and (self._is_past(entry, latest) or self.question.is_there(entry))
+
+    def _is_past(self, entry: Entry, seconds: float) -> bool:
+        """Return whether the curve of an entry is past a time; made only if it ran for longer."""
+        has_run = entry.before + entry.running_seconds > seconds
+        return has_run and self.question.clock(entry) > seconds
 
     def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
         return entry.trained_seconds >= target or self._has_lost(entry, latest)
@@ -285,8 +289,10 @@ class Race:
 
     def _seconds_of(self, finalists: Mapping[Entry, float]) -> float:
         """Return the wall seconds that one more seed of each takes."""
-        pace = self._pace()
-        return sum(pace.opening + pace.training * at for at in finalists.values())
+        pace, clock = self._pace(), self.question.clock
+        # A program's own clock leaves out some of the time that it runs.
+        ran = {each: each.trained_seconds / max(clock(each), LEAST_CLOCK) for each in finalists}
+        return sum(pace.opening + pace.training * at * ran[each] for each, at in finalists.items())
 
     def _pace(self) -> Pace:
         startup = [each.timeline.startup_seconds for each in self.firsts if each.timeline.readings]
@@ -314,9 +320,13 @@ class Race:
     def _repeat(self) -> None:
         """Train further seeds of the finalists, to the level that decides."""
         finalists, found = self.question.finalists(self._stayed), self.question.winner(self._stayed)
+        most = 2 * LATER * max(finalists.values(), default=0.0)
 
         def is_there(entry: Entry) -> bool:
             return found is not None and self.question.lowest(entry) <= found[1]
+
+        def is_over(entry: Entry) -> bool:
+            return is_there(entry) or self._is_past(entry, most)
 
         for seed in range(1, self.question.seeds):
             if not finalists or self.left < self._seconds_of(finalists):
@@ -325,7 +335,7 @@ class Race:
             more = [Entry(each.arm, seed, each.number) for each in finalists]
             self.entries += more
             self._begin(more)
-            self._train(more, 2 * LATER * max(finalists.values()), is_there)
+            self._train(more, math.inf, is_over)
             for each in more:
                 if each.can_train:
                     each.close(Status.ENDED, "at the level" if is_there(each) else "in time")
