@@ -58,8 +58,18 @@ class Timeline:
     @property
     def startup_seconds(self) -> float:
         """Start-up and compilation of the first process."""
-        expected = self.expected_startup
-        return startup_of(self.pieces[0], expected=expected) if self.pieces[0] else expected
+        return self.startups[0]
+
+    @property
+    def startups(self) -> list[float]:
+        """Start-up and compilation of each process."""
+        found: list[float] = []
+        lines: list[Reading] = []
+        for piece in self.pieces:
+            last = next((line for line in reversed(lines) if _stays(line, piece)), BEGIN)
+            found.append(startup_of(piece, last, self.expected_startup))
+            lines += piece
+        return found
 
     def points(self, *, count_startup: bool = False) -> list[tuple[float, float]]:
         """Return the clock and the value of each line, without those that a resumed process made
@@ -67,9 +77,7 @@ class Timeline:
         """
         found: list[tuple[float, Reading]] = []
         for piece in filter(None, self.pieces):
-            first = piece[0].step
-            if first is not None:
-                found = [(at, line) for at, line in found if line.step is None or line.step < first]
+            found = [(at, line) for at, line in found if _stays(line, piece)]
             base, last = found[-1] if found else (0.0, BEGIN)
             start = startup_of(piece, last, self.expected_startup)
             if count_startup and not found:
@@ -106,6 +114,12 @@ class Timeline:
         return self._kept[1]
 
 
+def _stays(line: Reading, piece: Sequence[Reading]) -> bool:
+    """Return whether a line of an earlier process is before all that a later one makes."""
+    first = piece[0].step if piece else None
+    return first is None or line.step is None or line.step < first
+
+
 def startup_of(piece: Sequence[Reading], last: Reading = BEGIN, expected: float = 0.0) -> float:
     """Return the seconds before training began in a process.
 
@@ -115,8 +129,10 @@ def startup_of(piece: Sequence[Reading], last: Reading = BEGIN, expected: float 
 
     Args:
         last: line after which it began, of an earlier process.
-        expected: start-up where one line alone cannot tell.
+        expected: start-up where no line or one alone cannot tell.
     """
+    if not piece:
+        return expected
     piece, first = piece[:PACED], piece[0]
     own = own_seconds(piece, last)
     if own is not None:

@@ -52,8 +52,8 @@ class Entry:
 
     @property
     def trained_seconds(self) -> float:
-        """Seconds that it has been running, without start-up as far as it is known."""
-        return max(self.before + self.running_seconds - self.timeline.startup_seconds, 0.0)
+        """Seconds that it has been running, without start-ups as far as they are known."""
+        return max(self.before + self.running_seconds - sum(self.timeline.startups), 0.0)
 
     @property
     def is_running(self) -> bool:

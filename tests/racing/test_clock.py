@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ncfbench.racing.arms import Arm
 from ncfbench.racing.clock import Reading, Timeline, own_seconds, startup_of
+from ncfbench.racing.entry import Entry
 
 
 def lines(startup: float, pace: float, steps: list[int], *, numbered: bool = True) -> list[Reading]:
@@ -82,6 +84,9 @@ def test_a_resumed_process_goes_on(numbered: bool) -> None:
     assert clocks == pytest.approx([1, 2, 3, 4, 5] if numbered else [1, 2, 3, 4, 5, 6])
     values = [value for _, value in timeline.points()]
     assert values == ([1, 2, 11, 12, 13] if numbered else [1, 2, 3, 11, 12, 13])
+    assert timeline.startups == pytest.approx([5, 3])
+    entry = Entry(Arm("a", "a"), timeline=timeline, before=8.0, running_seconds=6.0)
+    assert entry.trained_seconds == pytest.approx(3 + 3)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,7 @@ def test_the_own_clock_of_a_resumed_process(
     ]
     timeline = Timeline([[Reading(before + 1, 0.1, None, before)], again])
     assert [at for at, _ in timeline.points()] == wanted
+    assert timeline.startups[1] == max(running[0] - (wanted[1] - before), 0)
 
 
 def test_curves_fall_whatever_is_better() -> None:
