@@ -110,8 +110,6 @@ def make_arms(
     parameters = parameters or {}
     for name in parameters:
         _check_name(name)
-        if name == SEED:
-            raise UsageError("-L seed: {seed} stands for repeats, whose number is --seeds.")
         if not any(arm.uses(name) for arm in begun):
             raise UsageError(
                 f"{{{name}}} stands in no command: write it where the values of {name} belong."
@@ -180,6 +178,10 @@ def parse_range(name: str, least: str, largest: str, step: str = "1") -> list[st
 def _check_name(name: str) -> None:
     if not PATTERN.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a parameter: use letters, digits and _.")
+    if name == SEED:
+        raise UsageError(
+            "No parameter is called seed: {seed} stands for repeats, whose number is --seeds."
+        )
 
 
 def _read(path: Path, common: Arm, commands: Sequence[str]) -> list[Arm]:

@@ -89,6 +89,7 @@ def test_impossible_arms_are_refused(words: list[str], more: dict[str, object], 
         ('[a]\ncommand = "c"\nx = 1', "does not stand in its command"),
         ('[a]\ncommand = "c"\nfolder = 1', "are texts"),
         ('[a]\ncommand = "c {x}"\nx = [1]', "one number or text"),
+        ('[a]\ncommand = "c {seed}"\nseed = 7', "repeats, whose number is --seeds"),
     ],
 )
 def test_an_impossible_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
