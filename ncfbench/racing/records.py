@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class Records:
     def __init__(self, folder: Path, restored: Sequence[Entry] = ()) -> None:
         self.path = folder / FILE
         with storage_errors(self.path):
+            if restored:  # what follows the last line end was cut by a kill
+                os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
             self._file = self.path.open("a" if restored else "w", encoding="utf-8")
         self._written = {entry: len(entry.timeline.readings) for entry in restored}
         self._states = {entry: (entry.status, entry.reason) for entry in restored}

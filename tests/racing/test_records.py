@@ -63,6 +63,23 @@ def test_a_file_cut_anywhere_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     assert (lines[0], lines[-1]) == (0, 2)
 
 
+def test_a_file_cut_anywhere_is_continued(tmp_path: Path) -> None:
+    """What was noted after the cut comes back, too."""
+    noted(tmp_path)
+    file = tmp_path / records.FILE
+    whole = file.read_bytes()
+    for end in range(len(whole)):
+        file.write_bytes(whole[:end])
+        entries, spent, _ = records.read(tmp_path, ARMS)
+        kept = records.Records(tmp_path, entries if spent else ())
+        entries[1].readings.append(Reading(9.0, 0.75))
+        kept.note(entries, 9.0)
+        kept.close()
+        again, spent, _ = records.read(tmp_path, ARMS)
+        assert spent == 9.0
+        assert [each.timeline for each in again] == [each.timeline for each in entries]
+
+
 @pytest.mark.parametrize(
     "line", ["{", '{"format": 99}', '{"arm": 7, "seed": 0, "running": 1}', "1"]
 )
