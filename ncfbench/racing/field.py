@@ -237,7 +237,7 @@ class Field:
             return
         if self._must_leave(entry, process):
             return
-        if process.code == 0 and entry.readings:
+        if process.code == 0 and entry.timeline.readings:
             entry.close(Status.ENDED, "by itself")
         else:
             entry.close(Status.FAILED, f"{_end(process.code)}, {self._last_words(process)}")
