@@ -133,7 +133,7 @@ class Race:
             begun = entries[place : place + len(self.field.slots)]
             if self.left > 0:
                 begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds if place else show, self.question.is_known)
+                self._turn(begun, seconds if place else show, self._has_begun)
                 if place == 0:
                     self._say_what_is_no_metric(begun)
                 for each in begun:
@@ -142,6 +142,10 @@ class Race:
                 for each in begun:
                     each.reason = each.reason or "no time to begin"
         return seconds
+
+    def _has_begun(self, entry: Entry) -> bool:
+        """Return whether an entry has a line after training began, its present process too."""
+        return bool(entry.readings) and self.question.is_known(entry)
 
     def _say_what_is_no_metric(self, entries: Sequence[Entry]) -> None:
         """Say early that the first arms print other lines."""
@@ -160,7 +164,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn([each], self.question.turn_seconds, self.question.is_known)
+                self._turn([each], self.question.turn_seconds, self._has_begun)
                 self.field.measure(each)
         return self._plan(clock)
 

@@ -113,6 +113,16 @@ def test_startup_is_not_counted() -> None:
     assert best_of(counted).seconds == pytest.approx((best.seconds or 0) + 10, rel=0.05)
 
 
+def test_resumed_arms_begin_until_their_line() -> None:
+    """Memory is known from then on: the lines from before show nothing of the new process."""
+    field = PlayedField({name: rising(4.0) for name in "ab"}, startup=3.0)
+    entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate("ab")]
+    for each in entries:
+        each.timeline.pieces = [[Reading(at, 0.01 * at, at) for at in (3.5, 4.0)], []]
+    Race(Question(Metric("value"), 100.0), entries, field).run()
+    assert field.turns[:2] == [(name, pytest.approx(3.5)) for name in "ab"]
+
+
 def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
     """Until its second line, its start-up is taken to be that of the other one."""
     curves = {"a": rising(4.0), "b": rising(4.0, every=12.0)}
