@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +34,12 @@ Over = Callable[[Entry], bool]
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one of several entries runs at a time: cores, empty for all, and a GPU."""
+    """Where one of several entries runs at a time: cores, empty for all, and a GPU by its entry in
+    ``CUDA_VISIBLE_DEVICES``.
+    """
 
     cores: tuple[int, ...] = ()
-    device: int | None = None
+    device: str | None = None
 
 
 def make_slots(parallel: int) -> list[Slot]:
@@ -50,8 +52,8 @@ def make_slots(parallel: int) -> list[Slot]:
         return [Slot()]
     if not hasattr(os, "sched_getaffinity"):
         raise UsageError("--parallel: this system cannot assign cores to a process. Leave it out.")
-    cores, devices = sorted(os.sched_getaffinity(0)), len(free_device_bytes())
-    for count, what in ((len(cores), "core"), (devices or parallel, "GPU")):
+    cores, devices = sorted(os.sched_getaffinity(0)), [*free_device_bytes()]
+    for count, what in ((len(cores), "core"), (len(devices) or parallel, "GPU")):
         if not 1 <= parallel <= count:
             raise UsageError(
                 f"--parallel {parallel}: there is room for 1 to {counted(count, what)}, since arms"
@@ -59,7 +61,7 @@ def make_slots(parallel: int) -> list[Slot]:
             )
     share = len(cores) // parallel
     return [
-        Slot(tuple(cores[index * share : (index + 1) * share]), index if devices else None)
+        Slot(tuple(cores[index * share : (index + 1) * share]), devices[index] if devices else None)
         for index in range(parallel)
     ]
 
@@ -200,7 +202,7 @@ class Field:
 
     def _process(self, entry: Entry, command: str, metric: Metric) -> Process:
         slot = self.slots[entry.slot]
-        device = {} if slot.device is None else {"CUDA_VISIBLE_DEVICES": str(slot.device)}
+        device = {} if slot.device is None else {"CUDA_VISIBLE_DEVICES": slot.device}
         return Process(
             command,
             metric,
@@ -248,8 +250,8 @@ class Field:
 
     def _free_device_bytes(self, entries: Sequence[Entry]) -> dict[Entry, int]:
         """Return what is free on the GPU of each entry, which nobody else uses during its turn."""
-        free = free_device_bytes() if entries else []
-        return {entry: free[self.slots[entry.slot].device or 0] for entry in entries if free}
+        free = free_device_bytes() if entries else {}
+        return {entry: _free_on(self.slots[entry.slot], free) for entry in entries if free}
 
     def _lack_of_memory(self, slot: Slot) -> str:
         """Return why one more entry does not fit; empty where it does, or nothing is known."""
@@ -258,8 +260,8 @@ class Field:
             return f"no memory: paused arms hold theirs, and one needs {one / 2**30:.1f} GiB"
         alike = [entry for entry in self._open if self.slots[entry.slot] == slot]
         one, wanted = _wanted({entry: entry.device_bytes for entry in alike})
-        free = free_device_bytes() if wanted else []
-        if free and wanted > free[slot.device or 0]:
+        free = free_device_bytes() if wanted else {}
+        if free and wanted > _free_on(slot, free):
             return f"no GPU memory: paused arms hold theirs, one needs {one / 2**30:.1f} GiB"
         return ""
 
@@ -302,10 +304,25 @@ def _end(code: int | None) -> str:
     return "ended and printed no metric" if code == 0 else f"ended with exit code {code}"
 
 
-def free_device_bytes() -> list[int]:
-    """Return the free memory of each NVIDIA GPU; none where there is none."""
-    listed = output_of("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits")
+def free_device_bytes() -> dict[str, int]:
+    """Return the free memory of each NVIDIA GPU by its entry in ``CUDA_VISIBLE_DEVICES``, in that
+    order, or by its index where this is not set; none where there is none.
+    """
+    asked = "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits"
+    rows = [line.split(", ") for line in (output_of("nvidia-smi", *asked) or "").splitlines()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(row[0] for row in rows))
     try:
-        return [int(line) << 20 for line in (listed or "").splitlines()]
+        return {
+            entry: int(free) << 20
+            for entry in visible.replace(" ", "").split(",")
+            for index, uuid, free in rows
+            # A UUID may be shortened.
+            if entry == index or (entry and uuid.startswith(entry))
+        }
     except ValueError:
-        return []
+        return {}
+
+
+def _free_on(slot: Slot, free: Mapping[str, int]) -> int:
+    """Return what is free on the GPU of a slot, the first one for all."""
+    return free[slot.device or next(iter(free))]

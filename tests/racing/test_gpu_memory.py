@@ -31,7 +31,7 @@ def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
     """A field on a GPU of 16 GiB, of which each arm takes 6 when it writes its file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        fields, "free_device_bytes", lambda: [(16 - 6 * len([*tmp_path.glob("gpu-*")])) << 30]
+        fields, "free_device_bytes", lambda: {"0": (16 - 6 * len([*tmp_path.glob("gpu-*")])) << 30}
     )
     with Field(Metric.of(V[1]), tmp_path, [Slot()]) as made:
         yield made
@@ -115,7 +115,7 @@ def test_an_arm_that_starts_anew_is_measured_anew(field: Field) -> None:
 def test_a_gpu_that_does_not_answer_once_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter([[], [8 << 30]])
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: next(answers, []))
+    answers = iter([{}, {"0": 8 << 30}])
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: next(answers, {}))
     found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
     assert {arm["device_bytes"] for arm in by_name(found).values()} == {0}

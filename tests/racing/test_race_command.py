@@ -133,15 +133,15 @@ def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
     assert lines.count("clean1") == lines.count("set1") == 2
 
 
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", [(), ("3", "GPU-a")])
 def test_arms_run_at_once_on_their_own_cores_and_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...]
 ) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("one core")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40] * gpus)
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus, 1 << 40))
     text = """import os, time
 for n in range(20):
     print(f'v={n}', flush=True)
@@ -152,10 +152,10 @@ print(sorted(os.sched_getaffinity(0)), os.environ.get('CUDA_VISIBLE_DEVICES'))""
     logs = sorted(Path(found["folder"]).glob("*.log"))
     half = len(cores) // 2
     assert [log.read_text().splitlines()[-1] for log in logs] == [
-        f"{cores[:half]} {0 if gpus else None}",
-        f"{cores[half : 2 * half]} {1 if gpus else None}",
+        f"{cores[:half]} {gpus[0] if gpus else None}",
+        f"{cores[half : 2 * half]} {gpus[1] if gpus else None}",
     ]
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: [1 << 40] * min(gpus, 1))
+    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus[:1], 1 << 40))
     most, what = (1, "GPU") if gpus else (len(cores), "cores")
     done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(most + 1))
     check(done, 2, f"--parallel {most + 1}: there is room for 1 to {most} {what},")
