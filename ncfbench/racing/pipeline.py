@@ -16,7 +16,7 @@ from ncfbench.racing import records
 from ncfbench.racing.answer import Answer, as_json, make_answer
 from ncfbench.racing.arms import SEED, Arm, make_arms
 from ncfbench.racing.display import Display
-from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.entry import Entry
 from ncfbench.racing.field import Field, make_slots
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
@@ -192,8 +192,7 @@ def _restored(
     """Return the entries of an earlier race with its seconds, or new ones and 0."""
     entries, spent, is_over = records.read(folder, arms)
     if can_resume:
-        whole = [each for each in entries if not each.seed or each.status is Status.ENDED]
-        return whole, spent
+        return entries, spent
     if spent and not is_over:
         display.say(
             f"An earlier race of these arms stopped after {spent:.0f} s. They begin again, which"

@@ -332,12 +332,20 @@ class Race:
         def is_over(entry: Entry) -> bool:
             return is_there(entry) or self._is_past(entry, most)
 
+        able = (Status.WAITING, *STAYED)
+        known = {(each.number, each.seed): each for each in self.entries}
         for seed in range(1, self.question.seeds):
-            if not finalists or self.left < self._seconds_of(finalists):
+            more = [
+                known.get((each.number, seed)) or Entry(each.arm, seed, each.number)
+                for each in finalists
+            ]
+            more = [each for each in more if each.status in able and not is_over(each)]
+            if not more:
+                continue
+            if self.left < self._seconds_of(finalists):
                 return
-            self.say(f"Seed {seed} of {', '.join(each.name for each in finalists)}.")
-            more = [Entry(each.arm, seed, each.number) for each in finalists]
-            self.entries += more
+            self.say(f"Seed {seed} of {', '.join(each.arm.name for each in more)}.")
+            self.entries += [each for each in more if each not in self.entries]
             self._begin(more)
             self._train(more, math.inf, is_over)
             for each in more:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -261,6 +263,25 @@ def test_a_killed_race_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
     assert sum(arm["lines"] for arm in found["arms"]) > lines
     assert all(arm["running_seconds"] > 0.1 for arm in found["arms"])
     assert found["next"][0]["command"].endswith("done # on")
+
+
+def test_a_repeat_goes_on_in_a_piece_of_its_own(tmp_path: Path) -> None:
+    """The file is cut in the middle of it, as by a kill. Once whole, it does not begin again."""
+    words = [*V, "-L", "count", "20,30", "--seeds", "2", "--budget", "20s", "--resume-flag", "# on"]
+    words.append(f"{COUNT} # {{seed}}")
+    file = Path(race(tmp_path, *words)["folder"]) / "race.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if re.search('"seed": 1.*reading', line)]
+    file.write_text("".join(lines[: places[len(places) // 2]]))
+    race(tmp_path, *words)
+    pieces = defaultdict[tuple[int, ...], list[float]](list)
+    for line in map(json.loads, file.read_text().splitlines()):
+        if "reading" in line:
+            pieces[line["arm"], line["seed"], line["piece"]].append(line["reading"][0])
+    assert [*pieces] == [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)]
+    assert all(running == sorted(running) for running in pieces.values())
+    race(tmp_path, *words)
+    assert file.read_text().count("reading") == sum(map(len, pieces.values()))
 
 
 @pytest.mark.long

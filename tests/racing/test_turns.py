@@ -316,7 +316,8 @@ def test_repeats_end_by_the_clock_of_their_curves(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         played_field, "Reading", lambda ran, value, at: Reading(ran, value, None, at / 4)
     )
-    race, _ = played({"a": rising(4), "b": rising(6)}, budget=400.0, seeds=2)
+    curves = {"a": rising(4, end=1000), "b": rising(6, end=1000)}
+    race, _ = played(curves, budget=400.0, seeds=2)
     assert {each.reason for each in race.entries if each.seed} == {"at the level"}
 
 
