@@ -55,6 +55,10 @@ CERTAIN_NOTE = (
     f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
     " construction and decides nothing. Prepare data with more of them."
 )
+MIXED_NOTE = (
+    "Its runs were timed in different environments (hardware, packages or variables), so that their"
+    " seconds compare roughly. Remove the race's folder to let all race in one."
+)
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
 
@@ -188,6 +192,8 @@ def answer_question(
             notes = [BUSY_NOTE] if others.describe() else []
             if chance(dataset, "validation") >= 1:
                 notes.append(CERTAIN_NOTE)
+            if len({record.environment["key"] for record in runs.records()}) > 1:
+                notes.append(MIXED_NOTE)
             state.notes = list(dict.fromkeys([*state.notes, *notes]))
             state.spent_seconds = clock.spent
             state.write(folder)

@@ -110,6 +110,17 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
     assert before == {path: read_table(path) for path in before}
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_times_of_two_environments_are_named(data_dir: Path, raced: Advice, tmp_path: Path) -> None:
+    """As after new packages: the others' times are not measured again."""
+    shutil.copytree(raced.folder.parent, tmp_path / "advice")
+    (path, *_) = tmp_path.glob("advice/*/*/environment.json")
+    path.write_text(path.read_text().replace(json.loads(path.read_text())["key"], "elsewhere"))
+    again, _ = ask(data_dir, tmp_path, **TWO)
+    assert pipeline.MIXED_NOTE in answer_of(again).state.notes
+    assert pipeline.MIXED_NOTE not in answer_of(raced).state.notes
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("untimed", "undrawn")
 def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Path) -> None:
