@@ -12,6 +12,7 @@ import board_training
 import search_reference as reference
 from claims_boards import boards
 from claims_readme import GOOD, good_start
+from claims_same import POINTWISE, models
 from traced import Section, traces, traces_rows, word
 
 from ncfbench.reporting.render import markdown
@@ -32,6 +33,15 @@ def known() -> Mapping[str, board.Standing]:
 
 def known_rows() -> list[str]:
     return markdown.render([board.board_table("ml-time", known())]).splitlines()
+
+
+def same_shares(family: str, own_model: Mapping[str, board.Standing]) -> list[str]:
+    """Return what the pointwise ways come to with the ranking ways' model."""
+    (own,) = boards(family).values()
+    assert {own[name].trials for name in POINTWISE} == {board_training.TUNED}
+    assert {own[name].top for name in POINTWISE} == {standing.top for standing in own_model.values()}
+    shares = [own[name].share for name in POINTWISE]
+    return [f"{word(board_training.TUNED)} trials", f"{min(shares):.2f} to {max(shares):.2f}"]
 
 
 traces_rows(KNOWN, ["", *WAYS, "ridge", "profile", "ease", "ials", "popularity"])(known_rows)
@@ -194,6 +204,12 @@ def pointwise_of_last() -> list[str]:
     shares = [last()[name].share for name in names]
     ends = f"come to {min(shares):.2f} to {max(shares):.2f} of the best"
     return [ends, f"popularity has {last()['popularity'].share:.2f}"]
+
+
+@traces(LAST, "With the model of the ranking ways, and eight")
+def same_of_last() -> list[str]:
+    assert models("yelp-last-with-last-same") == models("yelp-last-with-last", ["strat-ns"])
+    return same_shares("last-same", last())
 
 
 @traces(MORE, "*Where known items are ranked*")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import board
@@ -39,7 +39,7 @@ def same_rows() -> list[str]:
     return rows
 
 
-def models(board_name: str, contestants: list[str]) -> set[tuple[str, ...]]:
+def models(board_name: str, contestants: Sequence[str] = POINTWISE) -> set[tuple[str, ...]]:
     """Return the models of some contestants' trials; without the dropout of features that nobody
     reads.
     """
