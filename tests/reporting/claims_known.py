@@ -39,7 +39,8 @@ def same_shares(family: str, own_model: Mapping[str, board.Standing]) -> list[st
     """Return what the pointwise ways come to with the ranking ways' model."""
     (own,) = boards(family).values()
     assert {own[name].trials for name in POINTWISE} == {board_training.TUNED}
-    assert {own[name].top for name in POINTWISE} == {standing.top for standing in own_model.values()}
+    tops = {each.top for each in own_model.values()}
+    assert {own[name].top for name in POINTWISE} == tops
     shares = [own[name].share for name in POINTWISE]
     return [f"{word(board_training.TUNED)} trials", f"{min(shares):.2f} to {max(shares):.2f}"]
 
