@@ -50,9 +50,6 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     after = (target / "speedup.parquet").stat().st_mtime_ns
     assert after == before, "to look at results does not change them"
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
-    assert "other text (title,tags)" in again.stdout
-    (folder / beside.FILE).write_text("[1]")
-    check(invoke(*words, folder), 0, "text not known")
 
 
 def test_a_read_only_folder_is_printed_and_exported(
