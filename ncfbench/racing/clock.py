@@ -159,13 +159,13 @@ def own_seconds(piece: Sequence[Reading], last: Reading = BEGIN) -> list[float] 
     where a line lacks it.
 
     A pause within its clock is in its seconds: more of them than it was running betray it. If the
-    first line has more of them, a checkpoint kept the clock, and it goes on from the last line of
-    the process before; else it began at 0.
+    first line of a resumed process has more of them, a checkpoint kept the clock, and it goes on
+    from the last line before; else it began at 0.
     """
     found: list[float] = []
     first = piece[0]
-    is_kept = (first.seconds or 0.0) - first.paused > first.running
-    before = BEGIN._replace(seconds=last.seconds if is_kept else 0.0)
+    is_kept = last is not BEGIN and (first.seconds or 0.0) - first.paused > first.running
+    before = BEGIN._replace(seconds=last.seconds) if is_kept else BEGIN
     for each in piece:
         if each.seconds is None or before.seconds is None:
             return None

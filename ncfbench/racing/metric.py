@@ -92,7 +92,8 @@ class Metric:
         """
         if self.pattern is not None:
             matched = self.pattern.search(line)
-            fields = {"value": matched[self.group], **matched.groupdict()} if matched else {}
+            named = matched.groupdict() if matched else {}
+            fields: dict[Any, Any] = {"value": matched and matched[self.group], **named}
             key: str | None = "value"
         else:
             fields = _json_of(line)
@@ -128,6 +129,8 @@ def _json_of(line: str) -> dict[Any, Any]:
 
 def _only_number(fields: dict[str, Any], seen: str | None) -> str | None:
     """Return the key of a line's metric where none is named: that of the lines before, if any."""
+    if seen == DEFAULT:
+        return seen
     keys = [key for key in fields if key not in OTHERS and _number(fields[key]) is not None]
     keys = [DEFAULT] if DEFAULT in fields else keys
     keys = [*dict.fromkeys([*filter(None, [seen]), *keys])]

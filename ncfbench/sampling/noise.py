@@ -44,7 +44,8 @@ class Noise:
     def _cumulative(self) -> Float64:
         # It ends at exactly 1: each number below 1 falls to an item with training links.
         cumulative: Float64 = np.cumsum(self.probability)
-        return np.divide(cumulative, cumulative[-1], dtype=np.float64)
+        cumulative /= cumulative[-1]
+        return cumulative
 
     def draw(self, rng: np.random.Generator, size: int) -> Int32:
         """Return int32[size]: independent items from P_n; with alpha = 1 those of random links."""
