@@ -53,6 +53,8 @@ def test_a_choice_is_asked_for() -> None:
     assert metric.read('{"step": 2}') is None
     with pytest.raises(UsageError, match="loss and recall: choose one with --metric loss"):
         metric.read('{"recall": 0.1, "step": 100}')
+    named = Metric.of(None)
+    assert [named.read('{"metric": 1}'), named.read('{"loss": 2}')] == [Line(1.0), None]
     with pytest.raises(UsageError, match="no regular expression"):
         Metric.of("f1(macro")
     with pytest.raises(UsageError, match="for step and seconds alone"):
