@@ -45,6 +45,7 @@ PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
+    "dense": "synthetic --users 1500 --items 1000 --links 120000",
     TINY: "synthetic --users 120 --items 400 --links 1500 --topics 5 --vocabulary-size 200"
     " --min-words 3 --max-length 12",
 }
