@@ -29,7 +29,7 @@ ASKED: dict[str, Any] = {
     "samplers": ("iid", "ns", "strat-ns"),
     "batch_sizes": (64,),
     "stratum_sizes": (4,),
-    "negatives": (3,),
+    "negatives": (10,),
     "learning_rates": (0.01, 0.03),
     "others": OTHERS,
 }

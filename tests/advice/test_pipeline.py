@@ -32,7 +32,7 @@ from ncfbench.training import run as training
 
 SMALL = [
     *("--encoder", "bow", "--loss", "sg", "--batch-sizes", "64", "--metric", "recall@10"),
-    *("--stratum-sizes", "4", "--negatives", "3", "--set", "epochs=4", "--set", "dimension=8"),
+    *("--stratum-sizes", "4", "--negatives", "10", "--set", "epochs=4", "--set", "dimension=8"),
     *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
 ]
 """The same on the command line."""
@@ -201,7 +201,7 @@ def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
     assert [each.name for each in found.state.entrants] == [
         "bow sg strat-ns",
         "bow sg ns",
-        "bow sg iid k=3",
+        "bow sg iid k=10",
     ]
     assert found.state.horizon > found.state.first_clock > 0
     assert not list(tmp_path.glob("advice/*/*/config.json"))
