@@ -186,7 +186,7 @@ def usual_of_last() -> list[str]:
     return [f"comes to {usual}*, and to {plain} without it"]
 
 
-@traces(LAST, "This is not the correction alone")
+@traces(LAST, "That is the scale of scores")
 def scale_of_last() -> list[str]:
     usual, softmax = (
         {each["config"]["gamma"] for each in kept_of_last()["trials"] if of(each)}
@@ -195,7 +195,17 @@ def scale_of_last() -> list[str]:
             lambda each: each["contestant"] == "ns" and each["config"]["loss"] == "softmax",
         )
     )
-    return [f"is {usual.pop():.0f} with it and {softmax.pop():.0f} without"]
+    trials = reference.read(board.BOARD / "yelp-last-with-scale.json.gz")["trials"]
+    best = max(trials, key=reference.best)
+    assert models("yelp-last-with-scale", [best["contestant"]]) == models(
+        "yelp-last-with-last", ["strat-ns"]
+    )
+    (own,) = boards("scale").values()
+    return [
+        f"{usual.pop():.0f} with it and {softmax.pop():.0f} without",
+        f"with {word(len(trials))} other scales",
+        f"{own[best['contestant']].share:.3f} with {best['config']['gamma']:.0f}",
+    ]
 
 
 @traces(LAST, "*Pointwise losses come to")
