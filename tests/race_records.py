@@ -44,7 +44,7 @@ def written(
             for name, value in each.with_seed(seed).to_dict().items()
             if value is not None and name != "sampler"
         }
-        losses = [9.0 - place for place in range(len(recalls))]
+        losses = [9.0 - place for place in range(max(len(recalls), 2))]
         folder = write_run(runs_dir, each.config.sampler, losses, ms, recalls, **settings)
         change(folder, "curve", validate)
         found.append(runs.read(folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from itertools import chain
@@ -105,11 +106,11 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
 
 
 def _no_choice(answer: RaceAnswer) -> str:
-    stayed = answer.main
-    if not stayed:
-        return "No choice yet: no candidate has trained. Give a larger --budget."
-    after = three_digits(min(arm.curve.clock for arm in stayed))
+    judged = [arm.curve.clock for arm in answer.main if math.isfinite(arm.level)]
+    if not judged:
+        return "No choice yet: no candidate has been evaluated. Give a larger --budget."
+    after = three_digits(min(judged))
     return (
         f"No choice can be justified: after {after} s of training each, the recall@50 of none of"
-        f" {len(stayed)} is clearly above chance ({answer.chance:.3f}). Give a larger --budget."
+        f" {len(judged)} is clearly above chance ({answer.chance:.3f}). Give a larger --budget."
     )

@@ -6,6 +6,7 @@ that of :mod:`ncfbench.reporting.ranked`, for finished runs and for a race.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ def worth(answer: Overall) -> list[Worth]:
     if best is None:
         return []
     others = sorted(
-        (arm for arm in answer.arms if arm.has_run and arm is not best),
+        (arm for arm in answer.arms if math.isfinite(arm.level) and arm is not best),
         key=lambda arm: (arm.expected, arm.level, arm.first.name),
     )
     rows: list[Worth] = []

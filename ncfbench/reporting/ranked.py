@@ -162,7 +162,7 @@ class RankedArm(ArmResult):
 
     @property
     def level(self) -> float:
-        """The lowest value of the curve that decides; infinity unless it :attr:`has_run`."""
+        """The lowest value of the curve that decides; infinity of an arm that was not evaluated."""
         return self.curve.level if self.has_run else math.inf
 
     @property
@@ -198,12 +198,12 @@ Arm = TypeVar("Arm", bound=RankedArm)
 
 def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
     """Return the arms with how they stand to the one that ranks best soonest, and the level that
-    decides; None where no arm is known to be better than chance.
+    decides; None where no arm was evaluated and is known to be better than chance.
     """
     able = {
         index: arm
         for index, arm in enumerate(arms)
-        if arm.learned_at is not None and arm.has_run and arm.status in PLACES
+        if arm.learned_at is not None and math.isfinite(arm.level) and arm.status in PLACES
     }
     if not able:
         return list(arms), None

@@ -12,6 +12,7 @@ from race_records import answered, entrant, written
 from ncfbench.advice import answer_rows, summary
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
+from ncfbench.storage import tables
 
 
 @pytest.fixture
@@ -53,8 +54,27 @@ def test_an_arm_at_chance_is_not_recommended(
     )
     assert summary.answer_tables(none) == []
     assert json.loads(json_text(answer_rows.as_json(none, tmp_path, {})))["recommended"] is None
-    nobody = answered(tiny, [best], {"best": []}, clock=2.0)
-    assert summary.headline(nobody).startswith("No choice yet: no candidate has trained.")
+
+
+def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:
+    """A race may be interrupted in its first rung; such an arm is neither the best nor worth
+    anything beside another. At most 50 items are ranked for validation links here, so that recall
+    cannot tell who is at chance.
+    """
+    early, best = entrant("early", "ns"), entrant("best", "iid")
+    records = {"early": written(tmp_path, early, [], 10), "best": []}
+    found = answered(tiny, [early, best], records)
+    assert summary.headline(found).startswith("No choice yet: no candidate has been evaluated.")
+    assert (found.best, found.target) == (None, None)
+    tables.write_json(tmp_path / "answer.json", answer_rows.as_json(found, tmp_path, {}))
+    assert [row["level"] for row in answer_rows.rows(found)] == [None, None]
+    records["best"] = written(tmp_path, best, [0, 0.2, 0.4], 10)
+    found = answered(tiny, [early, best], records)
+    assert found.best is not None
+    assert found.best.name == "best"
+    (table,) = summary.answer_tables(found)
+    assert [row[0].text for row in table.rows] == ["the recommended"]
+    tables.write_json(tmp_path / "answer.json", answer_rows.as_json(found, tmp_path, {}))
 
 
 def test_a_longer_budget_reaches_two_epochs(

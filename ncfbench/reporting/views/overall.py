@@ -230,7 +230,7 @@ def arm_facts(arm: RankedArm) -> dict[str, Any]:
         "seeds": len(arm.measured.curves),
         "clock_seconds": arm.curve.clock if has_run else None,
         "learned_seconds": arm.learned_at,
-        "level": arm.level if has_run else None,
+        "level": arm.level if math.isfinite(arm.level) else None,
         "full_iteration_seconds": arm.iteration_seconds if has_run else None,
         "item_slots": arm.items if has_run else None,
         **interval_columns("times_slower", arm.behind),
