@@ -35,13 +35,17 @@ def known_rows() -> list[str]:
     return markdown.render([board.board_table("ml-time", known())]).splitlines()
 
 
+def same(family: str) -> Mapping[str, board.Standing]:
+    (own,) = boards(family).values()
+    return {name: own[name] for name in POINTWISE}
+
+
 def same_shares(family: str, own_model: Mapping[str, board.Standing]) -> list[str]:
     """Return what the pointwise ways come to with the ranking ways' model."""
-    (own,) = boards(family).values()
-    assert {own[name].trials for name in POINTWISE} == {board_training.TUNED}
-    tops = {each.top for each in own_model.values()}
-    assert {own[name].top for name in POINTWISE} == tops
-    shares = [own[name].share for name in POINTWISE]
+    own = same(family)
+    assert {each.trials for each in own.values()} == {board_training.TUNED}
+    assert {each.top for each in own.values()} == {each.top for each in own_model.values()}
+    shares = [each.share for each in own.values()]
     return [f"{word(board_training.TUNED)} trials", f"{min(shares):.2f} to {max(shares):.2f}"]
 
 
@@ -102,6 +106,14 @@ def pointwise_of_known() -> list[str]:
             assert known()[name].share < least.share
             assert known()[name].test < least.test
     return []
+
+
+@traces(KNOWN, "With the model of the ranking ways, and eight")
+def same_of_known() -> list[str]:
+    assert models("ml-time-with-known-same") == models("ml-time-with-known", ["strat-ns"])
+    own = [known()[name].share for name in POINTWISE]
+    assert all(each.share < known()["popularity"].share for each in same("known-same").values())
+    return [*same_shares("known-same", known()), f"{min(own):.2f} to {max(own):.2f} with their own"]
 
 
 def last() -> Mapping[str, board.Standing]:
