@@ -22,8 +22,5 @@ def chance(dataset: Dataset, split: Split) -> float:
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
-    """Return :func:`ncfbench.reporting.ranked.above_chance_at`, on validation links if there are
-    any.
-    """
-    split: Split = "validation" if dataset.holds_out("validation") else "test"
-    return above_chance_at(record, split, chance(dataset, split))
+    """Return :func:`ncfbench.reporting.ranked.above_chance_at` on validation links."""
+    return above_chance_at(record, "validation", chance(dataset, "validation"))

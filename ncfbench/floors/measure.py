@@ -174,17 +174,17 @@ def measure(
         show(f"{name}: test links" + f", penalty {choice.penalty:g}" * bool(floor.penalties))
         fitted = choice.fitted or floor.fit(task, choice.penalty)
         scores = _finite(fitted(test.candidates))
+        done = time.perf_counter()
+        evaluation, lists = test.evaluate(scores, max(CUTOFFS))
+        ranked = time.perf_counter()
+        validation = choice.validation
+        if validation is None and (links := case.splits.get("validation")):
+            validation, _ = links.evaluate(_finite(fitted(links.candidates)))
     except linalg.LinAlgError as error:
         raise UsageError(
-            "its matrices have no factor in single precision with so small a penalty: use a larger"
-            " --penalty."
+            "its scores cannot be computed in single precision with so small a penalty: use a"
+            " larger --penalty."
         ) from error
-    done = time.perf_counter()
-    evaluation, lists = test.evaluate(scores, max(CUTOFFS))
-    ranked = time.perf_counter()
-    validation = choice.validation
-    if validation is None and (links := case.splits.get("validation")):
-        validation, _ = links.evaluate(_finite(fitted(links.candidates)))
     after = _process_bytes("VmHWM")
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
@@ -231,9 +231,12 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
     def recall(penalty: float) -> float:
         show(f"{name}: choosing its penalty, {penalty:g}")
         begin = time.perf_counter()
-        fitted = floor.fit(task, penalty)
-        seconds = time.perf_counter() - begin
-        quality, _ = held_out.evaluate(_finite(fitted(held_out.candidates)))
+        try:
+            fitted = floor.fit(task, penalty)
+            seconds = time.perf_counter() - begin
+            quality, _ = held_out.evaluate(_finite(fitted(held_out.candidates)))
+        except linalg.LinAlgError:  # too small for single precision
+            return -1.0
         if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
             best.clear()
             best[penalty] = fitted, seconds
@@ -241,20 +244,20 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
         return _recall(quality)
 
     penalty, recalls = climb(floor.penalties, recall)
+    if penalty not in qualities:
+        raise linalg.LinAlgError("no penalty is large enough")
+    recalls = {each: value for each, value in recalls.items() if each in qualities}
     validation = qualities[penalty] if by == "validation" else None
     return Choice(penalty, by, recalls, validation, *best.get(penalty, (None, 0.0)))
 
 
 def _finite(scores: Scores) -> Scores:
-    """Return the same scores, with a UsageError where one is not finite."""
+    """Return the same scores, with a LinAlgError where one is not finite."""
 
     def checked(users: Ids) -> Float32:
         found = scores(users)
         if not np.isfinite(found).all():
-            raise UsageError(
-                "its scores are not finite in single precision with so small a penalty: use a"
-                " larger --penalty."
-            )
+            raise linalg.LinAlgError("scores are not finite")
         return found
 
     return checked

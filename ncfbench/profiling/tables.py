@@ -122,11 +122,6 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
     ]
     if not units:
         notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
-    if "matrix product" in by_part:  # of earlier profiles
-        vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
-        products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
-        ratios = [f"{size} x {size}: {other / one:.1f}" for size, one, other in products]
-        notes[-1] += f" Vector products over one matrix product, {', '.join(ratios)}."
     return Table.of(
         f"Unit costs, forward and backward: {name}",
         [

@@ -158,13 +158,10 @@ def own_seconds(piece: Sequence[Reading], last: Reading = BEGIN) -> list[float] 
     """Return what a process added to the program's own clock by each line, without pauses; None
     where a line lacks it.
 
-    A pause within its clock is in its seconds: more of them than it was running betray it. If the
-    first line of a resumed process has more of them, a checkpoint kept the clock, and it goes on
-    from the last line before; else it began at 0.
+    A pause within its clock is in its seconds: more of them than it was running betray it.
     """
     found: list[float] = []
-    first = piece[0]
-    is_kept = last is not BEGIN and (first.seconds or 0.0) - first.paused > first.running
+    is_kept = last is not BEGIN and _is_kept(piece[0], last)
     before = BEGIN._replace(seconds=last.seconds) if is_kept else BEGIN
     for each in piece:
         if each.seconds is None or before.seconds is None:
@@ -177,3 +174,18 @@ def own_seconds(piece: Sequence[Reading], last: Reading = BEGIN) -> list[float] 
         found.append((found[-1] if found else 0.0) + max(passed, 0.0))
         before = each
     return found
+
+
+def _is_kept(first: Reading, last: Reading) -> bool:
+    """Return whether the clock of a resumed process goes on from a checkpoint, and did not begin at
+    0: if its first line has more seconds than it had been running, or seconds that fit the pace
+    before from the first step on rather than from the last one.
+    """
+    own = (first.seconds or 0.0) - first.paused
+    if own > first.running:
+        return True
+    if not (first.step and last.step and last.seconds):
+        return False
+    pace = last.seconds / last.step
+    kept, anew = first.step * pace, max(first.step - last.step, 0.0) * pace
+    return abs(own - kept) < abs(own - anew)

@@ -342,7 +342,8 @@ class Race:
             more = [each for each in more if each.status in able and not is_over(each)]
             if not more:
                 continue
-            if self.left < self._seconds_of(finalists):
+            trained = self._pace().training * sum(each.trained_seconds for each in more)
+            if self.left < self._seconds_of(finalists) - trained:
                 return
             self.say(f"Seed {seed} of {', '.join(each.arm.name for each in more)}.")
             self.entries += [each for each in more if each not in self.entries]

@@ -105,6 +105,8 @@ def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -
         ]
         if fingerprint != data_fingerprint:
             differing.append("another content of the data set")
+        if read_revisions(path, found) != revisions_of(config):
+            differing.append("another revision of its classes")
         if 0 < len(differing) <= NEAR:
             status = _status(path.parent) or "begun"
             text = f" The nearest, {path.parent.name} ({status}), has {', '.join(differing)}."

@@ -206,12 +206,12 @@ class Recorder:
             if 0 < iteration >= key[0]
         }
         timed = [row["environment_key"] for row in self._timing if row["kind"] == "full"]
-        if timed and self._environment["key"] not in timed:
+        if timed:
             self._timed_key = timed[-1]
         if any(row["environment_key"] != self._environment["key"] for row in self._timing):
             self.progress.say(
-                "The environment has changed since this run began: its times will be those from"
-                " here on."
+                "The environment has changed since this run began: once it trains on, its times"
+                " will be those from there on."
             )
 
     def _ledger_rows(self) -> list[dict[str, Any]]:

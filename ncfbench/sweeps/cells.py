@@ -296,8 +296,9 @@ def read_progress(
     for folder in (path.parent for path in paths):
         try:
             config, fingerprint = runs.read_config(folder / "config.json")
-            revisions = runs.read_revisions(folder / "config.json", config)
-            if digest(config) not in digests or revisions != revisions_of(config):
+            if digest(config) not in digests:
+                continue
+            if runs.read_revisions(folder / "config.json", config) != revisions_of(config):
                 continue
             # A run that was resumed on other devices is no longer the cell's.
             config, _ = runs.read_last_settings(folder)

@@ -111,6 +111,19 @@ def test_the_own_clock_of_a_resumed_process(
     assert timeline.startups[1] == max(running[0] - (wanted[1] - before), 0)
 
 
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [([17, 22, 27], [12, 17, 22, 27]), ([5, 10, 15], [12, 17, 22, 27])],
+    ids=["kept", "begun at 0"],
+)
+def test_steps_tell_whether_a_clock_was_kept(own: list[float], wanted: list[float]) -> None:
+    """A process that starts for longer than the one before trained: a step takes a second."""
+    again = [Reading(20.0 + 5 * n, 0.2, 12 + 5 * n, at) for n, at in enumerate(own, 1)]
+    timeline = Timeline([[Reading(15.0, 0.1, 12, 12.0)], again])
+    assert [at for at, _ in timeline.points()] == wanted
+    assert timeline.startups[1] == 20
+
+
 def test_curves_fall_whatever_is_better() -> None:
     timeline = Timeline([lines(0.0, 1.0, [1, 2])])
     for is_less_better, losses in ((True, [1, 2]), (False, [-1, -2])):

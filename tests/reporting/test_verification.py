@@ -213,6 +213,18 @@ def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
     assert_reports_verify(tmp_path)
 
 
+def test_arms_with_one_common_seed_verify(tmp_path: Path) -> None:
+    """ns is sooner on average, but not on the seed that both have."""
+    for seed in range(3):
+        write_run(tmp_path, "iid", [9, 5, 3], 200, seed=seed)
+        write_run(tmp_path, "strat-ns", [9, 5, 2], 95 if seed == 0 else 200, seed=seed)
+    write_run(tmp_path, "ns", [9, 5, 2], 100)
+    assert_reports_verify(tmp_path)
+    (answer,) = answers_of(tmp_path)
+    statuses = {arm["sampler"]: arm["status"] for arm in answer["arms"]}
+    assert (statuses["ns"], statuses["strat-ns"]) == ("best", "tied")
+
+
 def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
     run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
 

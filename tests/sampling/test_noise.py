@@ -1,40 +1,38 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.noise import Noise
+from ncfbench.sampling.noise import AliasTable, Noise
 
 
-class Numbers:
-    """Gives chosen numbers as a generator's uniform ones."""
-
-    def __init__(self, numbers: np.ndarray) -> None:
-        self.numbers = numbers
-
-    def random(self, size: int) -> np.ndarray:
-        return self.numbers[:size]
+def drawn_from(table: AliasTable) -> np.ndarray:
+    """The distribution of a table's draws: a uniform cell, which stays or passes on."""
+    passed = np.bincount(table.alias, 1 - table.keep, len(table.keep))
+    return (table.keep + passed) / len(table.keep)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=40).filter(any), st.sampled_from([0, 2]))
-@settings(max_examples=100, deadline=None)
-def test_draws_divide_the_unit_interval_exactly(degrees: list[int], alpha: int) -> None:
-    """By the middles of equal parts, of which each item gets as many as its probability says; the
-    ends of the interval fall to the first and the last item with links.
-    """
-    items = np.repeat(np.arange(len(degrees)), degrees)
-    graph = BipartiteGraph.from_links(np.arange(len(items)), items, len(items), len(degrees))
-    parts = np.array([degree**alpha if degree else 0 for degree in degrees])
-    middles = (np.arange(parts.sum()) + 0.5) / parts.sum()
-    numbers: Any = Numbers(np.append(middles, [0, np.nextafter(1, 0)]))
-    *drawn, first, last = Noise(graph, alpha).draw(numbers, parts.sum() + 2).tolist()
-    assert np.bincount(drawn, minlength=len(degrees)).tolist() == parts.tolist()
-    assert (first, last) == (items[0], items[-1])
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=60).filter(lambda weights: sum(weights) > 0)
+)
+@example([0.0, 0.0, 0.5, 1.5])  # a cell of exactly the mean before one above it
+@example([1.0, 1.0, 0.0, 2.0])
+@settings(max_examples=300)
+def test_alias_table_draws_exactly_its_distribution(weights: list[float]) -> None:
+    probability = np.array(weights) / np.sum(weights)
+    table = AliasTable.build(probability)
+    assert (table.keep >= 0).all()
+    assert (table.keep <= 1).all()
+    np.testing.assert_allclose(drawn_from(table), probability, atol=1e-12)
+
+
+def test_alias_table_of_a_long_tail() -> None:
+    probability = 1 / np.arange(1, 100_001)
+    probability /= probability.sum()
+    np.testing.assert_allclose(drawn_from(AliasTable.build(probability)), probability, atol=1e-13)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.0, 0.75, -0.5])

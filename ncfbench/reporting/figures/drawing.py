@@ -174,15 +174,16 @@ def draw_floors(axis: Any, floors: Sequence[FloorResult]) -> None:
         axis.annotate(floor.label, (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
 
 
-def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:
-    """Return at most so many of a curve's points, evenly spread, the first and the last included.
+def thin(points: Sequence[T]) -> list[T]:
+    """Return at most :data:`MOST_POINTS` of a curve's points, evenly spread, with the first and
+    the last.
 
     A curve of no more points is returned as it is.
     """
-    if len(points) <= most:
+    if len(points) <= MOST_POINTS:
         return list(points)
-    step = (len(points) - 1) / (most - 1)
-    return [points[round(index * step)] for index in range(most)]
+    step = (len(points) - 1) / (MOST_POINTS - 1)
+    return [points[round(index * step)] for index in range(MOST_POINTS)]
 
 
 def describe(runs: Sequence[Run]) -> str:

@@ -264,7 +264,7 @@ def _rank(results: Sequence[tuple[Values, Mapping[int, float]]]) -> None:
     best, of_best = max(able, key=lambda each: mean(each[1].values()))
     for values, logs in able:
         apart = np.array([of_best[seed] - log for seed, log in logs.items() if seed in of_best])
-        if len(apart) < 2:
+        if not len(apart):
             apart = np.array([mean(of_best.values()) - mean(logs.values())])
         values["status"] = "slower" if is_worse(apart, max(len(able) - 1, 1)) else "tied"
     best["status"] = "best"
