@@ -257,7 +257,7 @@ SEVEN = dict.fromkeys(("mf", "bow", "cnn", "transformer"), 7)
     ("folder", "rounds"),
     [
         ("citeulike-title-tags-encoders", SEVEN | {"lstm": 7, "gru": 7, "bert": 3}),
-        ("anime-encoders", SEVEN | {"bert": 3}),
+        ("anime-encoders", SEVEN | {"bert": 2}),
     ],
 )
 def test_the_page_on_costly_items_shows_profiles_of_one_machine(
