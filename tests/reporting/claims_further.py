@@ -59,7 +59,7 @@ def dear_and_shared() -> list[str]:
 
 @traces(TRANSFORMER, "The same nine ways on anime")
 def ways_of_transformer() -> list[str]:
-    counts = {}
+    counts = set()
     for data in ("anime", "cite"):
         trials = reference.read(board.BOARD / f"{data}-with-transformer.json.gz")["trials"]
         (model,) = {
@@ -69,9 +69,10 @@ def ways_of_transformer() -> list[str]:
         assert (model[0], model[3]) == ("transformer", "add")
         named = {trial["contestant"] for trial in trials}
         assert {of(data)[name].trials for name in named} == {board_training.TUNED}
-        counts[data] = word(len(named))
+        counts.add(word(len(named)))
+    (count,) = counts
     return [
-        f"same {counts['anime']} ways on anime, and {counts['cite']} of them on CiteULike",
+        f"same {count} ways on anime and on CiteULike",
         f"{word(model[1])} blocks of width {model[2]}",
     ]
 
@@ -110,6 +111,21 @@ def second_of_transformer() -> list[str]:
     assert trained("anime", 1).keys() == {"ns", "ns, usual logQ", "strat-ns"}
     assert trained("cite", 1).keys() == {"strat-ns"}
     return ["To 0.97"]
+
+
+@traces(TRANSFORMER, "*Drawn negatives do not*")
+def pointwise_of_transformer() -> list[str]:
+    standings = [of(data)["strat-ns, pointwise"] for data in ("cite", "anime")]
+    assert [own.is_cut for own in standings] == [False, True]
+    assert all(
+        own.share > of(data)["ns, pointwise"].share
+        for own, data in zip(standings, ("cite", "anime"), strict=True)
+    )
+    trials = reference.read(board.BOARD / "cite-with-transformer.json.gz")["trials"]
+    own = (each for each in trials if each["contestant"] == "strat-ns, pointwise")
+    assert max(own, key=reference.best)["config"]["loss"] == "mse"
+    cite, anime = (f"{each.share:.3f}" for each in standings)
+    return [f"comes to {cite} on CiteULike", f"ended at {anime} on anime"]
 
 
 @traces(TRANSFORMER, "On CiteULike an iteration of")
