@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -166,23 +167,24 @@ def answer_question(
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
         if state is not None:
-            clock.spent_before, clock.guess = state.spent_seconds, state.pace
+            clock.spent_before = state.spent_seconds
         progress.start(int(budget_seconds), int(clock.spent), "second")
         has_time = clock.left > DONE_SHARE * budget_seconds
         unfitted: list[str] = []
         if has_time and not dry_run:
             unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        if state is None:
-            first = FirstField(dataset, content, clock, progress, interrupted)
-            state = first.choose(search)
-            clock.guess = state.pace
-            if not dry_run:
-                state.write(folder)
-        if dry_run:
+        if dry_run and state is not None:
             return Advice(folder, state)
-        here = dataclasses.replace(locations, runs_dir=folder)
+        if state is None:
+            state, has_time = State(dataset.fingerprint, [], [], 0.0), True
+        runs_dir = Path(stack.enter_context(TemporaryDirectory())) if dry_run else folder
+        here = dataclasses.replace(locations, runs_dir=runs_dir)
         runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
+        if dry_run:
+            with runs.turns:
+                FirstField(search, runs).choose()
+            return Advice(folder, state)
         is_complete = True
         if has_time:
             try:
