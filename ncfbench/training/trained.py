@@ -78,19 +78,17 @@ def restore_trained(
     """
     keep_compiled(say)
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
-    trainer, _ = Trainer.create(one_device, dataset)
-    folder = record.folder / "checkpoints"
-    found = Checkpoints(folder, say).restore(trainer.shapes) if folder.is_dir() else None
-    iteration = record.summary["iterations"]
+    trainer = Trainer.without_state(one_device, dataset)
+    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
+    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
+    iteration, reported = record.summary["iterations"], record.reported_iteration
+    if found is not None and found.best is not None and found.best.iteration == reported:
+        return embedder, found.best
     if found is None or int(found.state.iteration) != iteration:
         raise DataError(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that its parameters are lost. Train it again: ncfbench run --again."
         )
-    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
-    reported, best = record.reported_iteration, found.best
-    if best is not None and best.iteration == reported:
-        return embedder, best
     if reported not in (iteration, None):
         raise DataError(
             f"{record.folder} keeps no parameters of the epoch that it reports (iteration"

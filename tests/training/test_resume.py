@@ -144,11 +144,15 @@ def assert_resumes(
 
 
 @pytest.mark.long_cases(r"late")
-@pytest.mark.parametrize(("epoch", "delay"), [(2, 0.0), (5, 0.03)], ids=("soon", "late"))
+@pytest.mark.parametrize(
+    ("epoch", "past", "delay"),
+    [(2, 0, 0.0), (5, 0, 0.03), (3, 4, 0.0)],
+    ids=("soon", "late", "probe"),
+)
 def test_a_killed_run_ends_with_the_same_curve(
-    data_dir: Path, tmp_path: Path, tiny: Dataset, epoch: int, delay: float
+    data_dir: Path, tmp_path: Path, tiny: Dataset, epoch: int, past: int, delay: float
 ) -> None:
-    """SIGKILL soon after a checkpoint; then it is left to finish."""
+    """SIGKILL soon after a checkpoint, of an epoch's end or a probe; then it is left to finish."""
     settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
         "import sys; from pathlib import Path; from ncfbench.training import run, session;"
@@ -159,14 +163,19 @@ def test_a_killed_run_ends_with_the_same_curve(
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(data_dir), str(cut)], env=os.environ | compiled_once()
     )
-    while not list(cut.glob(f"*/checkpoints/{ends[epoch - 1]}.npz")) and process.poll() is None:
+    first = ends[epoch - 1] + past
+
+    def newest() -> int:
+        return max((int(path.stem) for path in cut.glob("*/checkpoints/*.npz")), default=0)
+
+    while newest() < first and process.poll() is None:
         time.sleep(0.005)
     time.sleep(delay)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "the run was over before it was killed"
     said = Said()
     record = training.run(complete(settings), Locations(data_dir, cut), resume=True, progress=said)
-    assert said.began_at in ends[epoch - 1 :]
+    assert said.began_at >= first
     whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
     assert figures(record) == figures(whole)
     assert sum(row["iterations"] for row in record.timing if row["kind"] == "full") == ends[-1]
@@ -181,15 +190,17 @@ def test_a_damaged_checkpoint_costs_no_number(
     """
     monkeypatch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(40))
+        train(data_dir, tmp_path, progress=StopAt(42))
     (folder,) = tmp_path.iterdir()
+    probe = ends_of(tiny)[1] + 4  # checkpoints are written at probes within an epoch too
     checkpoints = folder / "checkpoints"
-    assert {path.name for path in checkpoints.iterdir()} == {f"{ends_of(tiny)[1]}.npz", "40.npz"}
-    (checkpoints / "40.npz").write_bytes(b"damaged")
-    said = Said(38)
+    assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "42.npz"}
+    (checkpoints / "42.npz").write_bytes(b"damaged")
+    said = Said(41)
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, resume=True, progress=said)
-    assert any("Checkpoint 40 cannot be read and is removed" in text for text in said.texts)
-    assert said.began_at == ends_of(tiny)[1]
-    assert runs.read(folder).summary["iterations"] == 38
+    assert any("Checkpoint 42 is damaged, and is skipped" in text for text in said.texts)
+    assert said.began_at == probe
+    assert runs.read(folder).summary["iterations"] == 41
+    assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "41.npz"}
     assert figures(train(data_dir, tmp_path, resume=True)) == figures(whole)
