@@ -92,8 +92,10 @@ class Checkpoints:
             DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
         iteration, untouched = int(state.iteration), state._replace(touched={})
-        document = {"progress": progress, "arrays": _describe(untouched)}
-        arrays = {keystr(path): np.asarray(leaf) for path, leaf in _leaves(untouched)}
+        document: dict[str, Any] = {"progress": progress, "arrays": _describe(untouched)}
+        arrays: dict[str, Any] = {
+            keystr(path): np.asarray(leaf) for path, leaf in _leaves(untouched)
+        }
         arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in state.touched.items()}
         if best is not None:
             document["best"] = best.iteration

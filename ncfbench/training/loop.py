@@ -191,7 +191,7 @@ class TimedLoop:
         shards = [shard for leaf in leaves for shard in leaf.addressable_shards]
         if not self.trainer.layout.is_simulated:
             shards = [shard for shard in shards if shard.device == first]
-        size = sum(shard.data.nbytes for shard in shards)
+        size = sum(int(shard.data.nbytes) for shard in shards)
         return size + self._step_bytes <= free_bytes()
 
     def step_block(self, iterations: int | None = None) -> None:

@@ -105,10 +105,9 @@ class Session:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
         folder, parts = self.recorder.folder, (plan.config, plan.dataset, plan.layout)
-        self._checkpoints = folder and Checkpoints(folder / "checkpoints", say)
-        (is_begun,) = self._group.any(
-            self._checkpoints is not None and bool(self._checkpoints.iterations())
-        )
+        self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
+        is_begun = self._checkpoints is not None and bool(self._checkpoints.iterations())
+        (is_begun,) = self._group.any(is_begun)
         restored = None
         if is_begun:  # memory holds one state: no initial one
             self._trainer = Trainer.without_state(*parts)

@@ -144,8 +144,8 @@ class Trainer:
         precision.require(config.precision)
         layout = layout or make_layout(config)
         with layout.initialise_on_host():
-            *parts, state = _initial(config, dataset)
-        trainer = cls(config, *parts[:2], _shapes(state), layout, parts[2])
+            towers, optimizer, carry, state = _initial(config, dataset)
+        trainer = cls(config, towers, optimizer, _shapes(state), layout, carry)
         return trainer, trainer.from_host(state)
 
     @classmethod
@@ -162,14 +162,15 @@ class Trainer:
         if any(name not in BUILT_IN[kind] for kind, name in chosen.items()):
             return cls.create(config, dataset, layout)[0]
         precision.require(config.precision)
-        parts: list[Any] = []
+        traced = []
 
         def initial() -> TrainState:
-            *parts[:], state = _initial(config, dataset)
-            return state
+            traced.append(_initial(config, dataset))
+            return traced[0][-1]
 
-        shapes = jax.eval_shape(initial)
-        return cls(config, *parts[:2], shapes, layout or make_layout(config), parts[2])
+        shapes: TrainState = jax.eval_shape(initial)
+        towers, optimizer, carry, _ = traced[0]
+        return cls(config, towers, optimizer, shapes, layout or make_layout(config), carry)
 
     def to_host(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, with arrays of :attr:`shapes`."""
@@ -381,9 +382,10 @@ def state_shapes(config: RunConfig, dataset: Dataset) -> TrainState:
         return _initial(config, dataset)[-1]
 
     try:
-        return jax.eval_shape(initial)
+        shapes: TrainState = jax.eval_shape(initial)
     except jax.errors.JAXTypeError:
-        return _shapes(initial())
+        shapes = _shapes(initial())
+    return shapes
 
 
 def _initial(
