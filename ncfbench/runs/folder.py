@@ -117,15 +117,30 @@ def clock_at(record: RunRecord, iteration: int) -> float:
 def create(
     runs_dir: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float = 0.0
 ) -> Path:
-    """Create a folder named after the settings, with ``config.json``.
+    """Create a folder by :func:`make_run_folder` and :func:`write_config`, and return it."""
+    folder = make_run_folder(runs_dir, config)
+    write_config(folder, config, data_fingerprint, feature_seconds)
+    return folder
 
-    Args:
-        feature_seconds: that derived item features of the data took.
+
+def make_run_folder(runs_dir: Path, config: RunConfig) -> Path:
+    """Create an empty folder named after the settings. It is no run before :func:`write_config`, so
+    that its maker can hold it first.
     """
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
     name = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
-    folder = make_folder(runs_dir, name)
+    return make_folder(runs_dir, name)
+
+
+def write_config(
+    folder: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float
+) -> None:
+    """Write ``config.json`` into a run's folder.
+
+    Args:
+        feature_seconds: that derived item features of the data took.
+    """
     document = {
         "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
@@ -135,7 +150,6 @@ def create(
     if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
     tables.write_json(folder / "config.json", document)
-    return folder
 
 
 def make_folder(parent: Path, name: str) -> Path:

@@ -56,6 +56,7 @@ class Recorder:
         self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
         self._evaluations: dict[tuple[int, str], Evaluation] = {}
+        self._has_unwritten_evaluations = False
         self._timing: list[dict[str, Any]] = []
         self._earlier_ledger: list[dict[str, Any]] = []
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
@@ -151,7 +152,7 @@ class Recorder:
         self.add_evaluations(row["iteration"], evaluated or {})
         self.progress.record(whole)
         if time.perf_counter() >= self._due:
-            self.write("running", row["iteration"])
+            self._write_tables("running", row["iteration"])
 
     def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
         """Add evaluations to the last row of the curve, if it is of this iteration."""
@@ -161,9 +162,11 @@ class Recorder:
             figures = evaluation.figures.items()
             self._curve[-1] |= {f"{split}_{name}": value for name, value in figures}
             self._evaluations[iteration, split] = evaluation
+            self._has_unwritten_evaluations = True
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
-        """Write the tables, the summary last: it names rows that are there.
+        """Write all tables, as a checkpoint needs them: the evaluations, which are large, are
+        written here alone.
 
         Args:
             status: of the run, as in ``summary.parquet``.
@@ -172,14 +175,20 @@ class Recorder:
         Raises:
             DataError: they cannot be written.
         """
+        if self.folder is not None and self._has_unwritten_evaluations:
+            with self.ledger.line("tables"):
+                evaluations.write(self.folder, self._evaluations)
+            self._has_unwritten_evaluations = False
+        self._write_tables(status, iteration, message)
+
+    def _write_tables(self, status: str, iteration: int, message: str = "") -> None:
+        """Write the tables, the summary last: it names rows that are there."""
         if self.folder is None:
             return
         with self.ledger.line("tables"):
             self.write_environment()
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
-            if self._evaluations:
-                evaluations.write(self.folder, self._evaluations)
             ledger = self._ledger_rows()  # late, so that it has the time of the tables before it
             tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
             summary = self._summary(status, iteration, ledger) | {"message": message}
@@ -205,6 +214,7 @@ class Recorder:
             for key, evaluation in evaluations.read(folder).items()
             if 0 < iteration >= key[0]
         }
+        self._has_unwritten_evaluations = bool(self._evaluations)
         timed = [row["environment_key"] for row in self._timing if row["kind"] == "full"]
         if timed:
             self._timed_key = timed[-1]

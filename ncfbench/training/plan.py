@@ -108,10 +108,11 @@ class RunPlan:
         if not ProcessGroup.current().is_first:
             yield make()
             return
-        folder = folder or runs.create(
-            self.locations.runs_dir, config, fingerprint, self.dataset.feature_seconds
-        )
+        is_new = folder is None
+        folder = folder or runs.make_run_folder(self.locations.runs_dir, config)
         with locks.held(folder, "writing"):
+            if is_new:  # held before it is a run, which another process could continue
+                runs.write_config(folder, config, fingerprint, self.dataset.feature_seconds)
             yield make(folder)
 
 

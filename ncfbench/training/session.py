@@ -198,9 +198,13 @@ class Session:
                 self.close()
 
     def evaluate(self) -> None:
-        """Evaluate at the last probe, unless that was done; the curve's row gets it."""
+        """Evaluate at the last probe, unless that was done or training went on since; the curve's
+        row gets it.
+        """
         with self._ledger.turn():
-            if self.iteration and not self.recorder.is_evaluated:
+            row = self.recorder.last_row or {}
+            is_probe = self.iteration > 0 and row.get("iteration") == self.iteration
+            if is_probe and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
                 self._keep_best()
