@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -23,9 +24,10 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
+from ncfbench.training import checkpoint, loop, session
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
-from ncfbench.training import session
+from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
 
 STOPS = ((1,), (17,), (20, 36), (47,))
@@ -180,6 +182,45 @@ def test_a_killed_run_ends_with_the_same_curve(
     assert figures(record) == figures(whole)
     assert sum(row["iterations"] for row in record.timing if row["kind"] == "full") == ends[-1]
     assert not list(record.folder.glob("checkpoints/.*"))
+
+
+def test_a_resumed_run_holds_one_state(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the checkpoint is read, device memory has no initial state beside the one restored."""
+    more = {"encoder": "mf", "dimension": 512}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(30), **more)
+    read, live = checkpoint._array, []
+
+    def held() -> int:
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    def watched(*args: Any) -> np.ndarray:
+        live.append(held())
+        return read(*args)
+
+    gc.collect()
+    before = held()
+    monkeypatch.setattr(checkpoint, "_array", watched)
+    record = train(data_dir, tmp_path, resume=True, **more)
+    saved = Checkpoints(record.folder / "checkpoints").path(record.summary["iterations"])
+    assert max(live) - before < 1.1 * saved.stat().st_size
+
+
+def test_a_state_that_has_no_room_twice_is_trained(
+    data_dir: Path, tmp_path: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing copies it, the step account is left out with a word, and no number changes."""
+    monkeypatch.setattr(loop, "free_bytes", lambda: 0)
+    monkeypatch.setattr(loop, "copy_state", None)
+    said = Said()
+    record = train(data_dir, tmp_path, progress=said)
+    assert figures(record) == figures(whole)
+    assert record.summary["step_iteration_seconds"] is None
+    assert record.summary["full_iteration_seconds"] > 0
+    words = "Steps are not timed by themselves: memory has no room for a copy of the state."
+    assert said.texts.count(words) == 1
 
 
 def test_a_damaged_checkpoint_costs_no_number(
