@@ -158,6 +158,11 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     if again:
         return None
     finished, begun = choice.find_trained(runs_dir, config, fingerprint)
+    if finished is None and begun is not None and choice.is_held(begun):
+        raise UsageError(
+            f"Another process trains a run with these settings now: {begun}. Wait until it ends, or"
+            " train a new one with --again."
+        )
     if finished is None and begun is not None:
         raise UsageError(
             f"{begun} holds a run with these settings that is not finished. --resume continues it;"
