@@ -156,8 +156,8 @@ class CandidateRuns:
 
     def _opening(self, candidate: Candidate) -> float:
         """Return the seconds that a run of a candidate takes before it is worth anything."""
-        pace = self.pace([candidate])
-        return pace.opening + pace.saving
+        costs, encoder = self.costs, candidate.config.encoder
+        return costs.opening(encoder) + costs.evaluation(encoder) + costs.saving(encoder)
 
     def _evaluation(self, key: Key) -> float:
         is_done = self.turns.runs[key].is_evaluated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,13 +14,21 @@ from typing import Literal
 from ncfbench.catalog import find_encoder
 from ncfbench.racing.rungs import Pace
 
+Statistic = Callable[[Sequence[float]], float]
 Part = Literal["opening", "evaluation", "saving", "turn", "training"]
 UNKNOWN_OPENING = 10.0
-"""Least seconds that an encoder is expected to open in, before one was measured: what a transformer
-takes to compile on one core of a CPU, and
+"""Least seconds that an encoder is expected to open in before one was measured: about what a
+transformer takes to compile on one core.
 """
 COSTLY_OPENING = 3.0
-"""times as long for a costly encoder."""
+"""Times that for a costly encoder."""
+LATEST = 3
+"""Number of measurements of which the longest counts where it is asked whether there is time."""
+
+
+def latest_most(seconds: Sequence[float]) -> float:
+    """Return the most of the latest values."""
+    return max(seconds[-LATEST:])
 
 
 @dataclass
@@ -52,30 +60,34 @@ class Costs:
         """Whether some run has been opened."""
         return self._of_all("opening", 0.0) > 0
 
-    def opening(self, encoder: str) -> float:
-        """Return the seconds to open a run, compile it and train its first turn."""
+    def opening(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds to open a run, compile it and train its first turn.
+
+        Args:
+            of: what was measured: by default a cautious value, which tells whether there is time.
+        """
         own = self.measured["opening", encoder]
         if own or not self.is_begun:
-            return fmean(own) if own else self.guess.opening
+            return of(own) if own else self.guess.opening
         times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
         return max(self._of_all("opening", 0.0), times * UNKNOWN_OPENING)
 
-    def evaluation(self, encoder: str) -> float:
-        """Return the seconds of an evaluation."""
+    def evaluation(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds of an evaluation; for ``of`` see :meth:`opening`."""
         own = self.measured["evaluation", encoder]
-        return fmean(own) if own else self.forecasts.get(encoder, self._of_all("evaluation", 0.0))
+        return of(own) if own else self.forecasts.get(encoder, self._of_all("evaluation", 0.0))
 
-    def saving(self, encoder: str) -> float:
-        """Return the seconds to save a run."""
+    def saving(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds to save a run; for ``of`` see :meth:`opening`."""
         own = self.measured["saving", encoder]
-        return fmean(own) if own else self._of_all("saving", self.guess.saving)
+        return of(own) if own else self._of_all("saving", self.guess.saving)
 
     def pace(self, encoders: Collection[str]) -> Pace:
         """Return the mean pace of runs of some encoders, one at least."""
         return Pace(
-            fmean(map(self.opening, encoders)),
+            fmean(self.opening(each, fmean) for each in encoders),
             fmean(map(self._training, encoders)),
-            fmean(self.saving(each) + self.evaluation(each) for each in encoders),
+            fmean(self.saving(each, fmean) + self.evaluation(each, fmean) for each in encoders),
         )
 
     def _training(self, encoder: str) -> float:
