@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -250,13 +251,14 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
 
 
 def _is_folder(path: Path, kind: str) -> bool:
-    """Return whether a path is a folder for a file of each table: it is one, or has no suffix.
+    """Return whether a path is a folder for a file of each table: it is one, or has no suffix and
+    is not there.
 
     Raises:
         UsageError: the format is written as one file.
     """
     if kind in SUFFIXES:
-        return path.is_dir() or not path.suffix
+        return path.is_dir() or not (path.suffix or os.path.lexists(path))
     if path.is_dir():
         raise UsageError(f"--format {kind} is one file, and {path} is a folder: name a file.")
     return False
@@ -267,5 +269,4 @@ def _write(path: Path, text: str) -> None:
 
     with tables.storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    tables.write_text(path, text)
