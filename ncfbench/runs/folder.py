@@ -29,7 +29,7 @@ from typing import Any
 from ncfbench.config import RunConfig, complete, digest, revisions_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
-from ncfbench.runs.reported import find_candidate
+from ncfbench.runs.reported import choose_epoch, reported_columns
 from ncfbench.storage import schemas, tables
 
 RECORDS = (
@@ -86,8 +86,8 @@ class RunRecord:
     @property
     def reported_iteration(self) -> int | None:
         """The iteration of the epoch whose recall is reported; None where there is none."""
-        epoch = self.summary["reported_epoch"]
-        return next((row["iteration"] for row in self.curve if row.get("epoch") == epoch), None)
+        row, _ = choose_epoch(self.curve, self.config.patience)
+        return None if row is None else int(row["iteration"])
 
     @property
     def is_simulated(self) -> bool:
@@ -178,6 +178,9 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
 def read(folder: Path) -> RunRecord:
     """Read a run's records.
 
+    The reported epoch and its quality are computed from the curve
+    (:mod:`ncfbench.runs.reported`).
+
     Raises:
         DataError: a file is missing or damaged; the message names it.
     """
@@ -210,7 +213,7 @@ def read(folder: Path) -> RunRecord:
         curve=curve,
         timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
-        summary=summary[0],
+        summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=_feature_seconds(folder / "config.json"),
         revisions=read_revisions(folder / "config.json", config),
     )
@@ -219,8 +222,7 @@ def read(folder: Path) -> RunRecord:
 def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | None] = ()) -> None:
     """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
-    Reports read the evaluations of the reported epoch, of the best one by validation, which shows
-    why it is reported or not, and of those that are set beside floors.
+    Reports read the evaluations of the reported epoch, and of those that are set beside floors.
 
     Args:
         beside_floors: iterations of these.
@@ -233,9 +235,7 @@ def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | 
         for name in RECORDS:
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
-    candidate = find_candidate(record.curve, record.config.patience) or {"iteration": None}
-    wanted = {record.reported_iteration, candidate["iteration"], *beside_floors}
-    evaluations.copy(record.folder, folder, wanted)
+    evaluations.copy(record.folder, folder, {record.reported_iteration, *beside_floors})
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:

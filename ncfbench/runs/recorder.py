@@ -15,7 +15,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, alike, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch, find_candidate
+from ncfbench.runs.reported import choose_epoch, reported_columns
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups
@@ -79,10 +79,10 @@ class Recorder:
         return any(row.get(f"{split}_recall_at_50") is not None for split in schemas.EVALUATED)
 
     @property
-    def best_iteration(self) -> int | None:
-        """The iteration of the best validation so far; None where there is none."""
-        best = find_candidate(self._curve, self.config.patience)
-        return None if best is None else best["iteration"]
+    def reported_iteration(self) -> int | None:
+        """The iteration of the epoch that is reported so far; None where there is none."""
+        row, _ = choose_epoch(self._curve, self.config.patience)
+        return None if row is None else int(row["iteration"])
 
     def read(self) -> RunRecord | None:
         """Return the run as its folder holds it; None without a folder."""
@@ -224,17 +224,7 @@ class Recorder:
         )
         return [*self._earlier_ledger, *rows]
 
-    def _reported(self) -> tuple[Mapping[str, Any] | None, str]:
-        validation = {
-            iteration: evaluation
-            for (iteration, split), evaluation in self._evaluations.items()
-            if split == "validation"
-        }
-        return choose_epoch(self._curve, self.config.patience, validation)
-
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        reported, rule = self._reported()
-        shown = reported or {}
         timing = [row for row in self._timing if row["environment_key"] == self._timed_key]
         full = [row for row in timing if row["kind"] == "full"]
         timing = alike(self.config, timing)
@@ -258,8 +248,6 @@ class Recorder:
             "train_seconds": self.train_seconds,
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": speedups.weighted_mean(self._timing, "item_slots"),
-            "reported_epoch": shown.get("epoch"),
-            "reported_by": rule if reported else None,
-            **{name: shown.get(name) for name in schemas.QUALITY_COLUMNS},
+            **reported_columns(self._curve, self.config.patience),
             "recall_reason": self._recall_reason,
         }

@@ -30,7 +30,7 @@ UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.
 
 
 class Best(NamedTuple):
-    """Parameters that a run may report: those of its best validated epoch so far."""
+    """Parameters that a run may report: those of the epoch that is to report so far."""
 
     iteration: int
     parameters: Parameters
@@ -43,13 +43,7 @@ class Saved(NamedTuple):
     state: TrainState
     progress: dict[str, Any]
     best: Best | None
-    """None where nothing was validated."""
-
-    def reported(self, iteration: int | None) -> Best:
-        """Return the parameters of the iteration that the run reports; None: that of the state."""
-        if self.best is not None and self.best.iteration == iteration:
-            return self.best
-        return Best(int(self.state.iteration), self.state.parameters)
+    """None where nothing was evaluated."""
 
 
 class Checkpoints:

@@ -293,9 +293,9 @@ class Session:
             self._keep_best()
 
     def _keep_best(self) -> None:
-        """Copy the parameters to the host if they are those of the best validation so far."""
+        """Copy the parameters to the host if their epoch is the one to report so far."""
         with self._ledger.line("collective"):
-            (is_best,) = self._group.any(self.recorder.best_iteration == self.iteration)
+            (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
                 shapes, state = self._trainer.shapes, self._loop.state

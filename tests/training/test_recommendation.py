@@ -8,7 +8,6 @@ import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -173,8 +172,6 @@ def test_the_reported_epoch_is_recommended_from(
 ) -> None:
     """An earlier one than the last, of a run that is interrupted after it and trained on."""
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
-    told = SimpleNamespace(is_above=lambda errors: True)
-    monkeypatch.setattr("ncfbench.runs.reported.difference", lambda *_: told)
     monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
     more = SETTINGS | {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
     with pytest.raises(KeyboardInterrupt):

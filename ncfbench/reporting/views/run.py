@@ -8,6 +8,7 @@ from typing import Any
 
 from ncfbench.reporting.table import Col, Table, facts_table
 from ncfbench.runs.quality import CERTAIN
+from ncfbench.runs.reported import BY_VALIDATION, TEST, evaluations_of
 from ncfbench.storage.schemas import STALENESS
 
 Row = Mapping[str, Any]
@@ -89,8 +90,13 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
     if summary["recall_reason"]:
         facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
     elif summary["test_recall_at_50"] is not None:
-        recall = _number(summary["test_recall_at_50"], 4)
-        facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
+        epoch = summary["reported_epoch"]
+        chosen = ", chosen by validation" if summary["reported_by"] == BY_VALIDATION else ""
+        facts.append(("test recall@50", f"{_number(summary[TEST], 4)} (epoch {epoch:g}{chosen})"))
+        last = evaluations_of(curve)[-1:]
+        if last and last[0]["epoch"] != epoch:
+            at_end = f"{_number(last[0][TEST], 4)} (epoch {last[0]['epoch']:g})"
+            facts.append(("at the last epoch", at_end))
         for part in ("new_items", "known_items"):
             if (recall := summary[f"test_recall_at_50_{part}"]) is not None:
                 facts.append((f"of {part.replace('_', ' ')}", _number(recall, 4)))
