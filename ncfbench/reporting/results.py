@@ -74,8 +74,8 @@ class Results:
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
-            the tables beside the runs are those of all runs, over the usual one.
+        is_filtered: True if some runs were left out on purpose, or another baseline or ratios of
+            different environments were asked for: then nothing is written beside the runs.
         is_of_sweep: True for the cells of a sweep alone.
     """
 
@@ -341,6 +341,6 @@ def collect(
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=is_chosen or baseline is not None,
+        is_filtered=is_chosen or allow_mixed or baseline is not None,
         is_of_sweep=chosen_by is not None,
     )

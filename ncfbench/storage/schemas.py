@@ -179,8 +179,9 @@ SPEEDUP = _schema(
     "iterations_speedup_at_most total_speedup_at_most",
     "flag: interleaved simulated same_environment texts: runs baseline_runs text: command reason",
 )
-"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
-baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
+"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing; no
+baseline, also where it diverged or has not trained (``reason``), so that there are ratios of times
+only; or not trained, of a baseline itself.
 
 Ratios of baseline over arm are geometric means over the seeds that both share, ``_lower`` and
 ``_upper`` their 95 % intervals (:mod:`ncfbench.timing.intervals`), ``_at_most`` upper bounds

@@ -20,6 +20,7 @@ from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.runs.quality import CERTAIN
+from ncfbench.storage import tables
 
 
 def answers_of(folder: Path, **options: Any) -> list[Answer]:
@@ -154,6 +155,42 @@ def test_without_a_baseline_there_is_no_ratio(
     assert set(statuses(answer).values()) == {"no target"}
     is_table = "Speedup over iid" in invoke("report", tmp_path).stdout
     assert is_table == (losses is not None), "a table without any ratio is left out"
+
+
+def test_losses_that_only_rise_give_no_answer(tmp_path: Path) -> None:
+    """The rate was too high, and there are few probes: each arm is at its best before training."""
+    for sampler in ("iid", "ns"):
+        write_run(tmp_path, sampler, [3, 4, 5], 10, [0, 0.1, 0.1])
+    answer = answer_of(tmp_path)
+    said = "No ratio: iid has not trained: its loss was never below the 3 before training."
+    assert views.headline(answer).startswith(said)
+    for words in (["--full", "--paper"], ["--json"], ["--verify"]):
+        check(invoke("report", tmp_path, *words), 0)
+
+
+def test_a_baseline_without_times_is_no_diverged_one(tmp_path: Path) -> None:
+    base = write_run(tmp_path, "iid", [9, 5, 3], 10)
+    write_run(tmp_path, "ns", [9, 5, 3], 10)
+    change(base, "timing", lambda rows: rows.clear())
+    change(base, "summary", lambda rows: rows[0].update(full_iteration_seconds=None))
+    assert views.headline(answer_of(tmp_path)) == "No ratio: iid has no times."
+    change(base, "summary", lambda rows: rows[0].update(status="diverged"))
+    assert views.headline(answer_of(tmp_path)) == "No ratio: iid diverged."
+
+
+def test_revisions_of_an_encoder_have_answers_of_their_own(tmp_path: Path) -> None:
+    """iid and ns of an earlier LSTM, strat-ns of the present one, which is no rival of theirs."""
+    for sampler, ms, revision in (("iid", 200, 1), ("ns", 20, 1), ("strat-ns", 1, 2)):
+        folder = write_run(tmp_path, sampler, [9, 5, 3], ms, encoder="lstm")
+        path = folder / "config.json"
+        tables.write_json(path, tables.read_json(path) | {"revisions": {"encoder": revision}})
+    old, new = sorted(answers_of(tmp_path), key=lambda answer: -len(answer.arms))
+    assert statuses(old) == {"ns": "best", "iid": "slower"}
+    assert statuses(new) == {"strat-ns": "no target"}
+    assert old.named("answer") != new.named("answer")
+    assert "encoder revision 1" in views.answer_tables([old], {})[0].title
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 def test_another_baseline(tmp_path: Path) -> None:

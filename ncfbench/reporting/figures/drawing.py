@@ -211,7 +211,7 @@ def file_name(kind: str, run: Run) -> str:
     # A plug-in's name has a colon, which some file systems refuse.
     arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
     name = f"{kind}-{arms}-{run.data_fingerprint[:6]}"
-    settings = slug(unusual_label(config))
+    settings = slug(unusual_label(run))
     if len(settings) > LONGEST_SETTINGS:
         settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
     return f"{name}-{settings}" if settings else name

@@ -158,8 +158,9 @@ class Run:
 
     @property
     def has_trained(self) -> bool:
-        """True if recall is above chance at the end, the loss was best after the first two probes,
-        and the last quarter made less than a tenth of its fall since the first probe.
+        """True if recall is above chance at the end, the loss came below that before training and
+        was best after the first two probes, and the last quarter made less than a tenth of its fall
+        since the first probe.
         """
         if self.at_end.get("test_recall_at_50_error") is not None:
             recall, chance, *errors = (
@@ -169,6 +170,8 @@ class Run:
             if chance < 1 and recall - chance <= 2 * math.hypot(*errors):
                 return False
         losses = [loss for _, loss in self.points]
+        if not self.points[0][0] and losses[0] == self.lowest:
+            return False
         if len(losses) < 5:
             return True
         early = min(loss for at, loss in self.points if 4 * at <= 3 * self.points[-1][0])
