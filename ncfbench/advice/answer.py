@@ -16,7 +16,7 @@ from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
 from ncfbench.runs.folder import RunRecord
 
-STAYED = ("recommended", "tied", "lower", "slower")
+STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
 
 

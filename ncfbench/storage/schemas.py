@@ -209,7 +209,7 @@ ADVICE = _schema(
     "texts: runs text: config data_fingerprint",
 )
 """One row for each entrant of a race. ``status``: recommended, tied, lower, slower, left, diverged,
-failed, not begun.
+failed, not begun; undecided where none is recommended.
 
 ``level``: the best of the metric, with its sign changed. ``times_slower``: the recommended
 entrant's speed to the level that decides over this one's, with its 95 % interval;

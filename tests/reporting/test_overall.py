@@ -20,6 +20,7 @@ from ncfbench.reporting.views import overall as views
 from ncfbench.storage import schemas, tables
 
 SEEDS = (0, 1)
+CHANCE = {"test_recall_at_50_chance": 0.3, "test_recall_at_50_error": 0.01}
 
 
 def write_three(folder: Path, floor: float = 0.35, **more: Any) -> Results:
@@ -137,6 +138,37 @@ def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:
     assert found.best.config.loss == "softmax"
     assert [arm.peak and arm.peak.recall for arm in found.arms] == pytest.approx([0.4, 0.3])
     assert dict(views.caveats(found))["seeds"].startswith("Decided by seed 0: not all arms have")
+
+
+def test_arms_without_a_common_seed_are_compared_by_means(tmp_path: Path) -> None:
+    """0.38 after 10 s and after 20 s: within a factor of 2.7 nothing is known of other seeds."""
+    write_run(tmp_path, "ns", [9, 4, 2], 100, [0, 0.38, 0.4], seed=0)
+    for seed, ms in ((1, 190), (2, 210)):
+        write_run(tmp_path, "strat-ns", [9, 4, 2], ms, [0, 0.38, 0.4], loss="log", seed=seed)
+    write_run(tmp_path, "iid", [9, 4, 2], 100, [0, 0.2, 0.3], seed=1)
+    (found,) = collect(tmp_path, tmp_path).overall
+    arms = {arm.config.sampler: arm for arm in found.arms}
+    assert [arms[name].status for name in ("ns", "strat-ns", "iid")] == [
+        *("recommended", "tied", "slower")
+    ]
+    assert arms["strat-ns"].expected == arms["strat-ns"].behind.value == pytest.approx(2.0)
+    assert arms["iid"].behind is None, "never there"
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+
+
+def test_nothing_is_tied_with_nothing(tmp_path: Path) -> None:
+    """No arm is above chance, 0.3: there is nothing that others could be tied with."""
+    for loss in ("sg", "softmax"):
+        folder = write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss=loss)
+        change(folder, "curve", lambda rows: [row.update(CHANCE) for row in rows[1:]])
+    done = invoke("report", tmp_path, "--json")
+    (row,) = json.loads(done.stdout)["overall"]
+    assert (row["recommended"], row["tied"]) == (None, [])
+    assert {arm["status"] for arm in row["arms"]} == {"undecided"}
+    assert row["headline"].startswith("No choice can be justified")
+    assert "tied" not in row["headline"].lower()
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:

@@ -198,6 +198,9 @@ def test_a_run_without_times_is_no_crash() -> None:
     assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("no baseline", "iid has no times.")
 
 
+TIMES = "full_iteration_seconds", "step_iteration_seconds", "item_slots"
+
+
 @pytest.mark.parametrize("is_timed", [True, False])
 @pytest.mark.parametrize(("seeds", "reason"), [(1, "iid diverged."), (2, "iid diverged with 1 of")])
 def test_a_status_is_of_the_arm_and_not_of_its_baseline(
@@ -209,8 +212,7 @@ def test_a_status_is_of_the_arm_and_not_of_its_baseline(
         base = write_run(tmp_path, "iid", [9, 5], 40, seed=seed, status=status)
         if not (seed or is_timed):
             change(base, "timing", lambda rows: rows.clear())
-            lost = "full_iteration_seconds", "step_iteration_seconds", "item_slots"
-            change(base, "summary", lambda rows: rows[0].update(dict.fromkeys(lost)))
+            change(base, "summary", lambda rows: rows[0].update(dict.fromkeys(TIMES)))
         write_run(tmp_path, "ns", [9, 5, 3], 10, seed=seed)
     write_run(tmp_path, "strat", [9, 5], 10, status="diverged")
     done = invoke("report", tmp_path, "--json")

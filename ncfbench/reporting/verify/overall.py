@@ -231,7 +231,7 @@ def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tup
         "test_recall_at_50_error": standings.error_of(ends),
     }
     if best is None or arm is best:
-        values["status"] = arm.status if best is None else "recommended"
+        values["status"] = "recommended" if best else arm.status.replace("tied", "undecided")
         return values, (1.0, -arm.quality)
     if arm.is_able:
         names = ("times_slower", "times_slower_lower", "times_slower_upper")
@@ -250,6 +250,9 @@ def times_slower(best: Ranked, arm: Ranked, level: float) -> tuple[float, float,
     """
     own, theirs = best.times_to(level), arm.times_to(level)
     pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    if not pairs:
+        known = [[at for at in of.values() if not math.isnan(at)] for of in (own, theirs)]
+        pairs = [(mean(known[0]), mean(known[1]))] if all(known) else []
     logs = [
         math.log(late / soon) if soon else 0.0
         for soon, late in pairs
