@@ -380,7 +380,8 @@ def _times_sooner(arm: ArmResult, runs: Mapping[int, Run]) -> AtTarget:
 
 
 def _by_recall(arm: ArmResult) -> tuple[float, float]:
-    recall = arm.at_end.values[RECALL] if arm.at_end else None
+    chosen = arm.chosen
+    recall = chosen and (chosen.recall if chosen.validation is None else chosen.validation)
     losses = [min(run.probes.losses, default=math.inf) for run in arm.runs.values()]
     return -(recall or 0.0), mean(losses)
 

@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import find_sampler
+from ncfbench.reporting.quality import CLEAR_ERRORS
 from ncfbench.runs.folder import RunRecord
 
-CHANCE_ERRORS = 2.0
-"""Recall within this many standard errors of chance is no better than a random order: such an order
-is further above in one of 40 runs.
-"""
 FIRST_PROBES = 2
 """A smallest loss at one of the first probes is a dip at the start: the time to it is made up by
 interpolation from the untrained model, and the later training only went away from it.
@@ -90,7 +87,7 @@ def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     recall, chance = last["test_recall_at_50"], last["test_recall_at_50_chance"]
     errors = last["test_recall_at_50_error"], last["test_recall_at_50_item_error"]
     error = math.hypot(*(each or 0.0 for each in errors))
-    if chance >= 1 or recall > chance + CHANCE_ERRORS * error:
+    if chance >= 1 or recall > chance + CLEAR_ERRORS * error:
         return None
     return Fault(
         "chance",

@@ -21,7 +21,7 @@ import numpy as np
 from ncfbench.data.content import Split
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.frames import Run, falling
-from ncfbench.reporting.quality import RECALL, quality_of
+from ncfbench.reporting.quality import CLEAR_ERRORS, RECALL, quality_of
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
@@ -32,10 +32,10 @@ from ncfbench.timing.intervals import (
     with_assumed_spread,
 )
 
-ERRORS = 3.0
 LEARNED = 0.25
-"""A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
-and by this share of chance, or of what is missing to 1 where that is less.
+"""A run has learned something when its recall is above chance by
+:data:`ncfbench.reporting.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
+to 1 where that is less.
 """
 QUARTILES_OF_NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
@@ -176,9 +176,8 @@ class RankedArm(ArmResult):
         return {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
 
     def with_quality(self) -> Self:
-        """Return it with its quality; that of the first seed where others were not evaluated."""
-        quality = quality_of(self.runs) or quality_of(dict([*self.runs.items()][:1]))
-        return replace(self, quality=quality)
+        """Return it with its quality, that of the seeds that decide."""
+        return replace(self, quality=quality_of(self.shown))
 
     def to_level(self, level: float) -> Self:
         """Return it with its iterations and seconds to a level, if it comes there."""
@@ -284,7 +283,7 @@ def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | N
     for row in record.curve:
         if row[column] is not None:
             errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
-            if row[column] - chance > max(least, ERRORS * math.hypot(*errors)):
+            if row[column] - chance > max(least, CLEAR_ERRORS * math.hypot(*errors)):
                 return clock_at(record, row["iteration"])
     return None
 

@@ -142,19 +142,23 @@ class Run:
             **self.reported,
         }
 
-    @cached_property
+    @property
     def reported(self) -> Row:
-        """Epoch and quality of the largest validation recall, the first of equal ones, up to the
-        first evaluation that lies ``patience`` behind it; of the last evaluation without any.
+        """Epoch and quality of the row that is reported."""
+        values = {f"test_{name}": self.chosen.get(f"test_{name}") for name in schemas.QUALITY}
+        return {"reported_epoch": self.chosen.get("epoch"), **values}
+
+    @cached_property
+    def chosen(self) -> Row:
+        """The row of the largest validation recall, the first of equal ones, up to the first
+        evaluation that lies ``patience`` behind it; of the last evaluation without any.
         """
         name, chance = (f"validation_recall_at_50{end}" for end in ("", "_chance"))
         rows = [row for row in self.record.curve if row[name] is not None and row[chance] != 1]
         recalls = np.array([row[name] for row in rows])
         behind = (at - int(np.argmax(recalls[: at + 1])) for at in range(len(rows)))
         over = (at for at, waited in enumerate(behind) if waited >= self.config.patience)
-        row = rows[int(np.argmax(recalls[: next(over, None)]))] if rows else self.at_end
-        values = {f"test_{name}": row.get(f"test_{name}") for name in schemas.QUALITY}
-        return {"reported_epoch": row.get("epoch"), **values}
+        return rows[int(np.argmax(recalls[: next(over, None)]))] if rows else self.at_end
 
     @property
     def has_trained(self) -> bool:
