@@ -328,7 +328,7 @@ def _tables(
         from ncfbench.reporting.formats import counted
 
         runs, trials = export_to(results, export)
-        what = [counted(runs, "run"), *([f"{trials} trials"] if trials else [])]
+        what = [counted(runs, "run"), *([counted(trials, "trial")] if trials else [])]
         say(
             f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
         )

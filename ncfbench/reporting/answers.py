@@ -174,9 +174,11 @@ class Answer:
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of the profile that says how long iterations are; None: the runs' own times."""
-        ratio = self.arms[0].profile_ratio
-        return ratio.seeds if ratio else None
+        """Rounds of the profile that says how long iterations of some arm are; None: the runs' own
+        times.
+        """
+        ratios = filter(None, (arm.profile_ratio for arm in self.arms))
+        return next((ratio.seeds for ratio in ratios), None)
 
     @property
     def is_interleaved(self) -> bool:

@@ -235,10 +235,9 @@ def floors_sentence(
     best: ArmResult | None,
     *,
     is_falling: bool = False,
-    scope: str = "by these runs",
 ) -> str:
     """Return the sentences of :func:`floors_sentences`."""
-    found = floors_sentences(floors, arms, best, is_falling=is_falling, scope=scope)
+    found = floors_sentences(floors, arms, best, is_falling=is_falling)
     return " ".join(filter(None, found))
 
 
@@ -248,7 +247,6 @@ def floors_sentences(
     best: ArmResult | None,
     *,
     is_falling: bool = False,
-    scope: str = "by these runs",
 ) -> tuple[str, str]:
     """Return why training is not worth it, if so, and how the best arm stands to the floors;
     nothing without floors, or where times are simulated.
@@ -261,7 +259,6 @@ def floors_sentences(
         floors: the best first.
         best: the recommended arm, if there is one.
         is_falling: whether longer training may help, since the loss still falls.
-        scope: what the judgement rests on.
     """
     arms = [arm for arm in arms if not arm.has_diverged]
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
@@ -293,8 +290,8 @@ def floors_sentences(
         )
         worth = "not clearly worth it" if apart.word == "level" else "not worth it"
         against = (
-            f"Training is {worth}{' yet' * is_falling}, {scope}: {_reaches(first, 'it')}, {who}"
-            f" {judged.recall:.3f}{_note(apart)}."
+            f"Training is {worth}{' yet' * is_falling}, by these runs: {_reaches(first, 'it')},"
+            f" {who} {judged.recall:.3f}{_note(apart)}."
         )
     for floor in floors:
         passed = standing(own, floor)

@@ -57,7 +57,6 @@ class Overall(Answer):
     split: Split = "validation"
     chance: float | None = None
     split_chance: float | None = None
-    scope = "by these runs"
 
     @property
     def asks(self) -> str:

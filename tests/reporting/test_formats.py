@@ -222,6 +222,24 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
         assert part in reader.text
 
 
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [(0, "1 finished run, ncfbench"), (1, "1 finished run and 1 diverged, ncfbench")],
+)
+def test_the_page_counts_runs(
+    tmp_path: Path, lost: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3])
+    for _ in range(lost):
+        write_run(tmp_path, "ns", [9, 5], 10, status="diverged", key="two")
+    check(invoke(tmp_path, "--format", "html"), 0)
+    text = (tmp_path / "report.html").read_text()
+    assert words in " ".join(text.split())
+    assert "1 run, environment one" in text
+    assert not re.search(r"\b1 (runs|tables|trials|arms)\b", text)
+
+
 def test_a_page_on_own_data_leaves_the_paper_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,8 +185,10 @@ def caveats(answer: Answer) -> list[Caveat]:
         found.append(Caveat("still_falling", text))
     found += busy_caveats(answer.spread) + floor_caveats(answer)
     if answer.rounds is not None:
+        count = sum(arm.profile_ratio is not None for arm in answer.arms)
+        of = f" of {count} of {len(answer.arms)} arms" if count < len(answer.arms) else ""
         text = (
-            f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
+            f"Iterations{of} are as long as in a profile of {answer.rounds} rounds beside the runs:"
             " their own times were disturbed, of several machines, or not taken in turns."
         )
         found.append(Caveat("profile_times", text))
@@ -224,7 +226,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
     notes += _recall_notes(answer, main)
     notes += [FLOORS_NOTE] if answer.floors else []
     if more := len(answer.arms) - len(main):
-        notes.append(f"{more} further arms: --table {answer.named('arms')}")
+        notes.append(f"{counted(more, 'further arm')}: --table {answer.named('arms')}")
     return Table.of(
         f"{answer.asks}: {answer.subject}",
         answer_columns(_target(answer)),

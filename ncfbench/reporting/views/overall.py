@@ -44,13 +44,8 @@ def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
     Args:
         no_choice: why no arm is recommended, where that is so.
     """
-    against, beside = floors_sentences(
-        answer.floors,
-        answer.arms,
-        answer.best,
-        is_falling=answer.is_still_falling,
-        scope=answer.scope,
-    )
+    falls = answer.is_still_falling
+    against, beside = floors_sentences(answer.floors, answer.arms, answer.best, is_falling=falls)
     if answer.best is None:
         return paragraph(answer, [no_choice, against], floors=beside)
     best = flags(answer.best.config, of_model=True)
@@ -196,6 +191,7 @@ def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
                     "flags": flags(arm.config, of_model=True),
                     "iterations_to_level": arm.iterations,
                     "seconds_to_level": arm.total_seconds,
+                    "reported_epoch": arm.epoch if arm.has_run else None,
                     **arm_facts(arm),
                 }
                 for arm in answer.arms
@@ -246,7 +242,6 @@ def arm_facts(arm: RankedArm) -> dict[str, Any]:
         "full_iteration_seconds": arm.iteration_seconds if has_run else None,
         "item_slots": arm.items if has_run else None,
         **interval_columns("times_slower", arm.behind),
-        "reported_epoch": arm.epoch if has_run else None,
         "test_recall_at_50": recalls.get(RECALL),
         "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
         "runs": [run.name for run in arm.runs.values()],
