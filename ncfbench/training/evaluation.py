@@ -97,7 +97,7 @@ class Evaluators:
 
 
 def describe_unranked(encoder: str, dataset: Dataset) -> str | None:
-    """Return why an encoder's runs have no recall on test items of a data set; None where they do."""
+    """Return why an encoder has no recall on a data set's test items; None where it has."""
     if not can_rank(encoder, dataset):
         return f"{encoder} learns a vector for each item, and held-out items have none"
     if len(dataset.links("test")[0]):
