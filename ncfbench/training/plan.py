@@ -23,14 +23,12 @@ from ncfbench.models.tables import kind_of, names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import can_rank
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule, require_hard_iterations
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import memory_limit
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.evaluation import describe_unranked
 from ncfbench.training.optimizer import tables_by_row
 from ncfbench.training.step import state_shapes
 
@@ -78,14 +76,6 @@ class RunPlan:
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(config.dataset, data_dir=locations.data_dir, say=say)
-        if reason := describe_unranked(config.encoder, dataset):
-            advice = "prepare the data with --hold-out links, or train with --encoder bow"
-            if can_rank(config.encoder, dataset):
-                advice = "prepare data with more users, items and links"
-            say(
-                f"Warning: nothing can be ranked: {reason}. The run measures losses and times, and"
-                f" no recall. For recall {advice}."
-            )
         require_contracts(config, dataset)
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
