@@ -37,6 +37,8 @@ from ncfbench.training.step import Trainer
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
 """Seconds between checkpoints, which are written at the next probe."""
+LONG_BLOCK_SECONDS = 600.0
+"""Seconds without a checkpoint after which one process writes one between probes, too."""
 
 
 class Session:
@@ -232,23 +234,34 @@ class Session:
         stop = self._schedule.next_stop(first)
         ends_epoch = self._schedule.ends_epoch(stop)
 
+        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
+        # Several processes stop together, at the end of a block.
+        is_alone = self._group.count == 1
+
+        def is_overdue() -> bool:
+            late = LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
+            return time.perf_counter() >= self._checkpoint_due + late
+
         def after_iteration() -> bool:
             self._progress.advance(self.iteration, slots)
-            # Several processes stop together, at the end of a block.
-            return self._group.count == 1 and self._interrupted()
+            return is_alone and (self._interrupted() or is_overdue())
 
-        losses = self._loop.full_block(stop - first, stop=after_iteration)
-        is_cut = self.iteration < stop
-        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
-        self.recorder.take(
-            self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
-        )
+        while True:
+            first = self.iteration
+            losses = self._loop.full_block(stop - first, stop=after_iteration)
+            is_cut = self.iteration < stop
+            goes_on = is_cut and not self._interrupted()
+            is_resumed = self._epoch_was_cut or catches_up or (is_cut and not goes_on)
+            self.recorder.take(self._loop.take_samples(), resumed=is_resumed)
+            self._losses += losses
+            bad = np.flatnonzero(~np.isfinite(losses))
+            if len(bad):
+                self._diverge(first + int(bad[0]) + 1, "The loss")
+            if not goes_on:
+                break
+            self._save_checkpoint()
         if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
-        self._losses += losses
-        bad = np.flatnonzero(~np.isfinite(losses))
-        if len(bad):
-            self._diverge(first + int(bad[0]) + 1, "The loss")
         if not is_cut:
             with self._ledger.line("probe"):
                 self._loop.settle()
