@@ -104,6 +104,7 @@ def run(
     """Train one recommender with one sampler, and record times, losses and recall.
 
     Settings come from flags, then --set, then the environment, then --config, then --preset. The
+    recall is that of the epoch that validation chose; the last epoch's stands beside it. The
     records are kept in a folder below --runs-dir; `ncfbench report` compares them. A finished run
     is not trained again; with --resume --again a run is continued where there is one to continue,
     and begun where there is none. The last lines set its recall beside the kept floors of the data.

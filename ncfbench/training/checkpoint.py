@@ -2,13 +2,13 @@
 
 ``checkpoints/<iteration>.npz`` holds the arrays of the state and those of the reported epoch's
 parameters, unless these are the state's, by their paths in the trees; a JSON text; and behind the
-archive its SHA-256, by which a torn file is known.
+archive its checksum, by which a torn file is known.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +27,11 @@ KEPT = 2
 """Checkpoints kept."""
 TOUCHED = "touched/"
 """Begins the names of the arrays of ``touched``."""
-DIGEST_BYTES = hashlib.sha256().digest_size
+SEAL = b"crc32 "
+"""Begins the last bytes of a file, which end with the CRC-32 of all before them."""
+SEAL_BYTES = len(SEAL) + 4
 BLOCK_BYTES = 2**20
-"""Bytes of a file in memory while its digest is computed."""
+"""Bytes of a file in memory while its checksum is computed."""
 NUMBERED = b"state/0000.npy"
 """First name in the archives of earlier versions, whose arrays had numbers in place of paths."""
 NAMED = 3
@@ -111,7 +113,7 @@ class Checkpoints:
                 leftover.unlink()
         with tables.atomic_path(self.path(iteration)) as temporary, temporary.open("w+b") as file:
             np.savez(file, **arrays)
-            file.write(_digest(file, file.seek(0, 2)))
+            file.write(_seal(file, file.seek(0, 2)))
         self._torn.discard(iteration)
         present = self.iterations()
         whole = [at for at in present if at <= iteration and at not in self._torn]
@@ -161,20 +163,20 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _digest(file: IO[bytes], size: int) -> bytes:
-    """Return the SHA-256 of the first bytes of a file; of all where it is shorter."""
-    found = hashlib.sha256()
+def _seal(file: IO[bytes], size: int) -> bytes:
+    """Return the seal of the first bytes of a file, and move behind them."""
+    checksum = 0
     file.seek(0)
     while size > 0 and (block := file.read(min(size, BLOCK_BYTES))):
-        found.update(block)
+        checksum = zlib.crc32(block, checksum)
         size -= len(block)
-    return found.digest()
+    return SEAL + checksum.to_bytes(4)
 
 
 def _is_whole(file: IO[bytes]) -> bool:
-    """Return whether a file ends with the digest of all that is before it."""
-    digest = _digest(file, file.seek(0, 2) - DIGEST_BYTES)
-    return file.read() == digest
+    """Return whether a file ends with the seal of all that is before it."""
+    seal = _seal(file, file.seek(0, 2) - SEAL_BYTES)
+    return file.read() == seal
 
 
 def _read(

@@ -293,15 +293,17 @@ class Trainer:
         return self._settled(state, self.scalars) if self.optimizer.tables else state
 
     def adapted(self, state: TrainState) -> TrainState:
-        """Return a state as it is saved, of a run that may update the rows of other tables."""
+        """Return a state as it is saved, of a run that may update the rows of other tables. The
+        state's memory is taken over.
+        """
         wanted, found = self.shapes.touched, state.touched
         if wanted.keys() == found.keys():
             return state
         kinds = tables_of_kinds(self.config, self.shapes.parameters, found)
-        settled: TrainState = jax.jit(Optimizer(self.config, kinds).settle)(state, self.scalars)
-        touched = {
-            kind: jnp.full(rows.shape, state.iteration, rows.dtype) for kind, rows in wanted.items()
-        }
+        settle = jax.jit(Optimizer(self.config, kinds).settle, donate_argnums=0)
+        settled: TrainState = settle(state, self.scalars)
+        now = settled.iteration
+        touched = {kind: jnp.full(rows.shape, now, rows.dtype) for kind, rows in wanted.items()}
         return settled._replace(touched=touched)
 
     def trace(

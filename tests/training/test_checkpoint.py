@@ -80,9 +80,9 @@ def test_torn_files_are_skipped_and_kept(tmp_path: Path) -> None:
     save(checkpoints, 20, 30)
     newest = checkpoints.path(30)
     whole = newest.read_bytes()
-    at = {*range(0, len(whole), 41), 1, 31, 32, 33, len(whole) - 33, len(whole) - 1}
+    at = {*range(0, len(whole), 41), *range(1, 13), *range(len(whole) - 12, len(whole))}
     flipped = (whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1 :] for n in at)
-    for damaged in [*(whole[:n] for n in at), *flipped, b"damaged", whole + b"\0"]:
+    for damaged in [*(whole[:n] for n in at), *flipped, b"damaged", bytes(10), whole + b"\0"]:
         newest.write_bytes(damaged)
         before = files(tmp_path)
         found = checkpoints.restore(state(0))

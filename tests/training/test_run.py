@@ -13,6 +13,7 @@ import pytest
 from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, train
 
+from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
@@ -65,6 +66,29 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     assert sum(row["kind"] == "step" for row in whole.timing) == 3
     assert {row["kind"] for row in whole.timing} >= {"compile", "probe", "evaluation", "checkpoint"}
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "encoder", "is_warned"),
+    [("items", "mf", True), ("links", "mf", False), ("items", "bow", False)],
+)
+def test_what_cannot_be_ranked_is_said_first(
+    tmp_path: Path, hold_out: str, encoder: str, is_warned: bool
+) -> None:
+    """Before anything is trained, with what to do; the run is trained all the same."""
+    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
+    options = {"data_dir": tmp_path, "say": lambda text: None, "hold_out": hold_out}
+    prepare("synthetic", name="tiny", **options, **sizes)
+    said = Said()
+    record = train(tmp_path, tmp_path / "r", progress=said, encoder=encoder, epochs=1)
+    first = (
+        "Warning: nothing can be ranked: mf learns a vector for each item, and held-out items have"
+        " none. The run measures losses and times, and no recall. For recall prepare the data with"
+        " --hold-out links, or train with --encoder bow."
+    )
+    assert (said.texts[:1] == [first]) == is_warned
+    assert any("nothing can be ranked" in text for text in said.texts) == is_warned
+    assert (record.summary["recall_reason"] is not None) == is_warned
 
 
 def test_a_run_of_free_vectors(
