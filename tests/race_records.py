@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folders import change, write_run
+from folders import change, floor_row, write_run
 
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidates import Candidate, Status
@@ -35,7 +36,7 @@ def written(
 
     def validate(rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            row["validation_recall_at_50"] = row["test_recall_at_50"]
+            row |= validated(row)
 
     found = []
     for seed in (0, 1):
@@ -50,6 +51,18 @@ def written(
         change(folder, "curve", validate)
         found.append(runs.read(folder))
     return found
+
+
+def validated(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of validation links with the values of those of test links."""
+    names = (name for name in row if name.startswith(("test_recall_at_50", "test_ndcg")))
+    return {name.replace("test", "validation", 1): row[name] for name in names}
+
+
+def judged_floor(floor: str, recall: float, seconds: float, **more: Any) -> dict[str, Any]:
+    """Return the row of a floor whose recall of validation links is that of test links."""
+    row = floor_row(floor, recall, seconds)
+    return row | validated(row) | more
 
 
 def answered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ class RaceAnswer(Overall):
     """The answer of a race, about all entrants.
 
     Attributes:
+        learned_above: validation recall@50 by chance, which an arm must clearly pass.
         unfitted: why floors were left out, a sentence each.
     """
 
@@ -39,9 +41,11 @@ class RaceAnswer(Overall):
     question: Question
     state: State
     chance: float
+    learned_above: float
     budget_seconds: float
     sample_users: int | None
     unfitted: Sequence[str] = ()
+    is_race: bool = True
 
     @property
     def measures(self) -> dict[str, str]:
@@ -55,11 +59,19 @@ class RaceAnswer(Overall):
         return [arm for arm in self.arms if arm.status in STAYED]
 
     @property
+    def untried(self) -> list[RacedArm]:
+        """The entrants that time did not suffice to begin or to evaluate."""
+        return [
+            arm
+            for arm in self.arms
+            if arm.status in ("left", "not begun") and not math.isfinite(arm.level)
+        ]
+
+    @property
     def undecided(self) -> int:
         """Number of entrants that left and could not yet be told from the best."""
-        return sum(
-            arm.status == "left" and (arm.behind is None or arm.behind.is_tie) for arm in self.arms
-        )
+        left = (arm for arm in self.arms if arm.status == "left" and math.isfinite(arm.level))
+        return sum(arm.behind is None or arm.behind.is_tie for arm in left)
 
 
 def make_answer(
@@ -79,7 +91,7 @@ def make_answer(
         for entrant in state.entrants
     ]
     ranked, level = rank_soonest(unranked)
-    removed = dataset.manifest.get("removed", {})
+    removed, by_chance = dataset.manifest.get("removed", {}), chance(dataset, "validation")
     return RaceAnswer(
         config=question.base,
         data_fingerprint=state.fingerprint,
@@ -91,7 +103,8 @@ def make_answer(
         state=state,
         metric=question.metric,
         chance=chance(dataset, "test"),
-        split_chance=chance(dataset, "validation") if question.metric == METRIC else None,
+        learned_above=by_chance,
+        split_chance=by_chance if question.metric == METRIC else None,
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )

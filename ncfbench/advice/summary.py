@@ -42,6 +42,10 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
     if answer.undecided:
         text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
         found.append(Caveat("undecided", text))
+    if answer.untried:
+        names = ", ".join(arm.name for arm in answer.untried)
+        text = f"Without a recall, for want of time: {names}. A larger --budget may tell."
+        found.append(Caveat("untried", text))
     if answer.unfitted:
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"
         found.append(Caveat("floors_left_out", text))
@@ -111,6 +115,7 @@ def _no_choice(answer: RaceAnswer) -> str:
         return "No choice yet: no candidate has been evaluated. Give a larger --budget."
     after = three_digits(min(judged))
     return (
-        f"No choice can be justified: after {after} s of training each, the recall@50 of none of"
-        f" {len(judged)} is clearly above chance ({answer.chance:.3f}). Give a larger --budget."
+        f"No choice can be justified: after {after} s of training each, the validation recall@50 of"
+        f" none of {len(judged)} is clearly above chance ({answer.learned_above:.3f}). Give a"
+        " larger --budget."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import product
+from itertools import chain, product
 from typing import Annotated
 
 from ncfbench.cli import options
@@ -78,7 +78,7 @@ def floor(
         )
     if json_:
         document = asdict(found)
-        for row, name in product(document["rows"], OF_USERS):
+        for row, name in product(document["rows"], chain.from_iterable(OF_USERS.values())):
             del row[name]  # thousands of numbers
         print_json(document)
         return

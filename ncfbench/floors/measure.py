@@ -22,7 +22,7 @@ from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
 from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, exposure
-from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR
+from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR, OF_USERS
 from ncfbench.timing.clock import format_duration
 
 FITS = 4
@@ -200,16 +200,16 @@ def measure(
         "fit_seconds": done - chosen + choice.fit_seconds,
         "ranking_seconds": ranked - done,
         "peak_bytes": None if before is None or after is None else max(after - before, 0),
-        "test_user_recalls": evaluation.user_recalls.tolist(),
-        "test_item_shares": evaluation.item_shares.tolist(),
         "data_fingerprint": case.dataset.fingerprint,
     }
     for m in CUTOFFS:
         shown = exposure(lists[:, :m], task.item_degrees, len(test.candidates))
         row |= {f"test_coverage_at_{m}": shown[0], f"test_popularity_at_{m}": shown[1]}
     for split, quality in (("validation", validation), ("test", evaluation)):
-        figures = quality.figures if quality else {}
-        row |= {f"{split}_{measure}": value for measure, value in figures.items()}
+        if quality is not None:
+            row |= {f"{split}_{measure}": value for measure, value in quality.figures.items()}
+            lists = quality.user_recalls.tolist(), quality.item_shares.tolist()
+            row |= dict(zip(OF_USERS[split], lists, strict=True))
     return row
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.data.content import Split
 from ncfbench.reporting.arms import ArmResult, arms_of
 from ncfbench.reporting.convergence import find_fault, why_no_ratio
 from ncfbench.reporting.floors import FloorResult
@@ -103,6 +104,11 @@ class Answer:
     is_tie_known: bool = True
     reasons: Sequence[Caveat] = ()
     floors: Sequence[FloorResult] = ()
+
+    @property
+    def judged_by(self) -> Split:
+        """The links whose recall compares arms with floors, and with each other over time."""
+        return "test"
 
     @property
     def asks(self) -> str:
@@ -211,7 +217,8 @@ class Answer:
         return found
 
     def frontier(self) -> list[Step]:
-        """Return the arms that have the best test recall@50 at some time, in the order of time.
+        """Return the arms that have the best recall@50 at some time, in the order of time, by the
+        links that judge.
 
         An arm's recall at a time is the largest that it had up to then: means over its seeds at
         common evaluations, whose time is iterations times the seconds of one (full account).
@@ -220,7 +227,7 @@ class Answer:
             (seconds, recall, arm.name)
             for arm in self.arms
             if not arm.has_diverged
-            for seconds, recall in arm.means(f"test_{RECALL}")
+            for seconds, recall in arm.means(f"{self.judged_by}_{RECALL}")
         )
         steps: list[Step] = []
         for seconds, recall, name in points:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run, common_rows
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import (
@@ -35,12 +36,12 @@ from ncfbench.timing.speedups import AtTarget
 NAMED = {"batch_size", "learning_rate", "item_block"}
 """Settings with words of their own in the name of an arm."""
 TEST_RECALL, VALIDATION_RECALL = f"test_{RECALL}", f"validation_{RECALL}"
-TEST_NDCG = "test_ndcg_at_50"
+NDCG = "ndcg_at_50"
 
 
 @dataclass(frozen=True)
 class Peak:
-    """A recall@50 of test links of an arm, at an evaluation of all its seeds.
+    """A recall@50 of an arm, at an evaluation of all its seeds.
 
     Attributes:
         recalls: of each seed.
@@ -50,6 +51,7 @@ class Peak:
         validation: recall@50 of validation links there, the mean over seeds; None where it chooses
             nothing.
         seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
+        split: the links, those of the test mostly.
     """
 
     recalls: Sequence[float]
@@ -58,16 +60,19 @@ class Peak:
     kept_in: Sequence[tuple[Path, int | None]]
     validation: float | None = None
     seconds: float = math.nan
+    split: Split = "test"
 
     @classmethod
-    def of(cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]]) -> Peak:
+    def of(
+        cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]], split: Split = "test"
+    ) -> Peak:
         """Return the recall of some rows, one of each run."""
         folders = (run.folder for run in runs)
         validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
         kept_in = list(zip(folders, (row["iteration"] for row in rows), strict=False))
-        recalls = [row[TEST_RECALL] for row in rows]
-        error, ndcg = standard_error(rows, TEST_RECALL), mean_of(rows, TEST_NDCG)
-        return cls(recalls, error, ndcg, kept_in, validation)
+        recalls = [row[f"{split}_{RECALL}"] for row in rows]
+        error, ndcg = standard_error(rows, f"{split}_{RECALL}"), mean_of(rows, f"{split}_{NDCG}")
+        return cls(recalls, error, ndcg, kept_in, validation, split=split)
 
     @property
     def recall(self) -> float:
@@ -77,7 +82,7 @@ class Peak:
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """The mean over seeds; None where some run has not kept it."""
-        found = [evaluations.find(folder, iteration) for folder, iteration in self.kept_in]
+        found = [evaluations.find(folder, at, self.split) for folder, at in self.kept_in]
         if None in found:
             return None
         names = ("user_recalls", "item_shares")
@@ -181,9 +186,22 @@ class ArmResult:
         """The recall@50 of test links at the epoch that each seed reports; None where some seed was
         not evaluated.
         """
-        rows = [reported_row(run) for run in self.shown.values()]
-        known = [row for row in rows if row is not None]
-        return Peak.of(self.shown.values(), known) if known and len(known) == len(rows) else None
+        return self._reported("test")
+
+    @cached_property
+    def validated(self) -> Peak | None:
+        """The same of validation links."""
+        return self._reported("validation")
+
+    def judged(self, split: Split) -> Peak | None:
+        """Return the recall@50 of a split's links at the epoch that each seed reports."""
+        return self.chosen if split == "test" else self.validated
+
+    def _reported(self, split: Split) -> Peak | None:
+        rows = [reported_row(run) or {} for run in self.shown.values()]
+        if not rows or any(row.get(f"{split}_{RECALL}") is None for row in rows):
+            return None
+        return Peak.of(self.shown.values(), rows, split)
 
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a

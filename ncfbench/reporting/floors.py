@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ncfbench.data.content import Split
 from ncfbench.errors import either
-from ncfbench.reporting.arms import TEST_NDCG, TEST_RECALL, ArmResult, Peak
+from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
     CLEAR_ERRORS,
@@ -76,10 +77,14 @@ class FloorResult:
         """Recall@50 of the test links."""
         return float(self.row[TEST_RECALL])
 
-    @property
-    def ndcg(self) -> float | None:
-        """NDCG@50 of the test links; None of a floor that an earlier version kept."""
-        ndcg: float | None = self.row[TEST_NDCG]
+    def recall_on(self, split: Split) -> float | None:
+        """Return the recall@50 of a split's links; None where there are none."""
+        recall: float | None = self.row[f"{split}_{RECALL}"]
+        return recall
+
+    def ndcg_on(self, split: Split) -> float | None:
+        """Return the NDCG@50 of a split's links; None of a floor that an earlier version kept."""
+        ndcg: float | None = self.row[f"{split}_{NDCG}"]
         return ndcg
 
     @property
@@ -95,20 +100,22 @@ class FloorResult:
             RECALL: self.recall,
             f"{RECALL}_error": self.error,
             f"validation_{RECALL}": self.row[f"validation_{RECALL}"],
-            "ndcg_at_50": self.ndcg,
+            "ndcg_at_50": self.ndcg_on("test"),
         }
 
     @cached_property
-    def evaluation(self) -> Evaluation | None:
-        """That of the test links; None of a floor that an earlier version kept."""
-        lists = [self.row[name] for name in OF_USERS]
-        if None in lists:
-            return None
-        return Evaluation({}, *(np.asarray(values, np.float32) for values in lists))
+    def evaluations(self) -> dict[str, Evaluation]:
+        """Those of each split that are kept."""
+        lists = {split: [self.row[name] for name in names] for split, names in OF_USERS.items()}
+        return {
+            split: Evaluation({}, *(np.asarray(values, np.float32) for values in own))
+            for split, own in lists.items()
+            if None not in own
+        }
 
     @property
     def error(self) -> float | None:
-        """Standard error of the recall, over users and items."""
+        """Standard error of the recall of test links, over users and items."""
         return standard_error([self.row], TEST_RECALL)
 
     @property
@@ -184,8 +191,11 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
     """
     if own is None:
         return Standing("unknown")
-    above_by, errors = own.recall - other.recall, [own.error, other.error]
-    theirs = other.evaluation
+    recall, name = other.recall_on(own.split), f"{own.split}_{RECALL}"
+    if recall is None:
+        return Standing("unknown")
+    above_by, errors = own.recall - recall, [own.error, standard_error([other.row], name)]
+    theirs = other.evaluations.get(own.split)
     ours = own.evaluation if theirs else None
     paired = difference(ours, theirs) if ours and theirs else None
     if paired is not None:
@@ -203,31 +213,33 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
     )
 
 
-def standing(arm: ArmResult, floor: FloorResult) -> Standing:
-    """Return how an arm stands to a floor, by the recall that it reports."""
-    stands, means = compare(arm.chosen, floor), arm.means(TEST_RECALL)
-    least = floor.recall + CLEAR_ERRORS * (stands.error or 0.0)
+def standing(arm: ArmResult, floor: FloorResult, split: Split = "test") -> Standing:
+    """Return how an arm stands to a floor, by a split's links at the epoch that it reports."""
+    stands, means = compare(arm.judged(split), floor), arm.means(f"{split}_{RECALL}")
+    least = (floor.recall_on(split) or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
     above = [seconds for seconds, recall in means if recall > least]
     if stands.word != "passes" or not above:
         return stands
     return stands._replace(seconds=above[0], is_first=above[0] == means[0][0])
 
 
-def best_of(arms: Iterable[ArmResult]) -> ArmResult | None:
+def best_of(arms: Iterable[ArmResult], split: Split = "test") -> ArmResult | None:
     """Return the arm of the largest recall of validation links, at the epoch that it reports; of
-    test links where some arm has none of these. None without an arm that has recall and did not
-    diverge.
+    the split's links where some arm has none of these that chooses. None without an arm that has
+    recall and did not diverge.
     """
-    known = [(arm.chosen, arm) for arm in arms if arm.chosen and not arm.has_diverged]
+    known = [(own, arm) for arm in arms if (own := arm.judged(split)) and not arm.has_diverged]
     judged = [chosen.validation for chosen, _ in known]
     recalls = [chosen.recall for chosen, _ in known] if None in judged else judged
     ranked = zip((recall or 0.0 for recall in recalls), (arm for _, arm in known), strict=True)
     return max(ranked, key=itemgetter(0), default=(0.0, None))[1]
 
 
-def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
+def arm_beside(
+    arms: Sequence[ArmResult], best: ArmResult | None, split: Split = "test"
+) -> ArmResult | None:
     """Return the arm that is set beside floors: the recommended one, else :func:`best_of` all."""
-    return best if best is not None and best.chosen else best_of(arms)
+    return best if best is not None and best.judged(split) else best_of(arms, split)
 
 
 def floors_sentence(
@@ -248,58 +260,69 @@ def floors_sentences(
     best: ArmResult | None,
     *,
     is_falling: bool = False,
+    split: Split = "test",
 ) -> tuple[str, str]:
     """Return why training is not worth it, if so, and how the best arm stands to the floors;
     nothing without floors, or where times are simulated.
 
     Validation links choose the floor and the arms that are named, and test links judge: the best
     arm beside the best floor; where it does not pass that, the arm of the largest validation recall
-    too, and the best floor of those that the first one passes.
+    too, and the best floor of those that the first one passes. Where validation links judge, test
+    links stand beside them in a sentence of their own.
 
     Args:
         floors: the best first.
         best: the recommended arm, if there is one.
         is_falling: whether longer training may help, since the loss still falls.
+        split: the links that judge.
     """
+    floors = [floor for floor in floors if floor.recall_on(split) is not None]
     arms = [arm for arm in arms if not arm.has_diverged]
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
         return "", ""
-    first, own, top = floors[0], arm_beside(arms, best), best_of(arms)
-    if own is None or top is None or not (own.chosen and top.chosen):
-        return "", f"{_reaches(first)}; no arm has a recall to compare."
+    first, own, top = floors[0], arm_beside(arms, best, split), best_of(arms, split)
+    recall, highest = own and own.judged(split), top and top.judged(split)
+    if own is None or top is None or not (recall and highest):
+        return "", f"{_reaches(first, split)}; no arm has a recall to compare."
     name = "this arm" if own is best else own.name
-    stands, theirs = standing(own, first), standing(top, first)
-    against, sentences = "", []
+    stands, theirs = standing(own, first, split), standing(top, first, split)
+    against, sentences = "", list[str]()
     if stands.word == "unknown":
         sentences.append(
-            f"{_reaches(first)}, {name} {own.chosen.recall:.3f}: an error is missing, so nothing is"
-            " known of the difference."
+            f"{_reaches(first, split)}, {name} {recall.recall:.3f}: an error is missing, so nothing"
+            " is known of the difference."
         )
     elif stands.word != "passes" and theirs.word in ("passes", "unknown"):
         relation = "level with" if stands.word == "level" else "below"
-        sentence = f"{_reaches(first)}; {name} is {relation} {_it(first)}{_note(stands)}"
+        sentence = f"{_reaches(first, split)}; {name} is {relation} {_it(first)}{_note(stands)}"
         if theirs.word == "passes":
-            chosen_by = "test" if top.chosen.validation is None else "validation"
+            chosen_by = split if highest.validation is None else "validation"
             sentence += f", and {top.name}, which has the highest {chosen_by} recall,"
             sentence += f" {_passes(theirs, first)}"
         sentences.append(f"{sentence}.")
     elif stands.word != "passes":
         # Of the two the one that is nearer.
         is_other = theirs.word == "level" and stands.word == "below"
-        who, judged, apart = (
-            (top.name, top.chosen, theirs) if is_other else (name, own.chosen, stands)
-        )
+        who, judged, apart = (top.name, highest, theirs) if is_other else (name, recall, stands)
         worth = "not clearly worth it" if apart.word == "level" else "not worth it"
         against = (
-            f"Training is {worth}{' yet' * is_falling}, by these runs: {_reaches(first, 'it')},"
+            f"Training is {worth}{' yet' * is_falling}, by these runs:"
+            f" {_reaches(first, split, 'it')},"
             f" {who} {judged.recall:.3f}{_note(apart)}."
         )
     for floor in floors:
-        passed = standing(own, floor)
+        passed = standing(own, floor, split)
         if passed.word == "passes":
-            sentences.append(f"{_reaches(floor)}; {name} {_passes(passed, floor)}.")
+            sentences.append(f"{_reaches(floor, split)}; {name} {_passes(passed, floor)}.")
             break
-    return against, " ".join([*sentences, *_by_ndcg(own.chosen, name, first)])
+    sentences += _by_ndcg(recall, name, first)
+    if split != "test" and own.chosen:
+        has = "have" if is_plural(first) else "has"
+        sentences.append(
+            f"On test links, which choose nothing, {first.name} {has} {first.recall:.3f}, {name}"
+            f" {own.chosen.recall:.3f}{_note(compare(own.chosen, first))}."
+        )
+    return against, " ".join(sentences)
 
 
 def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
@@ -348,10 +371,13 @@ def _note(stands: Standing) -> str:
 
 def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
     """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
-    if own is None or own.ndcg is None or floor.ndcg is None:
+    if own is None:
         return []
-    ours, theirs = (f"{ndcg:.3f}" for ndcg in (own.ndcg, floor.ndcg))
-    if ours == theirs or (own.ndcg > floor.ndcg) == (own.recall > floor.recall):
+    ndcg, recall = floor.ndcg_on(own.split), floor.recall_on(own.split)
+    if own.ndcg is None or ndcg is None or recall is None:
+        return []
+    ours, theirs = (f"{each:.3f}" for each in (own.ndcg, ndcg))
+    if ours == theirs or (own.ndcg > ndcg) == (own.recall > recall):
         return []
     if ours > theirs:
         return [f"By NDCG@50 {name} is ahead, with {ours} to {theirs}."]
@@ -359,12 +385,12 @@ def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
     return [f"By NDCG@50 {floor.name} {verb} ahead, with {theirs} to {ours}."]
 
 
-def _reaches(floor: FloorResult, training: str = "training") -> str:
+def _reaches(floor: FloorResult, split: Split = "test", training: str = "training") -> str:
     verb, name = "reach" if is_plural(floor) else "reaches", floor.name
     if training == "training" and name.islower():
         name = f"{name[0].upper()}{name[1:]}"
-    time = three_digits(floor.seconds)
-    return f"{name} {verb} {floor.recall:.3f} in {time} s without {training}"
+    time, links = three_digits(floor.seconds), " on validation links" * (split == "validation")
+    return f"{name} {verb} {floor.recall_on(split):.3f}{links} in {time} s without {training}"
 
 
 def _it(floor: FloorResult) -> str:

@@ -50,6 +50,7 @@ class Overall(Answer):
         split: the held-out links that decide.
         chance: test recall@50 by chance; None where it is not known.
         split_chance: the metric of the links that decide by chance; None where it is not known.
+        is_race: whether it is that of a race, in which test links judge nothing either.
     """
 
     arms: Sequence[RankedArm]
@@ -57,6 +58,12 @@ class Overall(Answer):
     split: Split = "validation"
     chance: float | None = None
     split_chance: float | None = None
+    is_race: bool = False
+
+    @property
+    def judged_by(self) -> Split:
+        """The links whose recall compares arms with floors, and with each other over time."""
+        return self.split if self.is_race else "test"
 
     @property
     def asks(self) -> str:
@@ -181,6 +188,7 @@ def _overall(
         split=split,
         chance=chances[TEST_RECALL],
         split_chance=chances[column],
+        is_race=bool(race),
     )
 
 

@@ -41,10 +41,10 @@ def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None
         tables.write_table(target / FILE, [table], table.schema, tables.COMPACTEST)
 
 
-def find(folder: Path, iteration: int | None) -> Evaluation | None:
-    """Return a run's evaluation of the test links; None where it is not kept, or damaged."""
+def find(folder: Path, iteration: int | None, split: str = "test") -> Evaluation | None:
+    """Return a run's evaluation of a split; None where it is not kept, or damaged."""
     try:
-        return None if iteration is None else read(folder).get((iteration, "test"))
+        return None if iteration is None else read(folder).get((iteration, split))
     except DataError:
         return None
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -59,13 +59,17 @@ level; the error of recall@50 over items; recall@50 of users without training li
 to items without and with training links, each with its error.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
-OF_USERS = ("test_user_recalls", "test_item_shares")
-"""Columns of a floor with a value for each user, and for each item."""
-ADDED_IN = dict.fromkeys(OF_USERS, 12) | {
-    name: 11
-    for name in QUALITY_COLUMNS
-    if "hit_rate" in name or "new_item" in name or "known" in name
-}
+OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED}
+"""Columns of a floor with a value for each user, and for each item, by split."""
+ADDED_IN = (
+    dict.fromkeys(OF_USERS["test"], 12)
+    | dict.fromkeys(OF_USERS["validation"], 13)
+    | {
+        name: 11
+        for name in QUALITY_COLUMNS
+        if "hit_rate" in name or "new_item" in name or "known" in name
+    }
+)
 """The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
@@ -128,7 +132,8 @@ FLOOR = _schema(
     "text: dataset floor content settings chosen_by number: penalty numbers: penalties recalls",
     "number: content_seconds fit_seconds choice_seconds ranking_seconds integer: peak_bytes",
     ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
-    ["floats:", *OF_USERS, "text:", "data_fingerprint", "environment_key"],
+    ["floats:", *OF_USERS["test"], *OF_USERS["validation"]],
+    "text: data_fingerprint environment_key",
 )
 """One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF``,
 ``features`` or ``TF-IDF and features``, if anything. ``settings``: a penalty that was given, or
@@ -141,7 +146,8 @@ validation, what stood in for it, or given; ``recalls``: recall@50 there with ea
 ``ranking_seconds``: the test links. ``peak_bytes``: by which memory grew at most. ``coverage``:
 share of the candidates that are among the M best of any user with a test link; ``popularity``: mean
 training links of these items.
-``test_user_recalls`` and ``test_item_shares`` are as in :data:`EVALUATION`.
+The columns of :data:`OF_USERS` are as in :data:`EVALUATION`; those of validation links are null
+where there are none.
 """
 
 

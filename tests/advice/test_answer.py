@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from folders import floor_row
-from race_records import FIXED, answered, entrant, written
+from hypothesis import given
+from hypothesis import strategies as st
+from race_records import FIXED, answered, entrant, judged_floor, written
 
 from ncfbench.advice import answer_rows, summary
-from ncfbench.advice.answer import RaceAnswer
+from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
 from ncfbench.reporting.figures.curves import draw_answer
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.storage import schemas, tables
 
@@ -68,7 +74,7 @@ def test_an_answer_names_the_best_its_ties_and_the_level(answer: RaceAnswer) -> 
 @pytest.mark.parametrize(
     ("profile", "ridge", "begins"),
     [
-        (0.567, 0.0, "Training is not worth it yet, by these runs: TF-IDF profiles reach 0.567 in"),
+        (0.567, 0.0, "Training is not worth it yet, by these runs: TF-IDF profiles reach 0.567 on"),
         (0.1, 0.567, "Training is not worth it yet, by these runs: ridge regression reaches 0.567"),
         (0.1, 0.4, "Training is not clearly worth it yet, by these runs: ridge regression"),
         (0.1, 0.2, "Use --encoder cnn --loss"),
@@ -78,7 +84,7 @@ def test_what_no_candidate_passes_comes_first(
     answer: RaceAnswer, profile: float, ridge: float, begins: str
 ) -> None:
     """The largest recall of all is 0.4."""
-    floors = floors_of([floor_row("profile", profile, 3.5), floor_row("ridge", ridge, 19.0)])
+    floors = floors_of([judged_floor("profile", profile, 3.5), judged_floor("ridge", ridge, 19.0)])
     found = summary.headline(dataclasses.replace(answer, floors=floors))
     assert found.startswith(begins)
     assert ("If you train, use --" in found) == begins.startswith("Training")
@@ -86,15 +92,16 @@ def test_what_no_candidate_passes_comes_first(
 
 def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     """In the table, the paragraph and JSON; with no best arm, too."""
-    floors = floors_of([floor_row("profile", 0.35, 3.5), floor_row("ridge", 0.567, 19.0)])
+    floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
     assert summary.headline(beside).endswith(
-        "TF-IDF profiles reach 0.350 in 3.5 s without training; this arm passes them after 3 s"
-        " (+0.050 ± 0.007)."
+        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm"
+        " passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
+        " regression has 0.567, this arm 0.400 (-0.167 ± 0.007)."
     )
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
-    assert shown[-1] == ["no training: profile", "3.5", "-", "-", "0.350 ± 0.005", "-"]
+    assert shown[-1] == ["no training: profile", "3.5", "-", "0.350", "0.350 ± 0.005", "-"]
     document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
@@ -104,6 +111,88 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     none = dataclasses.replace(beside, arms=arms, target=None)
     assert summary.answer_tables(none) == [], "nothing is recommended"
     assert "strat-ns lr=0.02 passes them" in summary.headline(none)
+
+
+def test_numbers_beside_a_floor_subtract(answer: RaceAnswer) -> None:
+    """Of one epoch and of one split, in each sentence, whatever the other split has."""
+    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31)]
+    found = summary.headline(dataclasses.replace(answer, floors=floors_of(rows)))
+    sentences = re.findall(r"(?:reaches|has) (0\.\d+).*?([-+]0\.\d+) ±", found)
+    assert sentences == [("0.360", "+0.040"), ("0.310", "+0.090")]
+    assert (
+        "On test links, which choose nothing, ridge regression has 0.310, this arm 0.400" in found
+    )
+
+
+@given(st.data())
+def test_test_links_choose_nothing(whole: RaceAnswer, data: st.DataObject) -> None:
+    """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
+    nothing of the answer changes but the numbers that are said to be of test links.
+    """
+    value = data.draw(st.sampled_from([0.0, 0.2, 1.0]))
+
+    def otherwise(row: Mapping[str, Any]) -> dict[str, Any]:
+        other = {}
+        for name, own in row.items():
+            if name.startswith("test_") and isinstance(own, float):
+                scale = 0.01 if name.endswith("error") else 1.0
+                other[name] = scale * data.draw(st.floats(0.0, 1.0) | st.just(value))
+        return {**row, **other}
+
+    def run_otherwise(run: Run) -> Run:
+        curve = [otherwise(row) for row in run.curve]
+        return dataclasses.replace(run, curve=curve, summary=otherwise(run.summary))
+
+    unranked = [
+        dataclasses.replace(
+            arm,
+            runs={seed: run_otherwise(run) for seed, run in arm.runs.items()},
+            status="tied" if arm.status in STAYED else arm.status,
+            seeds=(),
+            quality=(),
+            iterations=None,
+            seconds=None,
+        )
+        for arm in whole.arms
+    ]
+    ranked, level = rank_soonest(unranked)
+    arms = sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place)
+    rows = [otherwise(floor.row) for floor in whole.floors]
+    floors = floors_of(rows)
+    other = dataclasses.replace(whole, arms=arms, target=level, floors=floors)
+    assert _chosen(other) == _chosen(whole)
+
+
+@pytest.fixture(scope="module", params=[0.2, 0.39, 0.45])
+def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
+    """The answer with floors below all arms, level with the best, and above all."""
+    rows = [
+        judged_floor("profile", request.param - 0.05, 3.5, validation_ndcg_at_50=0.3),
+        judged_floor("ridge", request.param, 19.0, validation_ndcg_at_50=0.2),
+    ]
+    return dataclasses.replace(answer, floors=floors_of(rows))
+
+
+def _chosen(answer: RaceAnswer) -> list[Any]:
+    """All that an answer says, without the numbers of test links."""
+    document = json.loads(json_text(answer_rows.as_json(answer, Path("runs"), {})))
+    for row in document["entrants"]:
+        for name in [name for name in row if name.startswith("test_")]:
+            del row[name]
+    for row in document["floors"]:
+        for name in ("recall_at_50", "recall_at_50_error", "ndcg_at_50"):
+            del row[name]
+    document["headline"] = _without_test_numbers(document["headline"])
+    (table,) = summary.answer_tables(answer)
+    cells = [[cell.text for cell in (*row[:4], row[5])] for row in table.rows]
+    return [document, cells, table.title, table.notes]
+
+
+def _without_test_numbers(text: str) -> str:
+    sentences = text.split(". ")
+    return ". ".join(
+        re.sub(r"[-+]?\d\.\d+", "#", each) if "test links" in each else each for each in sentences
+    )
 
 
 def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> None:
@@ -117,7 +206,7 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
         )
         for arm in answer.arms
     ]
-    floors = floors_of([floor_row("profile", 0.35, 3.5)])
+    floors = floors_of([judged_floor("profile", 0.35, 3.5)])
     waited = dataclasses.replace(answer, arms=arms, floors=floors)
     found = summary.headline(waited)
     assert "It reaches recall@50 0.38 on validation links in 5.89 s" in found

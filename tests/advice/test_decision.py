@@ -10,6 +10,7 @@ import pytest
 from race_records import answered, entrant, written
 
 from ncfbench.advice import answer_rows, summary
+from ncfbench.advice.chance import chance
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
 from ncfbench.storage import tables
@@ -50,10 +51,13 @@ def test_an_arm_at_chance_is_not_recommended(
     none = answered(tiny, [high, best], records, clock=2.0)
     assert none.best is None
     assert summary.headline(none).startswith(
-        "No choice can be justified: after 2 s of training each, the recall@50 of none of 2 is"
+        "No choice can be justified: after 2 s of training each, the validation recall@50 of none"
+        f" of 2 is clearly above chance ({chance(tiny, 'validation'):.3f})."
     )
+    assert "tied" not in summary.headline(none)
     assert summary.answer_tables(none) == []
-    assert json.loads(json_text(answer_rows.as_json(none, tmp_path, {})))["recommended"] is None
+    document = json.loads(json_text(answer_rows.as_json(none, tmp_path, {})))
+    assert (document["recommended"], document["tied"]) == (None, [])
 
 
 def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:

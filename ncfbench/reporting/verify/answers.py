@@ -113,8 +113,10 @@ def _checks(
     yield from floor_checks(answer, cell, standings.shown(arms, best), floors)
 
 
-def floor_checks(answer: Row, cell: str, arm: Arm, floors: Sequence[Row]) -> Iterator[Check]:
-    """Yield the check of each floor, and of how an arm stands to it."""
+def floor_checks(
+    answer: Row, cell: str, arm: Arm, floors: Sequence[Row], split: str = "test"
+) -> Iterator[Check]:
+    """Yield the check of each floor, and of how an arm stands to it by a split's links."""
     written = {row["floor"]: row for row in answer["floors"]}
     for floor in floors:
         name = f"{cell}/{floor['floor']}"
@@ -125,7 +127,8 @@ def floor_checks(answer: Row, cell: str, arm: Arm, floors: Sequence[Row]) -> Ite
         level = standings.floor_level(floor)
         seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
         values: Values = {"recall_at_50": level.recall, "recall_at_50_error": level.error}
-        values |= {"seconds": seconds, "ndcg_at_50": level.ndcg} | standings.beside(arm, level)
+        values |= {"seconds": seconds, "ndcg_at_50": level.ndcg}
+        values |= standings.beside(arm, standings.floor_level(floor, split), split)
         yield Check("answer", name, row, values)
     for name, row in written.items():
         yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])

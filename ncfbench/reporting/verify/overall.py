@@ -188,7 +188,8 @@ def _checks(
         listed = {f"{row['choice']}={row['value']}": row["entrant"] for row in answer["worth"]}
         yield Check("overall", f"{cell}/worth", dict.fromkeys(own) | listed, own)
         shown = {seed: best.runs[seed] for seed in best.seeds}
-        yield from floor_checks(answer, cell, shown, floors)
+        split = ranking.split if race else "test"
+        yield from floor_checks(answer, cell, shown, floors, split)
     yield Check("overall", cell, answer, values)
 
 

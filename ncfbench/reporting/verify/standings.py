@@ -34,28 +34,30 @@ class Level(NamedTuple):
     of_seeds: float = 0.0
 
 
-def floor_level(floor: Row) -> Level:
+def floor_level(floor: Row, split: str = "test") -> Level:
     """Return the recall of a row of :data:`ncfbench.storage.schemas.FLOOR`."""
-    lists = [floor["test_user_recalls"], floor["test_item_shares"]]
+    lists = [floor[f"{split}_user_recalls"], floor[f"{split}_item_shares"]]
     known = None if None in lists else [np.asarray(values, float) for values in lists]
-    return Level(floor["test_recall_at_50"], error_of([floor]), known, floor["test_ndcg_at_50"])
+    recall, ndcg = (floor[f"{split}_{name}_at_50"] for name in ("recall", "ndcg"))
+    return Level(recall, error_of([floor], split), known, ndcg)
 
 
-def chosen(arm: Arm) -> Level | None:
+def chosen(arm: Arm, split: str = "test") -> Level | None:
     """Return the mean recall at the row that each seed reports; None where some seed has none."""
-    rows = [run.chosen for run in arm.values()]
-    if not rows or any(row.get("test_recall_at_50") is None for row in rows):
+    rows, name = [run.chosen for run in arm.values()], f"{split}_recall_at_50"
+    if not rows or any(row.get(name) is None for row in rows):
         return None
-    of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
+    of_seeds = np.var([row[name] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [
-        evaluations.read(run.record.folder).get((row["iteration"], "test"))
+        evaluations.read(run.record.folder).get((row["iteration"], split))
         for run, row in zip(arm.values(), rows, strict=True)
     ]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
     means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     lists = means if len(known) == len(kept) else None
-    ndcg = mean(row["test_ndcg_at_50"] for row in rows)
-    return Level(_recall(rows), error_of(rows), lists, ndcg, of_seeds / len(rows))
+    ndcg = mean(row[f"{split}_ndcg_at_50"] for row in rows)
+    recall, error = mean(row[name] for row in rows), error_of(rows, split)
+    return Level(recall, error, lists, ndcg, of_seeds / len(rows))
 
 
 def shown(arms: Sequence[Arm], best: Arm) -> Arm:
@@ -73,14 +75,15 @@ def shown(arms: Sequence[Arm], best: Arm) -> Arm:
     return {}
 
 
-def beside(arm: Arm, level: Level) -> Values:
+def beside(arm: Arm, level: Level, split: str = "test") -> Values:
     """Return how an arm stands to a level: by its chosen recall, at two standard errors, and the
     time of the first evaluation of all seeds that is as much above the level.
     """
+    name = f"{split}_recall_at_50"
     values: Values = {"best_arm": "unknown" if arm else None}
     unknown = ("passed_after_seconds", "above_by", "above_by_error", "best_arm_ndcg_at_50")
     values |= dict.fromkeys(unknown, math.nan)
-    own = chosen(arm)
+    own = chosen(arm, split)
     if own is None:
         return values
     above, error = own.recall - level.recall, math.hypot(*_errors(own, level))
@@ -92,7 +95,8 @@ def beside(arm: Arm, level: Level) -> Values:
     if above < 0:
         return values | {"best_arm": "below"}
     least = level.recall + 2 * error
-    later = (at for at, rows in _common(arm) if _recall(rows) > least)
+    means = ((at, mean(row[name] for row in rows)) for at, rows in _common(arm, name))
+    later = (at for at, recall in means if recall > least)
     at = np.array([next(later, math.nan)])
     if any(math.isnan(run.full) for run in arm.values()) or np.isnan(at).any():
         return values | {"best_arm": "passes"}
@@ -101,11 +105,12 @@ def beside(arm: Arm, level: Level) -> Values:
     return values | {"best_arm": "passes", "passed_after_seconds": seconds}
 
 
-def error_of(ends: Sequence[Row]) -> float:
+def error_of(ends: Sequence[Row], split: str = "test") -> float:
     """Return the standard error of a mean recall: of users and items, and of seeds."""
-    names = ("test_recall_at_50_error", "test_recall_at_50_item_error")
+    name = f"{split}_recall_at_50"
+    names = (f"{name}_error", f"{name}_item_error")
     squares = np.array([[end.get(name) for name in names] for end in ends], float) ** 2
-    recalls = np.array([end.get("test_recall_at_50") for end in ends], float)
+    recalls = np.array([end.get(name) for end in ends], float)
     of_seeds = recalls.var(ddof=1) if len(ends) > 1 else 0.0
     return math.sqrt((squares.sum() + of_seeds) / len(ends))
 
@@ -123,15 +128,11 @@ def _errors(own: Level, other: Level) -> list[float]:
     return [math.sqrt(variance) for variance in variances]
 
 
-def _common(arm: Arm) -> list[tuple[int, list[Row]]]:
+def _common(arm: Arm, name: str) -> list[tuple[int, list[Row]]]:
     """Return the evaluations that all seeds have, by iteration."""
     curves = [
-        {row["iteration"]: row for row in run.record.curve if row["test_recall_at_50"] is not None}
+        {row["iteration"]: row for row in run.record.curve if row[name] is not None}
         for run in arm.values()
     ]
     common = sorted(set(curves[0]).intersection(*curves[1:])) if curves else []
     return [(iteration, [curve[iteration] for curve in curves]) for iteration in common]
-
-
-def _recall(rows: Sequence[Row]) -> float:
-    return mean(row["test_recall_at_50"] for row in rows)

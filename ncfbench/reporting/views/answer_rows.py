@@ -47,13 +47,15 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the floors as plain objects, each with how the arm stands to it that the answer's
     sentence about floors is of.
     """
-    arm, rows = arm_beside(answer.arms, answer.best), []
+    split, rows = answer.judged_by, []
+    arm = arm_beside(answer.arms, answer.best, split)
+    own = arm and arm.judged(split)
     for floor in answer.floors:
-        beside = standing(arm, floor) if arm else Standing("unknown")
+        beside = standing(arm, floor, split) if arm else Standing("unknown")
         stands = {
             "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,
-            "best_arm_ndcg_at_50": arm.chosen.ndcg if arm and arm.chosen else None,
+            "best_arm_ndcg_at_50": own.ndcg if own else None,
         }
         rows.append(floor.facts | stands | beside.difference)
     return rows

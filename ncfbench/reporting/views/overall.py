@@ -45,7 +45,9 @@ def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
         no_choice: why no arm is recommended, where that is so.
     """
     falls = answer.is_still_falling
-    against, beside = floors_sentences(answer.floors, answer.arms, answer.best, is_falling=falls)
+    against, beside = floors_sentences(
+        answer.floors, answer.arms, answer.best, is_falling=falls, split=answer.judged_by
+    )
     if answer.best is None:
         return paragraph(answer, [no_choice, against], floors=beside)
     best = flags(answer.best.config, of_model=True)
@@ -110,8 +112,8 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
     cols = [
         Col("with", 0, wraps=True),
         Col(f"s to {level}", lambda row: _reached(row[1])),
-        Col("s of training", lambda row: _trained(row[1], "clock"), three_digits),
-        Col(answer.split, lambda row: _trained(row[1], "level"), lambda level: f"{-level:.3f}"),
+        Col("s of training", lambda row: _trained(row[1]), three_digits),
+        Col(answer.split, lambda row: _judged(answer, row[1]), ".3f"),
         Col("test recall@50", lambda row: row[1].reported and row[1].reported.text(RECALL)),
         Col("epoch", lambda row: row[1].epoch, ".3g"),
     ]
@@ -206,6 +208,7 @@ def facts(answer: Overall) -> dict[str, Any]:
     return {
         "metric": answer.metric,
         "split": answer.split,
+        "judged_by": answer.judged_by,
         "level": answer.target,
         "recommended": best and best.name,
         "flags": best and flags(best.config, of_model=True),
@@ -283,5 +286,12 @@ def _reached(arm: RankedArm | FloorResult) -> str:
     return "left" if arm.status == "left" else "never"
 
 
-def _trained(arm: RankedArm | FloorResult, name: str) -> float | None:
-    return None if isinstance(arm, FloorResult) else getattr(arm.curve, name)
+def _judged(answer: Overall, arm: RankedArm | FloorResult) -> float | None:
+    """Return the metric of the links that decide; None of a floor where that is no recall@50."""
+    if isinstance(arm, RankedArm):
+        return -arm.level
+    return arm.recall_on(answer.split) if answer.metric == Overall.metric else None
+
+
+def _trained(arm: RankedArm | FloorResult) -> float | None:
+    return None if isinstance(arm, FloorResult) else arm.curve.clock

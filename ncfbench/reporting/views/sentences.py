@@ -85,8 +85,10 @@ def tied_sentence(ties: Sequence[ArmResult]) -> str:
 
 def one_seed_caveats(answer: Answer) -> list[Caveat]:
     """Return a warning if the arm that stands beside floors has one seed."""
-    own = arm_beside(answer.arms, answer.best) if answer.floors else None
-    if own is None or own.chosen is None or len(own.chosen.recalls) > 1:
+    split = answer.judged_by
+    arm = arm_beside(answer.arms, answer.best, split) if answer.floors else None
+    own = arm and arm.judged(split)
+    if own is None or len(own.recalls) > 1:
         return []
     text = "With one seed, errors of recall are of users and items alone: how much seeds differ"
     return [Caveat("one_seed", f"{text} is not known.")]
