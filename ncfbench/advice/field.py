@@ -98,8 +98,8 @@ class FirstField:
                     return
         seconds = clock.spent + needs(alike_first[:2], LEAST_GROWTHS[-1][0]) + clock.reserve_seconds
         raise UsageError(
-            f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two"
-            f" candidates, which need about {math.ceil(1.2 * seconds / 10) * 10} s."
+            f"--budget: {clock.budget_seconds:.0f} s are too short: two candidates need about"
+            f" {math.ceil(1.2 * seconds / 10) * 10} s here."
         )
 
     def _first_clock(self, first: Candidate) -> float:

@@ -60,8 +60,8 @@ CERTAIN_NOTE = (
     " construction and decides nothing. Prepare data with more of them."
 )
 MIXED_NOTE = (
-    "Its runs were timed in different environments (hardware, packages or variables), so that their"
-    " seconds compare roughly. Remove the race's folder to let all race in one."
+    "Its runs were timed in different environments (hardware, packages or variables), so their"
+    " seconds are only roughly comparable. Remove the race's folder to start over."
 )
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
@@ -158,7 +158,7 @@ def answer_question(
         UsageError: nothing can work, one candidate only, or the budget is too small for one rung.
     """
     if not budget_seconds > 0:
-        raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
+        raise UsageError("--budget must be positive, for example 10m.")
     say, others, now = progress.say, OtherPrograms(), time.perf_counter()
     began = now if began is None else began
     reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)

@@ -85,9 +85,9 @@ def advise(
 ) -> None:
     """Say what to train with on a data set, and whether to train at all.
 
-    Candidates train in turn, in a race whose slow ones leave and which neighbours of the leaders
-    enter, until the budget is spent. The answer names the settings, what they reach and when, what
-    is reached without training, what each choice is worth, and how far to trust it.
+    Candidates train in turn until the budget is spent. Slow ones are dropped, and variants of the
+    leaders are added. The answer names the settings, what they reach and when, what is reached
+    without training, what each choice is worth, and how far to trust it.
 
     All is kept in `advice` below the runs. The same command continues an interrupted race, and
     trains an answered one further with a larger --budget.

@@ -239,7 +239,7 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"budget": 0.5}, r"too few for one rung .* need about \d+0 s"),
+        ({"budget": 0.5}, r"--budget: 0 s are too short: two candidates need about \d+0 s"),
         ({"samplers": ("ns",), "learning_rates": (0.01,)}, "one candidate only, bow sg ns"),
     ],
 )
@@ -266,7 +266,7 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
     ("words", "code", "message"),
     [
         (["tiny", "--budget", "10"], 2, "--budget '10' is not a time. Use for example 2h"),
-        (["tiny", "--budget", "0m"], 2, "--budget: 0 s are no time. Use for example 10m."),
+        (["tiny", "--budget", "0m"], 2, "--budget must be positive, for example 10m."),
         (["absent"], 3, "is not prepared"),
         (["tiny", "--batch-sizes", "many"], 2, "--batch-sizes 'many' is not a list of numbers"),
         (["tiny", "--samplers", "ns", "--set", "sampler=ns"], 2, "sampler is what advise tries"),

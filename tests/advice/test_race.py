@@ -331,7 +331,7 @@ def test_the_budget_is_kept_whatever_an_arm_costs(
     try:
         hold(budget=budget, encoders=found)
     except UsageError as error:
-        assert "too few for one rung" in str(error)
+        assert "too short: two candidates need about" in str(error)
     assert Run.now <= budget + surprise
 
 
