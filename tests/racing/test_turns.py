@@ -31,8 +31,8 @@ def played(
     **asked: object,
 ) -> tuple[Race, PlayedField]:
     """Race curves to the end of a budget."""
-    is_less_better = bool(asked.pop("minimize", False))
-    question = Question(Metric("value", is_less_better=is_less_better), budget, **asked)  # type: ignore[arg-type]
+    minimize = bool(asked.pop("minimize", False))
+    question = Question(Metric("value", minimize=minimize), budget, **asked)  # type: ignore[arg-type]
     field = PlayedField(curves, startup, room)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
     race = Race(question, entries, field)
