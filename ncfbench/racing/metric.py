@@ -204,7 +204,8 @@ class Metric:
             paths = [path for path, _ in numbers_of(fields_of(line)) if last_of(path) not in OTHERS]
             if paths:
                 names = either(paths[:MOST_PROPOSED], "and")
-                return f"Lines of JSON hold {names}: give --metric {_best(paths)}."
+                alike = [path for path in paths if self.key and self.key in path]
+                return f"Lines of JSON hold {names}: give --metric {_best(alike or paths)}."
             own, _ = self._expression(line)
             if own != DIGITS:
                 return f"For words give an expression: --metric {shlex.quote(own)}."

@@ -39,11 +39,12 @@ series: of lines that repeat a step, and of lines that only take turns.
 
 def split_in(text: str, at: int | None = None) -> re.Match[str] | None:
     """Return the word for the data of a number: the last one before its position, or the first one
-    after it.
+    after it that is no part of another name.
     """
     found = [*SPLIT.finditer(text)]
     before = [each for each in found if at is not None and each.start() < at]
-    return next(iter([*before[-1:], *found]), None)
+    alone = (each for each in found if not re.match(r"[_/.:=-]\w", text[each.end() :]))
+    return before[-1] if before else next(alone if at else iter(found), None)
 
 
 def first_of(names: Iterable[str]) -> str:
