@@ -198,10 +198,9 @@ def _digest(arms: Sequence[Arm], question: Question) -> str:
 
 def _unfinished(folder: Path, arms: Sequence[Arm]) -> Path:
     """Return the folder of a race, or the first of ``NAME-2``, ... that holds no finished one."""
-    names = (f"{folder.name}-{number}" for number in itertools.count(2))
-    while records.read(folder, arms)[2]:
-        folder = folder.with_name(next(names))
-    return folder
+    later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    folders = itertools.chain([folder], later)
+    return next(each for each in folders if not records.read(each, arms)[2])
 
 
 def _restored(

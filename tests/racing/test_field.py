@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,19 @@ def test_memory_is_that_of_the_slots_gpu(
         field.start(one)
         field.turn([one], LIMIT_SECONDS, lambda each: bool(each.readings))
     assert one.device_bytes == (1 if device == "0" else 4)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}"), (15, "SIGTERM")]
+)
+def test_an_arm_may_end_by_any_signal(tmp_path: Path, number: int, name: str) -> None:
+    """Of real-time signals only the first and the last one have names."""
+    one = Entry(Arm("a", f"echo v=1; kill -{number} $$"))
+    with Field(Metric.of(V[1]), tmp_path, [Slot()]) as field:
+        field.start(one)
+        field.turn([one], LIMIT_SECONDS, lambda _: False)
+    assert one.status is Status.FAILED
+    assert one.reason.startswith(f"was ended by {name}, ")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,41 @@ def test_lines_are_read_and_the_code_is_known(started: Callable[..., Process]) -
     assert (done.code, [*done.last_lines]) == (5, ["hello", "bar 10%"])
 
 
+def test_lines_are_those_that_a_terminal_shows(started: Callable[..., Process]) -> None:
+    done = started(r"printf '\033[32mv=\033[1m0.5\033[0m\n\033[31mfoo\033[0m\nv=1\b2.\n'")
+    wait(lambda: not done.is_alive)
+    assert [each.value for each in done.readings] == [0.5, 2]
+    assert [*done.last_lines] == ["foo"]
+
+
+@pytest.mark.parametrize(
+    ("values", "read", "diverged"),
+    [("nan 1 2", [1, 2], False), ("nan inf 1", [1], True), ("1 nan 2", [1, 2], True)],
+)
+def test_a_first_value_may_be_none(
+    started: Callable[..., Process], values: str, read: list[float], diverged: bool
+) -> None:
+    """An expression of digits knows nan too."""
+    done = started(f"for n in {values}; do echo v=$n; done")
+    wait(lambda: not done.is_alive)
+    assert [each.value for each in done.readings] == read
+    assert (done.diverged is not None) == diverged
+
+
+def test_shared_memory_counts_once(started: Callable[..., Process]) -> None:
+    """64 MiB that eight forked workers share, as loaders of data do."""
+    text = """import os, time
+held = bytearray(os.urandom(1 << 20)) * 64
+for _ in range(8):
+    if not os.fork():
+        time.sleep(60)
+print('v=1', flush=True)
+time.sleep(60)"""
+    running = started(python(text))
+    wait(lambda: bool(running.readings))
+    assert 64 << 20 < running.memory_bytes() < 160 << 20
+
+
 def test_a_paused_process_stands_still(started: Callable[..., Process]) -> None:
     running = started(TICKING)
     wait(lambda: len(running.readings) >= 3)
