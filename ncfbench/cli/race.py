@@ -157,7 +157,7 @@ def race(
             metavar="TIME",
             help="An arm leaves that runs this long without a metric.",
             panel="Clock",
-            default="30s, or a quarter of the budget if longer",
+            default="30s, or a third of the budget if longer",
         ),
     ] = None,
     resume_flag: Annotated[

@@ -17,7 +17,10 @@ UNSEEN = re.compile(
 
 def cleaned(text: str) -> str:
     """Return a line as a terminal shows it: without colours, and what was deleted."""
-    text = UNSEEN.sub("", text).replace("\u2212", "-")
+    text = text.replace("\u2212", "-")
+    if text.isprintable():
+        return text
+    text = UNSEEN.sub("", text)
     if "\b" not in text:
         return text
     shown: list[str] = []
@@ -36,6 +39,9 @@ def escaped(text: str) -> str:
 
 def finite(line: str) -> str:
     """Return a line with zeros for nan and inf, which keep their length."""
+    lower = line.lower()
+    if "nan" not in lower and "inf" not in lower:
+        return line
     return NOT_FINITE.sub(lambda found: "0.0".ljust(len(found[0]), "0"), line)
 
 

@@ -15,7 +15,7 @@ from ncfbench.racing import direction
 from ncfbench.racing.expressions import cleaned, escaped, finite, name_of, value_group
 from ncfbench.racing.json_lines import fields_of, flat, is_number, last_of, numbers_of
 from ncfbench.racing.numerals import Number, number_at, number_of
-from ncfbench.racing.series import SOURCE, SPLIT, first_of, split_in
+from ncfbench.racing.series import SPLIT, first_of, source_in, split_in
 
 OTHERS = (
     *("step", "seconds", "epoch", "time", "iter", "iteration", "global_step", "batch", "lr"),
@@ -169,7 +169,7 @@ class Metric:
         split = (word and word.lastgroup) or ""
         if split:
             self.splits.setdefault(split, line)
-        source, self.sample = SOURCE.search(line), line
+        source, self.sample = source_in(line), line
         return Line(
             value.value,
             step and step.value,

@@ -64,7 +64,8 @@ def number_at(
     end = start + len(own)
     if not own:
         return None
-    low, high = max(within[0], start - REACH), min(within[1], end + REACH)
+    word = line.rfind(" ", 0, start) + 1  # no number goes on over a plain space
+    low, high = max(within[0], word, start - REACH), min(within[1], end + REACH)
     found = next((each for each in NUMBER.finditer(line, low, high) if each.end() > start), None)
     if found is None or found.end() < end or found.start() >= end:
         return None

@@ -34,7 +34,7 @@ FOLDER = "race"
 STOPPING = (
     "Stopping: the arms are ended, and the answer so far follows. Ctrl-C again stops at once."
 )
-SILENCE = (30.0, 0.25)
+SILENCE = (30.0, 1 / 3)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""

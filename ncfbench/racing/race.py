@@ -13,7 +13,7 @@ from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.field import Field, Over
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
-from ncfbench.racing.series import SOURCE, doubt
+from ncfbench.racing.series import doubt, source_in
 from ncfbench.reporting.formats import three_digits
 
 FIRST_SHARE, GROWTH = 0.6, 1.6
@@ -104,8 +104,14 @@ class Race:
         self._open()
         if not any(each.timeline.readings for each in self.firsts):
             first = self.firsts[0]
-            ran = f"it ran {first.running_seconds:.0f} s; give a larger --budget"
-            raise CheckFailedError(f"No arm printed a metric. {first.name}: {first.reason or ran}.")
+            lines = [*first.process.last_lines] if first.process else []
+            hint = self.question.metric.advice(lines) if lines else "Give a larger --budget."
+            why = (
+                f"{first.reason}."
+                if first.reason
+                else f"it ran {first.running_seconds:.0f} s. {hint}"
+            )
+            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}")
         clock = self._first_clock()
         while (plan := self._admit(clock)) is not None and plan.clocks:
             clock = plan.clocks[0]
@@ -222,17 +228,16 @@ class Race:
         metric = self.question.metric
         for each in entries:
             if why := doubt(each.timeline.counted[-1]):
-                option = metric.narrowed(metric.sample, SOURCE.search(metric.sample))
+                option = metric.narrowed(metric.sample, source_in(metric.sample))
                 each.doubt = (
                     f"Lines of {each.name} seem to be of several series, since {why}, and all"
                     f" count. Choose one by a word of its lines, as in {option}."
                 )
-        if metric.sample:
-            said = [*metric.notes, *(each.doubt for each in entries if each.doubt)]
-            for text in said:
-                if text not in self._said:
-                    self._said.add(text)
-                    self.say(text)
+        doubts = [each.doubt for each in self.entries if each.doubt]
+        for text in [*metric.notes, *doubts[:1]] if metric.sample else ():
+            if text not in self._said:
+                self._said.add(text)
+                self.say(text)
 
     def _train(
         self,

@@ -22,8 +22,11 @@ SPLIT = re.compile(
     rf"(?<![a-z])(?:{'|'.join(f'(?P<{name}>{words})' for name, words in SPLITS.items())})(?![a-z])",
     re.IGNORECASE,
 )
+SPLIT_PARTS = ("val", "test", "train", "trn", "dev", "hold")
+"""One of them is in each such word: most lines need no further look."""
+SOURCE_PARTS = ("rank", "process", "worker", "replica", "gpu", "cuda", "device", "node")
 SOURCE = re.compile(
-    r"(?<![A-Za-z])(rank|process(?:_index)?|worker|replica|gpu|cuda|device|node)"
+    rf"(?<![A-Za-z])({'|'.join(SOURCE_PARTS)})(?:_index)?"
     r"(?:_id)?\W{0,4}([0-9]+)(?![\w%]|\.[0-9])",
     re.IGNORECASE,
 )
@@ -41,10 +44,20 @@ def split_in(text: str, at: int | None = None) -> re.Match[str] | None:
     """Return the word for the data of a number: the last one before its position, or the first one
     after it that is no part of another name.
     """
-    found = [*SPLIT.finditer(text)]
+    found = [*SPLIT.finditer(text)] if _has_any(text, SPLIT_PARTS) else []
     before = [each for each in found if at is not None and each.start() < at]
     alone = (each for each in found if not re.match(r"[_/.:=-]\w", text[each.end() :]))
     return before[-1] if before else next(alone if at else iter(found), None)
+
+
+def source_in(text: str) -> re.Match[str] | None:
+    """Return the process of several that a line names, by its kind and its number."""
+    return SOURCE.search(text) if _has_any(text, SOURCE_PARTS) else None
+
+
+def _has_any(text: str, parts: Iterable[str]) -> bool:
+    lower = text.lower()
+    return any(part in lower for part in parts)
 
 
 def first_of(names: Iterable[str]) -> str:

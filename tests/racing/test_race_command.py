@@ -22,7 +22,9 @@ import pytest
 from invoked import check, invoke
 from raced_commands import COUNT, ENDLESS, LIMIT_SECONDS, V, by_name, race, wait
 
+from ncfbench.errors import UsageError
 from ncfbench.racing import field as fields
+from ncfbench.racing import pipeline
 
 PLAYER = Path(__file__).parents[1] / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
@@ -169,6 +171,23 @@ def test_a_finished_race_keeps_its_answer(tmp_path: Path) -> None:
     file = Path(f"{first}-3") / "race.jsonl"
     file.write_text(file.read_text().replace('"is_over": true', '"is_over": false'))
     assert race(tmp_path, *words)["folder"] == f"{first}-3"
+
+
+@pytest.mark.parametrize(("budget", "seconds"), [("1m", 30), ("10m", 200)])
+def test_arms_may_be_silent_for_a_third_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: str, seconds: float
+) -> None:
+    """Their start-up counts, and an evaluation each 70 s is no fault within ten minutes."""
+    given: list[float] = []
+
+    def stopped(*_: object, silence_seconds: float, **__: object) -> None:
+        given.append(silence_seconds)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(pipeline, "Field", stopped)
+    words = ["race", "--runs-dir", tmp_path, "--budget", budget, "echo a", "echo b"]
+    check(invoke(*words), 2, "enough")
+    assert given == [seconds]
 
 
 def test_no_metric_at_all_is_a_failure(tmp_path: Path) -> None:

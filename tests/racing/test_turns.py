@@ -31,8 +31,8 @@ def played(
     **asked: object,
 ) -> tuple[Race, PlayedField]:
     """Race curves to the end of a budget."""
-    minimize = bool(asked.pop("minimize", False))
-    question = Question(Metric("value", minimize=minimize), budget, **asked)  # type: ignore[arg-type]
+    metric = Metric(str(asked.pop("name", "value")), minimize=bool(asked.pop("minimize", False)))
+    question = Question(metric, budget, **asked)  # type: ignore[arg-type]
     field = PlayedField(curves, startup, room)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
     race = Race(question, entries, field)
@@ -153,6 +153,33 @@ def test_a_loss_is_measured_from_where_arms_began() -> None:
     assert answer.start == pytest.approx(2)
     crossing = -2 * math.log((0.575 - 0.51) / 1.49)
     assert best.seconds == pytest.approx(crossing, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "top", "start", "level"),
+    [
+        ("recall", 0.0, 0.8, 0.0, 0.95 * 0.8),
+        ("val_auc", 0.5, 0.8, 0.5, 0.5 + 0.95 * 0.3),
+        ("AUC", 50.0, 52.0, 50.0, 50.0 + 0.95 * 2.0),
+        ("accuracy", 0.90, 0.92, 0.90, 0.90 + 0.95 * 0.02),
+        ("auc", 0.40, 0.45, 0.40, 0.40 + 0.95 * 0.05),
+    ],
+)
+def test_quality_is_measured_from_chance(
+    name: str, begin: float, top: float, start: float, level: float
+) -> None:
+    """Or from where arms began, if all began near the best."""
+    quick, slow = (
+        [(t / 10, begin + (top - begin) * (1 - math.exp(-t / 10 / pace))) for t in range(1000)]
+        for pace in (3.0, 9.0)
+    )
+    race, _ = played({"quick": quick, "slow": slow}, budget=150, name=name)
+    answer, best = answer_of(race), best_of(race)
+    assert (best.name, best.is_at_most) == ("quick", False)
+    assert answer.value(answer.start) == pytest.approx(start, rel=0.01)
+    assert answer.value(answer.level or 0) == pytest.approx(level, rel=0.001)
+    said = "that of chance" if start in (0.5, 50) else "where arms began"
+    assert (said in headline(answer)) == (start > 0)
 
 
 def test_a_target_ends_the_race_once_it_is_decided() -> None:
