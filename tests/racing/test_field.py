@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,31 @@ def test_memory_is_that_of_the_slots_gpu(
         field.start(one)
         field.turn([one], LIMIT_SECONDS, lambda each: bool(each.readings))
     assert one.device_bytes == (1 if device == "0" else 4)
+
+
+def test_no_time_passes_while_a_race_is_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on the race's clock nor on the arm's."""
+    one, kill, stopped = Entry(Arm("a", "echo v=1; sleep 60")), os.kill, list[int]()
+
+    def stop(process: int, number: int) -> None:
+        if process != os.getpid():
+            return kill(process, number)
+        stopped.append(number)
+        return time.sleep(2.0)
+
+    with Field(Metric.of(V[1]), tmp_path, [Slot()]) as field:
+        field.start(one)
+        field.suspended.set()
+        monkeypatch.setattr(fields.os, "kill", stop)
+        before = time.perf_counter(), field.seconds
+        field.turn([one], 0.2, lambda _: False)
+        spent, waited = field.seconds - before[1], time.perf_counter() - before[0]
+        monkeypatch.undo()
+    assert stopped == [signal.SIGSTOP]
+    assert spent <= waited - 2.0
+    assert one.running_seconds < 2.0
 
 
 @pytest.mark.parametrize(
