@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -103,7 +104,10 @@ def number_of(value: object, *, is_count: bool = False) -> Number | None:
 def _value(found: re.Match[str]) -> float:
     text = found[0].removesuffix(found["percent"] or "")
     if found["hex"]:
-        return float.fromhex(text)
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            return math.inf
     if found["dots"]:
         text = text.replace(".", "").replace(",", ".")
     elif found["comma"] or (_is_either(found) and found["exponent"]):

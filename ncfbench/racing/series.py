@@ -74,8 +74,9 @@ def doubt(lines: Sequence[Reading]) -> str:
     values = [line.value for line in lines]
     sources = _grouped([line.source for line in lines], values)
     if len(sources) > 1 and min(map(len, sources.values())) > 1:
-        first, other = itertools.islice(sources, 2)
-        if any(len({*row}) > 1 for row in zip(*sources.values(), strict=False)):
+        own = [{*each} for each in sources.values()]
+        if 2 * len(set.intersection(*own)) < min(map(len, own)):  # no copies of each other
+            first, other = itertools.islice(sources, 2)
             return f"{first or 'others'} and {other or 'others'} print it"
     steps = [line.step for line in lines]
     within = [index for _, run in itertools.groupby(steps) for index, _ in enumerate(run)]

@@ -68,6 +68,7 @@ def test_a_decimal_comma_is_no_end(value: float, digits: int) -> None:
         (r"recall=([0-9.]+)", "recall=0.3...", 0.3),
         (r"recall=([0-9.]+)", "recall=0x1F", 31),
         (r"recall=(\S+)", "recall=0x1.8p-3", 0.1875),
+        (r"recall=(\S+)", "recall=0x1p9999", math.inf),
         (r"recall=([0-9.]+)", "recall=12.30%", 12.3),
         (r"recall=([0-9.]+)", "recall=12.30 %|##", 12.3),
         (r"recall=(\S+)", "recall=(0.31),", 0.31),
