@@ -166,7 +166,7 @@ def test_a_cut() -> None:
 def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
     items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
-    return prepare(folder, rows, items, **options)
+    return prepare(folder, rows, items, time_column="timestamp", **options)
 
 
 TIMES: dict[str, tuple[list[Any], str]] = {
@@ -296,7 +296,12 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str |
     marks = ["Train", "dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
     dataset, _ = prepare(
-        tmp_path, LINKS, ITEMS if kind else items, hold_out=kind, validation_fraction=0.1
+        tmp_path,
+        LINKS,
+        ITEMS if kind else items,
+        hold_out=kind,
+        validation_fraction=0.1,
+        time_column="timestamp",
     )
     assert dataset.fingerprint == FROZEN[kind]
     stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")
