@@ -176,12 +176,11 @@ def unify(columns: Sequence[Ids], say: Callable[[str], None]) -> list[Ids]:
             f"Warning: ids of {columns[0].column.name} such as {example!a} differ from others"
             " only in invisible characters within them, and count as different."
         )
-    long = pc.filter(every, pc.match_substring_regex(every, "^[0-9]{16,}$")).unique()
-    if len(long) > 1 and pc.all(pc.match_substring_regex(long, "^[0-9]{15}0+$")).as_py():
+    long = pc.filter(every, pc.match_substring_regex(every, r"^[0-9]{16,}$|^[0-9.]+E\+")).unique()
+    if len(long) and pc.all(pc.match_substring_regex(long, r"^[0-9]{15}0+$|E\+")).as_py():
         say(
-            f"Warning: all long ids of {columns[0].column.name} end in zeros from the 16th digit"
-            f" on, such as {long[0]}. Spreadsheets round numbers so: if yours did, export the ids"
-            " as text."
+            f"Warning: ids of {columns[0].column.name} such as {long[0]} look as if a spreadsheet"
+            " had rounded them. If so, export the ids as text."
         )
     texts = [ids for ids in columns if pa.types.is_string(ids.column.values.type)]
     names = pa.chunked_array([ids.names for ids in texts], pa.string())
@@ -193,16 +192,8 @@ def unify(columns: Sequence[Ids], say: Callable[[str], None]) -> list[Ids]:
     odd = names.filter(pc.invert(pc.or_(is_pointed, is_plain)))[:1].to_pylist()
     odd += [text for text, whole in spelled.items() if not whole]
     if not odd:
-        rounded = [text for text in spelled if "E+" in text]
-        example = (rounded or [*spelled])[0]
-        warning, advice = "", ""
-        if rounded:
-            warning = "Warning: "
-            advice = " Spreadsheets round long numbers so: if yours did, export the ids as text."
-        say(
-            f"{warning}Ids of {texts[0].column.name} are whole numbers: {example} counts as"
-            f" {spelled[example]}.{advice}"
-        )
+        example, whole = next(iter(spelled.items()))
+        say(f"Ids of {texts[0].column.name} are whole numbers: {example} counts as {whole}.")
         return [
             ids.renamed(pa.array([spelled.get(id_, id_) for id_ in ids.names.to_pylist()]))
             for ids in columns

@@ -116,15 +116,15 @@ def read_table(
         raise UsageError(
             f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
         ) from None
+    warnings: list[str] = []
     if path.is_dir():
         parts = parquet_files(path)
-        others = [file.name for file in visible_files(path) if file not in parts]
-        more = f"{len(others)}, such as {others[0]}" if others else ""
-        more = more and f"Warning: not read of {path.name}, files that are no .parquet: {more}."
-        return _parquet(path, parts, (more,) if more else ())
-    content, warnings = _content(path), []
+        if others := [file.name for file in visible_files(path) if file not in parts]:
+            warnings = [f"Warning: {path.name} has other files than .parquet, such as {others[0]}."]
+        return _parquet(path, parts, warnings)
+    content = _content(path)
     if content.startswith(b"PAR1"):
-        return _parquet(path, [path], ())
+        return _parquet(path, [path], warnings)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     claimed = next((name for name, (_, end) in _COMPRESSIONS.items() if end in suffixes[-1:]), "")
     actual = next(
@@ -240,7 +240,7 @@ def _as_utf8(content: bytes, path: Path, encoding: str) -> tuple[bytes, str]:
     return (content if b"\n" in content else content.replace(b"\r", b"\n")), codec
 
 
-def _parquet(path: Path, parts: Sequence[Path], warnings: tuple[str, ...]) -> Table:
+def _parquet(path: Path, parts: Sequence[Path], warnings: Sequence[str]) -> Table:
     """Look at Parquet files, whose columns are read when they are wanted; folders such as
     ``year=2020`` hold a column.
     """
@@ -258,8 +258,9 @@ def _parquet(path: Path, parts: Sequence[Path], warnings: tuple[str, ...]) -> Ta
             raise DataError(f"{part} has other columns than {parts[0]}: {', '.join(columns)}.")
     summary = f"{len(parts)} Parquet files" if path.is_dir() else "Parquet"
     of_folders = [name for name in dict.fromkeys(chain(*folders)) if name not in names]
+    names = (*names, *of_folders)
     load = partial(_parquet_column, parts, folders, of_folders)
-    return Table(path, summary, (*names, *of_folders), load, lambda row: f"row {row + 1}", warnings)
+    return Table(path, summary, names, load, lambda row: f"row {row + 1}", tuple(warnings))
 
 
 def _folder_values(part: Path) -> dict[str, str | None]:

@@ -102,11 +102,18 @@ def are_days(column: Column) -> bool:
 
 
 def with_time_of_day(days: Column, clock: Column) -> Column:
-    """Return a column of dates with a time of day, as texts, of two columns; null where one is
-    missing.
+    """Return a column of dates with a time of day, or the time since midnight, as texts, of two
+    columns; null where one is missing. A DataError where they cannot be texts.
     """
+    for column in (days, clock):
+        if pa.types.is_nested(column.values.type):
+            column.refuse(0, f"is of type {column.values.type}, not a date or a time of day.")
     day = pc.replace_substring_regex(days.values.cast(pa.string()), _MIDNIGHT, "")
-    time = pc.utf8_trim_whitespace(clock.values.cast(pa.string()))
+    time = clock.values
+    if pa.types.is_duration(time.type):
+        time = time.cast(pa.int64()).cast(pa.timestamp(time.type.unit)).cast(pa.string())
+        time = pc.replace_substring_regex(time, "^1970-01-01 ", "")
+    time = pc.utf8_trim_whitespace(time.cast(pa.string()))
     time = pc.replace_substring_regex(time, "^([0-9])(:|$)", r"0\1\2")
     both = pc.binary_join_element_wise(pc.utf8_trim_whitespace(day), time, " ")
     is_missing = pc.or_(pc.equal(day, ""), pc.equal(time, ""))

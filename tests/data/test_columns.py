@@ -295,6 +295,34 @@ def test_a_date_and_a_time_of_day_are_a_time(
         prepare(tmp_path, links, items, hold_out="last")
 
 
+def test_durations_since_midnight_are_asked_for(tmp_path: Path) -> None:
+    """MySQL's TIME becomes one; beside dates alone it is not left out unsaid."""
+    seconds = [moment.hour * 3600 + moment.minute * 60 for moment in MOMENTS_UTC]
+    columns = {
+        "user": [n % 3 for n in range(12)],
+        "item": list(range(12)),
+        "time": pa.array(seconds, pa.duration("s")).cast(pa.duration("us")),
+        "date": [moment.date() for moment in MOMENTS_UTC],
+    }
+    links, items = tmp_path / "r.parquet", [{"item": n, "title": "w"} for n in range(12)]
+    pq.write_table(pa.table(columns), links)
+    with pytest.raises(DataError, match=r"time is a duration.*--time-column DATE,TIME"):
+        prepare(tmp_path, links, items, hold_out="last")
+    dataset, _ = prepare(tmp_path, links, items, hold_out="last", time_column="date,time")
+    newest = [max(range(user, 12, 3), key=MOMENTS.__getitem__) for user in range(3)]
+    tested = dataset.links("test")[1].tolist()
+    assert [ids_of(dataset.item_ids)[item] for item in tested] == list(map(str, newest))
+    for wrong in (86_400, -1):
+        columns["time"] = pa.array([wrong] * 12, pa.duration("s"))
+        pq.write_table(pa.table(columns), links)
+        with pytest.raises(DataError, match="row 1: date,time .* is not a time"):
+            prepare(tmp_path, links, items, hold_out="last", time_column="date,time")
+    columns["time"] = [[1]] * 12
+    pq.write_table(pa.table(columns), links)
+    with pytest.raises(DataError, match="row 1: time is of type list.*, not a date or a time"):
+        prepare(tmp_path, links, items, hold_out="last", time_column="date,time")
+
+
 def test_hours_of_the_day_are_times_of_day(tmp_path: Path) -> None:
     rows = [
         {"user": n % 3, "item": n, "hour": moment.hour, "date": f"{moment:%Y-%m-%d}"}

@@ -133,7 +133,7 @@ def test_floats_are_ids_below_two_to_the_53(number: int, spelling: str) -> None:
 
 def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path: Path) -> None:
     """Fifteen digits and zeros, or an exponent below 2^53: they may be right."""
-    for users in (["1582917533873850000", "1582917533873860000"], ["1.58292E+14", "1.58293E+14"]):
+    for users in (["1582917533873850000", "1582917533873860000"], ["1.58292E+14", "158293"]):
         found, said = users_of(tmp_path, csv_of(tmp_path, users))
         assert len(found) == 2
         assert any(line.startswith("Warning: ") and "spreadsheet" in line.lower() for line in said)

@@ -134,9 +134,11 @@ def _choose_time(options: Options, links: Table) -> str | None:
     clocks = [
         name for name in _with_names((*USUAL["time"], *CLOCKS), links) if _is_clock(links, name)
     ]
-    moments = [name for name in names if name not in clocks and not is_duration(links[name])]
-    if moments and clocks and are_days(links[moments[0]]):
-        return f"{moments[0]},{clocks[0]}"
+    durations = [name for name in names if is_duration(links[name])]
+    moments = [name for name in names if name not in (*clocks, *durations)]
+    if moments and (clocks or durations) and are_days(links[moments[0]]):
+        # A duration may be a time of day, as MySQL's TIME is, or any other.
+        return f"{moments[0]},{clocks[0]}" if clocks else durations[0]
     return next(iter(moments or names), None)
 
 
