@@ -172,6 +172,13 @@ def test_tokens_that_are_already_made(tmp_path: Path, form: str) -> None:
     ]
     dataset, _ = prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
     assert words_of(dataset) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
+    rows[0]["tokens"] = "[CLS] New York [SEP]"
+    dataset, _ = prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
+    assert words_of(dataset)["5"] == ["[CLS]", "New", "York", "[SEP]"]
+    for written in (str(["New York", "a"]), json.dumps(["New York", "a"])):
+        rows[2]["tokens"] = written
+        with pytest.raises(DataError, match=r"(line|row) 3: tokens is a list written as text"):
+            prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
 
 
 @given(

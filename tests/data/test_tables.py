@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, as_csv, as_parquet, named_links, prepare
 
@@ -223,6 +223,7 @@ def test_a_folder_of_descriptions_is_no_log(tmp_path: Path) -> None:
     assert len(read_table(tmp_path / "links")["userId"].values) == len(LINKS)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

@@ -343,7 +343,13 @@ def _read_texts(
     if options.tokens_column:
         tokens = items[options.tokens_column]
         is_list = pa.types.is_nested(tokens.values.type)
-        for parts in texts(tokens, rows):
+        for row, parts in zip(rows, texts(tokens, rows), strict=True):
+            if not is_list and "".join(parts).lstrip().startswith(("['", '["')):
+                tokens.refuse(
+                    int(row),
+                    "is a list written as text. Write tokens with spaces between them, or the items"
+                    " as JSON Lines or Parquet.",
+                )
             corpus.add(parts if is_list else [word for text in parts for word in text.split()])
     else:
         columns = [texts(items[name], rows) for name in options.text_columns]
