@@ -154,7 +154,7 @@ def _header(content: bytes, delimiter: str, quotes: bool) -> tuple[list[str], li
 
 
 def _noted(content: bytes, start: int, lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a content from a byte on, each of which is appended to some others."""
+    """Yield the lines from a byte on, and append each to ``lines``."""
     stream = BytesIO(content)
     stream.seek(start)
     for line in TextIOWrapper(stream, encoding="utf-8", newline=""):

@@ -332,7 +332,7 @@ def _is_id(name: str) -> bool:
 
 
 def _rank(name: str) -> int:
-    """Return how little a name is one of items' ids: 0 is most."""
+    """Rank a column's name by how likely it holds items' ids; 0 is likeliest."""
     plain = _plain(name)
     if plain in USUAL["item"]:
         return 0 if _is_id(plain) else 1
