@@ -85,8 +85,7 @@ def floor(
     name = data.name
     if not len(data.links("test")[0]):
         raise UsageError(
-            f"{name} has no test links, and floors rank these. Prepare it with a --test-fraction"
-            " above 0."
+            f"{name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
     kept = {

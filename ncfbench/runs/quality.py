@@ -213,7 +213,7 @@ def require_validation_links(dataset: Dataset, flag: str) -> None:
         kind = "links" if dataset.ranks_known_items else "items"
         raise DataError(
             f"{flag} chooses by recall on validation {kind}, and {dataset.name} has none."
-            " Prepare it again with --validation-fraction 0.1."
+            f" {dataset.advise_hold_out('validation')}"
         )
 
 
