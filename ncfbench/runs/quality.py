@@ -99,6 +99,10 @@ class Ranking:
         n_excluded: int64[all users], number of the ranked items that are left out for each user,
             such as those of his training links; none where it is None.
         is_new: bool[n_items], which ranked items have no training link, where some may have one.
+
+    Attributes:
+        chances: the chance levels of all figures.
+        cold_users: number of cold users.
     """
 
     def __init__(
@@ -113,7 +117,7 @@ class Ranking:
     ) -> None:
         is_cold = np.zeros(len(users), bool) if has_links is None else ~has_links[users]
         self._cold = np.flatnonzero(is_cold)
-        self._cold_users = len(np.unique(users[self._cold]))
+        self.cold_users = len(np.unique(users[self._cold]))
         self._links = np.flatnonzero(is_cold.all() | ~is_cold)
         ranked, self._first, self._counts = np.unique(
             users[self._links], return_index=True, return_counts=True
@@ -130,7 +134,7 @@ class Ranking:
         # Chance is what equal scores of all items reach.
         tied = Ranks(np.zeros(len(self._items), np.int64), np.repeat(n_ranked - 1, self._counts))
         chances = self._values(tied)
-        self._chances = {f"{name}_chance": float(np.mean(of)) for name, of in chances.items()}
+        self.chances = {f"{name}_chance": float(np.mean(of)) for name, of in chances.items()}
 
     def __call__(self, ranks: Ranks) -> Evaluation:
         """Return the quality of the links' ranks, in their order."""
@@ -145,7 +149,7 @@ class Ranking:
         shares = np.bincount(self._items, hits, self._n_items).astype(np.float64)
         recall = f"recall_at_{COMPARED}"
         figures[f"{recall}_item_error"] = self._item_error(shares, float(np.sum(shares)))
-        figures["cold_users"] = float(self._cold_users)
+        figures["cold_users"] = float(self.cold_users)
         parts = {"cold_users": _mean_by(self._cold_of, cold)}
         for kind, is_of_kind in self._is_of_kind.items():
             users = np.repeat(np.arange(len(self._counts)), self._counts)[is_of_kind]
@@ -155,7 +159,7 @@ class Ranking:
             figures[f"{recall}_{part}"] = float(np.mean(values)) if len(values) else None
             figures[f"{recall}_{part}_error"] = standard_error(values)
         return Evaluation(
-            figures | self._chances,
+            figures | self.chances,
             by_measure[recall].astype(np.float32),
             shares[self._item_weights > 0].astype(np.float32),
         )
@@ -299,11 +303,19 @@ def require_validation_links(dataset: Dataset, flag: str) -> None:
 
 
 def most_ranked(dataset: Dataset, split: Split) -> int:
-    """Return the most items that are ranked for a user with links of a split."""
-    n_items = len(dataset.candidates(split))
-    if not dataset.ranks_known_items:
-        return n_items
-    return n_items - int(dataset.graph.user_degrees[dataset.links(split)[0]].min())
+    """Return the most items that are ranked for a user whose links of a split count."""
+    return int(n_ranked(dataset, split).max())
+
+
+def n_ranked(dataset: Dataset, split: Split) -> NDArray[np.int64]:
+    """Return how many items are ranked for each user whose links of a split count: those who have
+    training links, or all where none has any.
+    """
+    users = np.unique(dataset.links(split)[0])
+    is_cold = ~dataset.has_links[users]
+    users = users[is_cold.all() | ~is_cold]
+    known = dataset.graph.user_degrees[users] * dataset.ranks_known_items
+    return np.asarray(len(dataset.candidates(split)) - known, np.int64)
 
 
 def expected_reciprocal_rank(relevant: int, items: int, above: int = 0) -> float:

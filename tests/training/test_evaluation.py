@@ -127,7 +127,8 @@ users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
 found = link_ranks(dot, f, g, users, places)
-print(json.dumps([found.above.tolist(), found.equal.tolist(), users.tolist(), places.tolist(), peak() - before]))
+lists = [each.tolist() for each in (*found, users, places)]
+print(json.dumps([*lists, peak() - before]))
 """
 
 

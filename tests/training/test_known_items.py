@@ -51,7 +51,7 @@ def test_the_evaluator_ranks_by_brute_force(
     training scores, in one ranking. Of held-out items those of the split. In blocks that are partly
     padding.
     """
-    monkeypatch.setattr("ncfbench.training.recall.BLOCK_LINKS", 7)
+    monkeypatch.setattr("ncfbench.training.recall.BLOCK_USERS", 7)
     dataset = linked if kind == "links" else tiny
     trial = Trial(dataset, {"dimension": 6, **changed})
     embedder, parameters = trial.embedder, trial.state.parameters

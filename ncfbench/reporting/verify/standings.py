@@ -82,6 +82,8 @@ def beside(arm: Arm, level: Level) -> Values:
     if not common:
         return values
     own = chosen(arm)
+    if own.lists and level.lists and len(own.lists[0]) != len(level.lists[0]):
+        return values
     above, errors = own.recall - level.recall, _errors(own, level)
     values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
     values |= {"best_arm_ndcg_at_50": own.ndcg}
@@ -110,7 +112,7 @@ def _errors(own: Level, other: Level) -> list[float]:
     """
     if own.lists is None or other.lists is None or min(map(len, own.lists)) < 2:
         return [own.error, other.error]
-    if [*map(len, own.lists)] != [*map(len, other.lists)]:
+    if len(own.lists[1]) != len(other.lists[1]):
         return [own.error, other.error]
     users, items = (ours - theirs for ours, theirs in zip(own.lists, other.lists, strict=True))
     of_items = len(items) / (len(items) - 1) * (items @ items)
