@@ -93,6 +93,7 @@ def floor(
         for row in _read(path, data.fingerprint, say)
         if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data)
         and row["environment_key"] == host
+        and row["test_cold_users"] is not None  # an earlier version ranked equal scores otherwise
         and not again
     }
     missing = [each for each in names if each not in kept]

@@ -21,6 +21,7 @@ from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import make_interaction
+from ncfbench.runs.ranks import Ranks
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.sweeps.cells import Cell
@@ -50,7 +51,7 @@ def test_the_evaluator_ranks_by_brute_force(
     training scores, in one ranking. Of held-out items those of the split. In blocks that are partly
     padding.
     """
-    monkeypatch.setattr("ncfbench.training.recall.BLOCK_LINKS", 7)
+    monkeypatch.setattr("ncfbench.training.recall.BLOCK_USERS", 7)
     dataset = linked if kind == "links" else tiny
     trial = Trial(dataset, {"dimension": 6, **changed})
     embedder, parameters = trial.embedder, trial.state.parameters
@@ -71,7 +72,7 @@ def test_the_evaluator_ranks_by_brute_force(
     users, items = dataset.links(split)
     expected = (scores[users] > scores[users, items][:, None]).sum(axis=1)
     ranks = evaluator.ranks(parameters)
-    assert np.abs(ranks - expected).max() <= 1, "but for rounding"
+    assert np.abs(ranks.above - expected).max() <= 1, "but for rounding"
     figures = evaluator(parameters).figures
     for m in CUTOFFS:
         recalls = [np.mean(expected[users == user] < m) for user in np.unique(users)]
@@ -86,7 +87,8 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
     """Chance of the race is that of the evaluation; mf is refused where items are held out only."""
     for dataset in (linked, tiny):
         evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 6}).embedder)
-        found = evaluator.ranking(np.zeros(len(evaluator.users), np.int64)).figures
+        zeros = np.zeros(len(evaluator.users), np.int64)
+        found = evaluator.ranking(Ranks(zeros, zeros)).figures
         assert chance(dataset, "test") == pytest.approx(found["recall_at_50_chance"])
     cells = [Cell(complete({"dataset": "x", "encoder": "mf"}))]
     assert require_validation(cells, {"x": linked}) == []

@@ -88,13 +88,19 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
         facts.append(("remembered vectors", stale))
     if summary["recall_reason"]:
         facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
-    elif summary["test_recall_at_50"] is not None:
-        recall = _number(summary["test_recall_at_50"], 4)
-        facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
+    for split in ("test", "validation"):
+        recall, chance = (summary[f"{split}_recall_at_50{end}"] for end in ("", "_chance"))
+        if recall is None:
+            continue
+        at = f"epoch {summary['reported_epoch']:g}, chance {_number(chance, 4)}"
+        facts.append((f"{split} recall@50", f"{recall:.4f} ({at})"))
         for part in ("new_items", "known_items"):
-            if (recall := summary[f"test_recall_at_50_{part}"]) is not None:
+            if (recall := summary[f"{split}_recall_at_50_{part}"]) is not None:
                 facts.append((f"of {part.replace('_', ' ')}", _number(recall, 4)))
-        if (summary["test_recall_at_50_chance"] or 0) >= 1:
+        if users := summary.get(f"{split}_cold_users"):
+            recall = _number(summary[f"{split}_recall_at_50_cold_users"], 4)
+            facts.append((f"apart, {users:,.0f} users without training links", recall))
+        if (chance or 0) >= 1:
             facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)
 
