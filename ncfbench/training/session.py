@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
@@ -35,7 +36,7 @@ from ncfbench.training.step import Trainer
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
-"""Seconds between checkpoints, which are written at the next end of an epoch."""
+"""Seconds between checkpoints, which are written at the next probe."""
 
 
 class Session:
@@ -87,6 +88,7 @@ class Session:
         self._turns: list[str | None] = []
         """Those of the earlier sessions of the run."""
         self._catch_up_epochs = 0
+        self._times_steps = True
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
             self.recorder = stack.enter_context(plan.open_recorder(ledger, progress, folder))
@@ -102,17 +104,22 @@ class Session:
         if content is None:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
-        self._trainer, state = Trainer.create(plan.config, plan.dataset, plan.layout)
-        self._evaluators = Evaluators(self._trainer, plan.dataset, content)
-        self._evaluators.embedder.watch = self._progress.embedded
-        folder = self.recorder.folder
-        self._checkpoints = folder and Checkpoints(folder / "checkpoints", say)
-        with self._ledger.line("checkpoint"):
-            restored = self._restore()
+        folder, parts = self.recorder.folder, (plan.config, plan.dataset, plan.layout)
+        self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
+        is_begun = self._checkpoints is not None and bool(self._checkpoints.iterations())
+        (is_begun,) = self._group.any(is_begun)
+        restored = None
+        if is_begun:  # memory holds one state: no initial one
+            self._trainer = Trainer.without_state(*parts)
+            with self._ledger.line("checkpoint"):
+                restored = self._restore()
         if restored is None:
+            self._trainer, state = Trainer.create(*parts)
             slots = plan_capacity(plan.dataset.graph, plan.config)
         else:
             state, slots = restored
+        self._evaluators = Evaluators(self._trainer, plan.dataset, content)
+        self._evaluators.embedder.watch = self._progress.embedded
         self._start = int(state.iteration)
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
@@ -191,9 +198,13 @@ class Session:
                 self.close()
 
     def evaluate(self) -> None:
-        """Evaluate at the last probe, unless that was done; the curve's row gets it."""
+        """Evaluate at the last probe, unless that was done or training went on since; the curve's
+        row gets it.
+        """
         with self._ledger.turn():
-            if self.iteration and not self.recorder.is_evaluated:
+            row = self.recorder.last_row or {}
+            is_probe = self.iteration > 0 and row.get("iteration") == self.iteration
+            if is_probe and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
                 self._keep_best()
@@ -242,11 +253,10 @@ class Session:
             with self._ledger.line("probe"):
                 self._loop.settle()
             if ends_epoch and self._schedule.stops_at_epochs:
-                self._loop.step_block(self._schedule.step_batches)
-                self.recorder.take(self._loop.take_samples())
+                self._time_steps()
             self._record()
         with self._ledger.line("collective"):
-            is_due = ends_epoch and time.perf_counter() >= self._checkpoint_due
+            is_due = not is_cut and time.perf_counter() >= self._checkpoint_due
             interrupted, is_due = self._group.any(
                 self._interrupted(), is_due and self._checkpoints is not None
             )
@@ -255,6 +265,19 @@ class Session:
             raise AgreedInterrupt(self.recorder.folder)
         if is_due:
             self._save_checkpoint()
+
+    def _time_steps(self) -> None:
+        """Time the step account, which runs on a copy of the state, where memory can hold one."""
+        with self._ledger.line("collective"):
+            (has_none,) = self._group.any(not self._loop.has_room_for_copy())
+        if not has_none:
+            self._loop.step_block(self._schedule.step_batches)
+            self.recorder.take(self._loop.take_samples())
+        elif self._times_steps:
+            self._progress.say(
+                "Steps are not timed by themselves: memory has no room for a copy of the state."
+            )
+        self._times_steps = not has_none
 
     def _trace_block(self, folder: Path) -> None:
         # Tracing costs time, so these samples have a kind of their own.
@@ -293,9 +316,9 @@ class Session:
             self._keep_best()
 
     def _keep_best(self) -> None:
-        """Copy the parameters to the host if they are those of the best validation so far."""
+        """Copy the parameters to the host if their epoch is the one to report so far."""
         with self._ledger.line("collective"):
-            (is_best,) = self._group.any(self.recorder.best_iteration == self.iteration)
+            (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
                 shapes, state = self._trainer.shapes, self._loop.state
@@ -334,11 +357,14 @@ class Session:
 
         Every process gets what the first one has read.
         """
-        saved = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
+        shapes = self._trainer.shapes
+        # Several devices get copies of what is read, one of them the arrays themselves.
+        put = jnp.array if self.plan.layout.size == 1 else np.asarray
+        saved = self._checkpoints.restore(shapes, put) if self._checkpoints else None
         (is_there,) = self._group.any(saved is not None)
         if not is_there:
             return None
-        state, extra, self._best = saved or (self._trainer.shapes, {}, None)
+        state, extra, self._best = saved or (shapes, {}, None)
         if saved is not None:
             state = self._trainer.adapted(state)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,6 +308,23 @@ def test_the_live_display(width: int) -> None:
     assert all(re.search(r"/120000 [-:0-9]+ left", bar) for bar in bars)
     assert any(bar.startswith("item 640 of 1,965 ") for bar in bars)
     assert all(len(bar) <= width for bar in bars)
+
+
+def test_iterations_hardly_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of training has the moves of the bar: no thread draws, and each move waits."""
+    hundredths = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: next(hundredths) / 100)
+    monkeypatch.setattr("ncfbench.runs.progress.time", clock)
+    live = ConsoleProgress(_terminal(io.StringIO(), 80))
+    assert live.bars is not None
+    live.begin("tiny cnn sg strat-ns", 1000, 0)
+    drawn: list[object] = []
+    monkeypatch.setattr(live.bars, "refresh", lambda: drawn.append(None))
+    for iteration in range(1000):
+        live.advance(iteration, 9.0)
+    assert len(drawn) <= 10 / 2.0
+    assert not live.bars.live.auto_refresh
+    live.end()
 
 
 def test_a_race_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:

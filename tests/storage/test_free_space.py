@@ -30,5 +30,7 @@ def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.M
     ):
         (tmp_path / name).write_text(text)
     assert free_space.available_memory() == 500
+    assert free_space.memory_limit() == 1000
     (tmp_path / "memory.max").write_text("max\n")
     assert free_space.available_memory() > 500
+    assert free_space.memory_limit() == psutil.virtual_memory().total

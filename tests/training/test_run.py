@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, train
 
+from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
@@ -59,6 +62,29 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     assert sum(row["kind"] == "step" for row in whole.timing) == 3
     assert {row["kind"] for row in whole.timing} >= {"compile", "probe", "evaluation", "checkpoint"}
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "encoder", "is_warned"),
+    [("items", "mf", True), ("links", "mf", False), ("items", "bow", False)],
+)
+def test_what_cannot_be_ranked_is_said_first(
+    tmp_path: Path, hold_out: str, encoder: str, is_warned: bool
+) -> None:
+    """Before anything is trained, with what to do; the run is trained all the same."""
+    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
+    options = {"data_dir": tmp_path, "say": lambda text: None, "hold_out": hold_out}
+    prepare("synthetic", name="tiny", **options, **sizes)
+    said = Said()
+    record = train(tmp_path, tmp_path / "r", progress=said, encoder=encoder, epochs=1)
+    first = (
+        "Warning: nothing can be ranked: mf learns a vector for each item, and held-out items have"
+        " none. The run measures losses and times, and no recall. For recall prepare the data with"
+        " --hold-out links, or train with --encoder bow."
+    )
+    assert (said.texts[:1] == [first]) == is_warned
+    assert any("nothing can be ranked" in text for text in said.texts) == is_warned
+    assert (record.summary["recall_reason"] is not None) == is_warned
 
 
 def test_a_run_of_free_vectors(
@@ -143,6 +169,55 @@ def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunR
     ):
         plan = RunPlan.of(whole.config, Locations(data_dir, whole.folder.parent))
         Session(plan, Ledger(), Progress(), lambda: False, folder=whole.folder)
+
+
+def test_a_run_is_held_before_it_is_there(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other process can find a new run and take it before its maker holds it."""
+    seen: list[tuple[bool, list[Path]]] = []
+    write = runs.write_config
+
+    def watched(folder: Path, *more: Any) -> None:
+        seen.append((choice.is_held(folder), [*tmp_path.glob("*/config.json")]))
+        write(folder, *more)
+
+    monkeypatch.setattr(runs, "write_config", watched)
+    train(data_dir, tmp_path, encoder="mf", epochs=1)
+    assert seen == [(True, [])]
+
+
+def test_a_run_in_training_is_waited_for(data_dir: Path, tmp_path: Path) -> None:
+    """What the same command advises is what then works: not --resume while it is held."""
+    small = {"encoder": "mf", "epochs": 2}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(20), **small)
+    (folder,) = tmp_path.iterdir()
+    with (
+        locks.held(folder, "writing"),
+        pytest.raises(UsageError, match="Another process trains a run with these settings now"),
+    ):
+        train(data_dir, tmp_path, **small)
+    with pytest.raises(UsageError, match="--resume continues it"):
+        train(data_dir, tmp_path, **small)
+
+
+def test_an_evaluation_between_probes_is_left_out(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curve has no row for it."""
+    plan = RunPlan.of(complete(SMALL | {"encoder": "mf"}), Locations(data_dir, tmp_path))
+    interrupted = iter([False] * 6 + [True] * 99)
+    with closing(
+        Session(plan, Ledger(), Progress(), lambda: next(interrupted), stops_at_epochs=False)
+    ) as session:
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                session.advance()
+        assert session.iteration != session.recorder.last_row["iteration"]
+        monkeypatch.setattr(session._evaluators, "evaluate", None)
+        session.evaluate()
+    assert not session.recorder.is_evaluated
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path: Path) -> None:
