@@ -7,13 +7,11 @@ import shlex
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 from invoked import invoke
 from prepared import store_prepared
 
-from ncfbench.advice.calibration import Calibration
 from ncfbench.data.sources import synthetic
 from ncfbench.errors import install_command
 
@@ -61,11 +59,6 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ncfbench ")]
 
 
-def not_timed(*_: Any) -> Calibration:
-    """A calibration that compiles nothing: a list of who would race needs no times."""
-    return Calibration(0.01, 0.01, 0.01, 0.1)
-
-
 @pytest.mark.long_cases("getting-started")
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
 def test_commands_of_the_first_pages_run(
@@ -73,7 +66,6 @@ def test_commands_of_the_first_pages_run(
 ) -> None:
     """In the order of the page, on synthetic data under the names that it uses."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncfbench.advice.field.calibrate", not_timed)
     (tmp_path / "ratings.csv").write_text(
         "userId,movieId,rating\n"
         + "".join(

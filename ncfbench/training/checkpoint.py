@@ -101,7 +101,9 @@ class Checkpoints:
         arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in state.touched.items()}
         if best is not None:
             document["best"] = best.iteration
-            if best.iteration != iteration:
+            # Between two stops the state's own rows are not up to date, as the best ones are.
+            is_settled = all(np.all(rows == iteration) for rows in state.touched.values())
+            if best.iteration != iteration or not is_settled:
                 named = _leaves(best.parameters)
                 arrays |= {f"best{keystr(path)}": np.asarray(leaf) for path, leaf in named}
         arrays["document"] = np.array(json.dumps(document))
@@ -193,7 +195,7 @@ def _read(
         progress, iteration = document["progress"], document.get("best")
         if iteration is None:
             return Saved(state, progress, None)
-        prefix = ".parameters" if iteration == int(state.iteration) else "best"
+        prefix = "best" if any(name.startswith("best") for name in file) else ".parameters"
         parameters = jax.tree.map_with_path(
             lambda path, leaf: _array(file, prefix + keystr(path), leaf), like.parameters
         )

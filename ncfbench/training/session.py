@@ -31,7 +31,7 @@ from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
 TRACE_ITERATIONS = 10
@@ -56,6 +56,9 @@ class Session:
         stops_at_epochs: probe, evaluate and time steps at the end of each epoch. Else the run is
             probed as often as its settings say, and :meth:`evaluate` alone evaluates.
 
+    Attributes:
+        iteration_seconds: of the last block; None before the first.
+
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
         UsageError: another process holds the folder.
@@ -78,6 +81,7 @@ class Session:
         """True if the run is trained to its end and written."""
         self.is_saved = False
         """True if a checkpoint holds everything that was trained."""
+        self.iteration_seconds: float | None = None
         self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
         self._config, self._trace = plan.config, plan.trace
         self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
@@ -178,36 +182,60 @@ class Session:
             self.advance()
         return self.is_done
 
-    def advance(self) -> None:
+    def advance(self, seconds: float | None = None) -> None:
         """Train to the next probe, and record there; after the last, finish the run and close it.
+
+        Args:
+            seconds: of training, after which it stops between two iterations, whatever these take;
+                nothing is recorded there, nor at probes. One iteration is the least; the first one
+                shows how many fit. The numbers that a run trains do not depend on such stops.
 
         Raises:
             DivergedError: the loss stopped being finite.
             KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
         """
         with self._ledger.turn():
-            if self.iteration == 0:
+            if seconds is not None:
+                self._train_for(seconds)
+            elif self.iteration == 0:
                 self._record()
-            if self.iteration < self._schedule.last:
+            if seconds is None and self.iteration < self._schedule.last:
                 # After the first block the step is compiled, and the queue of batches full.
                 if self._trace is not None and self.iteration > self._start:
                     self._trace_block(self._trace)
                 self._train_block()
             if self.iteration == self._schedule.last:
+                if seconds is not None and not self._is_recorded:
+                    self._record()
                 self._finish()
                 self.close()
 
     def evaluate(self) -> None:
-        """Evaluate at the last probe, unless that was done or training went on since; the curve's
-        row gets it.
-        """
+        """Evaluate at this iteration, unless that was done; the curve's row gets it."""
         with self._ledger.turn():
-            row = self.recorder.last_row or {}
-            is_probe = self.iteration > 0 and row.get("iteration") == self.iteration
-            if is_probe and not self.recorder.is_evaluated:
+            if self.iteration and not self._is_recorded:
+                self._record()
+            if self.iteration and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
                 self._keep_best()
+
+    def forecast_evaluation(self) -> float:
+        """Return about how many seconds :meth:`evaluate` embeds items; the first call times a
+        block of them.
+        """
+        with self._ledger.turn(), self._ledger.line("probe"):
+            return sum(self._evaluators.forecast(self._parameters()))
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether this iteration has been evaluated."""
+        return self._is_recorded and self.recorder.is_evaluated
+
+    @property
+    def _is_recorded(self) -> bool:
+        row = self.recorder.last_row
+        return row is not None and row["iteration"] == self.iteration
 
     def save(self) -> None:
         """Save the state of a run that is to continue later."""
@@ -226,23 +254,39 @@ class Session:
         self._write("finished")
         self.is_done = True
 
-    def _train_block(self) -> None:
+    def _train_for(self, seconds: float) -> None:
+        """Train for some seconds, to half an iteration, or to the end of the run."""
+        left = seconds
+        while self.iteration < self._schedule.last:
+            left -= self._train_block(left)
+            if left <= (self.iteration_seconds or 0.0) / 2:
+                break
+
+    def _train_block(self, seconds: float | None = None) -> float:
+        """Train to the next stop, or for some seconds if these are over before; return the seconds
+        of training.
+        """
         self.is_saved = False
-        first, slots = self.iteration, float(self._loop.item_slots)
-        stop = self._schedule.next_stop(first)
+        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
+        stop = wanted = self._schedule.next_stop(first)
         ends_epoch = self._schedule.ends_epoch(stop)
+        if seconds is not None:
+            pace = self.iteration_seconds
+            wanted = min(stop, first + max(round(seconds / pace) if pace else 1, 1))
 
         def after_iteration() -> bool:
             self._progress.advance(self.iteration, slots)
+            is_over = seconds is not None and time.perf_counter() - began >= seconds
             # Several processes stop together, at the end of a block.
-            return self._group.count == 1 and self._interrupted()
+            return is_over or (self._group.count == 1 and self._interrupted())
 
-        losses = self._loop.full_block(stop - first, stop=after_iteration)
+        losses = self._loop.full_block(wanted - first, stop=after_iteration)
         is_cut = self.iteration < stop
         catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
-        self.recorder.take(
-            self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
-        )
+        samples, was_cut = self._loop.take_samples(), is_cut and seconds is None
+        self.recorder.take(samples, resumed=self._epoch_was_cut or was_cut or catches_up)
+        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+        self.iteration_seconds = trained / len(losses)
         if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
         self._losses += losses
@@ -254,7 +298,8 @@ class Session:
                 self._loop.settle()
             if ends_epoch and self._schedule.stops_at_epochs:
                 self._time_steps()
-            self._record()
+            if seconds is None:
+                self._record()
         with self._ledger.line("collective"):
             is_due = not is_cut and time.perf_counter() >= self._checkpoint_due
             interrupted, is_due = self._group.any(
@@ -263,8 +308,9 @@ class Session:
         if interrupted and self.iteration < self._schedule.last:
             self.save()
             raise AgreedInterrupt(self.recorder.folder)
-        if is_due:
+        if is_due and seconds is None:
             self._save_checkpoint()
+        return trained
 
     def _time_steps(self) -> None:
         """Time the step account, which runs on a copy of the state, where memory can hold one."""
@@ -293,12 +339,13 @@ class Session:
         self._trace = None
 
     def _record(self) -> None:
-        iteration, parameters = self.iteration, self._parameters()
+        iteration, state = self.iteration, self._settled()
+        parameters = self._trainer.layout.to_one_device(state.parameters)
         ends_epoch = self._schedule.ends_epoch(iteration)
         with self._timed("probe"):
             probe_loss = self._evaluators.probe(parameters)
             embedder, carry = self._evaluators.embedder, self._trainer.carry
-            observed = carry.observe(self._loop.state, embedder) if ends_epoch else None
+            observed = carry.observe(state, embedder) if ends_epoch else None
         if not math.isfinite(probe_loss):
             self._diverge(iteration, "The probe")
         columns, text = observed or ({}, None)
@@ -321,12 +368,22 @@ class Session:
             (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
-                shapes, state = self._trainer.shapes, self._loop.state
+                shapes, state = self._trainer.shapes, self._settled()
                 parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
                 self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
 
     def _parameters(self) -> Parameters:
-        return self._trainer.layout.to_one_device(self._loop.state.parameters)
+        return self._trainer.layout.to_one_device(self._settled().parameters)
+
+    def _settled(self) -> TrainState:
+        """Return the state with all rows up to date: a copy between two stops, since that rounds,
+        and a run trains the same numbers wherever it is evaluated.
+        """
+        state, iteration = self._loop.state, self.iteration
+        is_stop = not iteration or self._schedule.next_stop(iteration - 1) == iteration
+        if is_stop or not self._trainer.optimizer.tables:
+            return state
+        return self._trainer.settle(copy_state(state))
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, train
@@ -25,10 +25,14 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
+from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.session import Session
+from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
 
@@ -202,22 +206,91 @@ def test_a_run_in_training_is_waited_for(data_dir: Path, tmp_path: Path) -> None
         train(data_dir, tmp_path, **small)
 
 
-def test_an_evaluation_between_probes_is_left_out(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
+def test_turns_by_the_clock_change_no_number(
+    tiny: Dataset,
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: str,
 ) -> None:
-    """The curve has no row for it."""
-    plan = RunPlan.of(complete(SMALL | {"encoder": "mf"}), Locations(data_dir, tmp_path))
-    interrupted = iter([False] * 6 + [True] * 99)
-    with closing(
-        Session(plan, Ledger(), Progress(), lambda: next(interrupted), stops_at_epochs=False)
-    ) as session:
-        with pytest.raises(KeyboardInterrupt):
-            while True:
-                session.advance()
-        assert session.iteration != session.recorder.last_row["iteration"]
-        monkeypatch.setattr(session._evaluators, "evaluate", None)
-        session.evaluate()
-    assert not session.recorder.is_evaluated
+    """Turns of one iteration and of some milliseconds, evaluated between two probes, interrupted
+    there and continued, end with the parameters of a run that trained alone, bit for bit. The best
+    evaluation's parameters are those that rank as it says, whose resting rows are up to date.
+    """
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
+    locations = Locations(data_dir, tmp_path / "turns")
+    alone = training.run(config, Locations(data_dir, tmp_path / "alone"))
+    content, stops = DeviceContent.of(tiny, [config]), [0.0, 0.004, 0.0, 0.0, 0.01]
+    folder, cut = None, 7
+    while folder is None or runs.read(folder).summary["status"] != "finished":
+        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+            turns.open("", config, folder, stops_at_epochs=False)
+            run = turns.runs[""]
+            folder = run.recorder.folder
+            for turn in range(cut):
+                if "" in turns.runs:
+                    seconds = stops[turn % len(stops)]
+                    turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+                if turn % 3 == 0 and "" in turns.runs:
+                    turns.take("", Session.evaluate)
+                    assert run.is_evaluated
+            turns.save()
+            if "" in turns.runs:
+                _assert_kept_best(runs.read(folder), tiny)
+        cut = 10**6
+    ended = runs.read(folder)
+    assert ended.summary["iterations"] == alone.summary["iterations"]
+    arrays = [
+        dict(np.load(each.folder / "checkpoints" / f"{each.summary['iterations']}.npz"))
+        for each in (alone, ended)
+    ]
+    own = [name for name in arrays[0] if not name.startswith(("best", "document"))]
+    assert own
+    for name in own:
+        assert np.array_equal(arrays[0][name], arrays[1][name]), name
+    last = [each.curve[-1] for each in (alone, ended)]
+    assert last[0]["probe_loss"] == last[1]["probe_loss"]
+    assert last[0]["test_recall_at_50"] == last[1]["test_recall_at_50"]
+    probes = {row["iteration"] for row in alone.curve}
+    assert any(row["iteration"] not in probes for row in ended.curve), "evaluated between probes"
+
+
+def _assert_kept_best(record: RunRecord, dataset: Dataset) -> None:
+    embedder, best = restore_trained(record, dataset, print)
+    (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
+    for split in ("validation", "test"):
+        found = RecallEvaluator(dataset, split, embedder)(best.parameters).figures
+        assert found["recall_at_50"] == row[f"{split}_recall_at_50"]
+
+
+def test_a_turn_ends_by_the_clock(
+    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an iteration takes: here 60 ms, of which three fit into 0.2 s and none into 0.01."""
+    step = TimedLoop._run
+
+    def slow(loop: TimedLoop, *parts: Any) -> Any:
+        time.sleep(0.06)
+        return step(loop, *parts)
+
+    monkeypatch.setattr(TimedLoop, "_run", slow)
+    config = complete(SMALL | {"sampler": "ns", "probe_every": 1000})
+    content, trained = DeviceContent.of(tiny), []
+    locations = Locations(data_dir, tmp_path)
+    with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+        turns.open("", config, stops_at_epochs=False)
+        run = turns.runs[""]
+        for seconds in (0.2, 0.01, 0.2):
+            before = run.iteration
+            turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+            trained.append(run.iteration - before)
+        assert run.iteration_seconds >= 0.06
+        assert run.recorder.last_row is None
+    assert 1 <= trained[0] <= 4
+    assert trained[1] == 1
+    assert 1 <= trained[2] <= 4
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path: Path) -> None:
