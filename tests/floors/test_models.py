@@ -59,7 +59,7 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(
         assert models.ridge_form(given_task) == form
         scores = models.ridge(given_task, 2.5)(candidates)(ALL_USERS[::-1])
         expected = (content[candidates] @ weights).T[::-1]
-        assert scores == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
@@ -75,7 +75,7 @@ def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
         others = np.delete(np.arange(9), item)
         x = y[:, others]
         weights = np.linalg.solve(x.T @ x + 1.5 * np.eye(8), x.T @ y[:, item])
-        assert scores[:, column] == pytest.approx(x @ weights, rel=1e-3, abs=1e-4)
+        assert scores[:, column] == pytest.approx(x @ weights, rel=1e-5, abs=1e-6)
 
 
 def test_ease_refuses_a_penalty_that_rounding_hides() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -101,21 +102,28 @@ time.sleep(60)"""
     assert 64 << 20 < running.memory_bytes() < 160 << 20
 
 
-def test_a_paused_process_stands_still(started: Callable[..., Process]) -> None:
+def test_a_paused_process_stands_still(
+    started: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of the test's own: it runs for 3 s, pauses for 5 s, and runs for 10 s."""
+    now = [100.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=time.monotonic)
+    monkeypatch.setattr(processes, "time", clock)
     running = started(TICKING)
     wait(lambda: len(running.readings) >= 3)
+    now[0] += 3
     running.pause()
-    time.sleep(0.02)  # what was in the pipe
-    count, clock = len(running.readings), running.running_seconds
-    time.sleep(0.1)
-    assert (len(running.readings), running.running_seconds) == (count, clock)
-    assert stand_still(tree(running))
+    assert running.running_seconds == 3
+    wait(lambda: stand_still(tree(running)))
+    now[0] += 5
+    assert running.running_seconds == 3
     running.resume()
+    now[0] += 10
+    assert running.running_seconds == 13
+    count = len(running.readings)
     wait(lambda: len(running.readings) > count + 2)
     last = running.readings[-1]
-    assert clock < last.running <= running.running_seconds
-    assert last.paused == pytest.approx(0.12, abs=0.1)
-    assert last.paused >= 0.12
+    assert (last.running, last.paused) == (13, 5)
 
 
 def test_children_in_sessions_of_their_own_pause_and_end(started: Callable[..., Process]) -> None:
@@ -172,6 +180,7 @@ def test_a_process_can_save_when_it_is_asked_to_end(started: Callable[..., Proce
     assert running.code == 0
 
 
+@pytest.mark.long
 def test_a_line_is_read_soon_after_it_is_printed(started: Callable[..., Process]) -> None:
     """Both clocks are the system's. Beside other work some are late, half are not."""
     text = """import time

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import played_field
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from played_field import PlayedField, Points
 
@@ -292,7 +292,7 @@ def test_no_arm_may_reach_the_target() -> None:
     race, _ = played({"a": rising(4), "b": rising(5)}, budget=80.0, target=0.9)
     answer = answer_of(race)
     assert answer.best is None
-    assert {each.status for each in answer.results} <= {"slower", "left"}
+    assert [each.status for each in answer.results] == ["slower", "slower"]
 
 
 def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
@@ -300,7 +300,7 @@ def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
     race, field = played(curves, budget=1000.0)
     assert 12 <= field.seconds <= 18
     assert best_of(race).name == "a"
-    assert {each.status for each in race.entries} <= {Status.ENDED, Status.LEFT}
+    assert {each.status for each in race.entries} == {Status.ENDED}
 
 
 @pytest.mark.parametrize(("end", "most"), [(100.0, 5), (12.0, 6)])
@@ -368,7 +368,11 @@ def test_an_arm_without_a_line_in_time_has_no_place() -> None:
         played({"x": late, "y": late}, budget=20.0)
 
 
+FAR_APART = [(3.0 * n, 0.1 * n) for n in range(1, 9)]
+
+
 @settings(deadline=None, max_examples=25)
+@example(FAR_APART)
 @given(
     st.lists(
         st.tuples(st.floats(2.0, 80.0), st.floats(0.1, 0.9)), min_size=3, max_size=12, unique=True
@@ -380,4 +384,5 @@ def test_nobody_leaves_after_the_last_rung(laws: list[tuple[float, float]]) -> N
     race, _ = played(curves, budget=20.0 * len(curves))
     longest = max(each.trained_seconds for each in race.firsts)
     left = [each.trained_seconds for each in race.firsts if each.status is Status.LEFT]
-    assert all(trained < 0.9 * longest for trained in left)
+    assert left or laws != FAR_APART
+    assert max(left, default=0.0) < 0.9 * longest
