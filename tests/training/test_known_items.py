@@ -121,7 +121,7 @@ def test_recommended_items_are_not_those_of_training(
 
 
 ROWS = [
-    {"user": user, "item": (7 * user + 3 * place) % 60, "time": 1000 * place + 7 * user}
+    {"user": user, "item": (7 * user + 3 * place) % 60, "time": 10**9 + 1000 * place + 7 * user}
     for user in range(40)
     for place in range(8)
 ]
