@@ -45,6 +45,7 @@ from search_reference import Trial
 
 from ncfbench.config import split_assignment
 from ncfbench.reporting.board import SHARES, Board, TargetTime, ordered
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.render import markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
@@ -141,7 +142,7 @@ def standings(
             *(len(tried), seconds, share, best["test"][at], top, is_cut, is_warm)
         )
     for floor in floors:
-        name, taken = floor["floor"], floor["content_seconds"] + floor["fit_seconds"]
+        name, taken = floor["floor"], FloorResult(floor).seconds
         seconds = tuple(taken if reached[name] >= share * top else math.inf for share in SHARES)
         test = floor["test_recall_at_50"]
         found[name] = Standing(0, seconds, reached[name] / top, test, top)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 INTERRUPTED_EXIT_CODE = 130
+CLOSED_PIPE_EXIT_CODE = 141
+"""Exit code, as of SIGPIPE, where the reader of the output has closed it: ``| head``."""
 
 
 class NcfbenchError(Exception):

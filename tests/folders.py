@@ -13,6 +13,7 @@ from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
+from ncfbench.runs.reported import reported_columns
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups as analysis
 
@@ -41,6 +42,9 @@ BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 """Seconds of the raw blocks, by the median of which an iteration is called."""
 
 
+ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "chance"))
+
+
 def write_run(
     runs_dir: Path,
     sampler: str,
@@ -53,8 +57,10 @@ def write_run(
     iteration.
 
     ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it
-    was trained.
+    was trained. So do ``validation``, recalls of validation links, and ``errors`` of the recalls,
+    over users and over items.
     """
+    validation, errors = more.pop("validation", ()), more.pop("errors", None)
     environment = ENVIRONMENT | {
         key: more.pop(key) for key in ("key", "time", "interleaved") if key in more
     }
@@ -74,12 +80,15 @@ def write_run(
             f"test_recall_at_{m}": None if recall is None else recall * m / 50
             for m in schemas.CUTOFFS
         }
+        judged = validation[place] if 0 < place < len(validation) else None
+        if errors is not None and recall is not None:
+            row |= dict(zip(ERRORS, (*errors, 0.001), strict=True))
         curve.append(
             row
             | {
                 "probe_loss": float(loss),
                 "batch_loss": float(loss),
-                "validation_recall_at_50": None,
+                "validation_recall_at_50": judged,
             }
         )
     timing: list[dict[str, Any]] = []
@@ -99,8 +108,7 @@ def write_run(
                     "environment_key": environment["key"],
                 }
             )
-    evaluated = [row for row in curve if row["test_recall_at_50"] is not None]
-    reported = evaluated[-1] if evaluated else {}
+    reported = reported_columns(curve, config.patience)
     summary = {
         "run": folder.name,
         "status": status,
@@ -116,8 +124,7 @@ def write_run(
         "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
         "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
         "item_slots": analysis.weighted_mean(timing, "item_slots"),
-        "reported_epoch": reported.get("epoch"),
-        **{f"test_recall_at_{m}": reported.get(f"test_recall_at_{m}") for m in schemas.CUTOFFS},
+        **reported,
     }
     tables.write_json(folder / "environment.json", environment)
     tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)

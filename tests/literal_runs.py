@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import complete, digest
+from ncfbench.config import complete, digest, revisions_of
 from ncfbench.reporting import frames
 from ncfbench.reporting.rows import compare
 from ncfbench.runs.folder import RunRecord
@@ -42,6 +42,7 @@ def record(
         summary=summary,
         data_fingerprint=extra.get("fingerprint", "f" * 64),
         environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
+        revisions=revisions_of(config),
     )
 
 

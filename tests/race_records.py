@@ -45,6 +45,7 @@ def written(
             if value is not None and name != "sampler"
         }
         losses = [9.0 - place for place in range(max(len(recalls), 2))]
+        settings["errors"] = (0.003, 0.004)
         folder = write_run(runs_dir, each.config.sampler, losses, ms, recalls, **settings)
         change(folder, "curve", validate)
         found.append(runs.read(folder))

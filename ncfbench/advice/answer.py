@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.chance import chance, learned_at
-from ncfbench.advice.question import Question
+from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.state import State
 from ncfbench.data import Dataset
 from ncfbench.reporting.frames import Run
@@ -16,7 +16,7 @@ from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
 from ncfbench.runs.folder import RunRecord
 
-STAYED = ("recommended", "tied", "lower", "slower")
+STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
 
 
@@ -42,7 +42,6 @@ class RaceAnswer(Overall):
     budget_seconds: float
     sample_users: int | None
     unfitted: Sequence[str] = ()
-    scope = "on this budget"
 
     @property
     def measures(self) -> dict[str, str]:
@@ -92,6 +91,7 @@ def make_answer(
         state=state,
         metric=question.metric,
         chance=chance(dataset, "test"),
+        split_chance=chance(dataset, "validation") if question.metric == METRIC else None,
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )

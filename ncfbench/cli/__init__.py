@@ -27,16 +27,18 @@ from ncfbench.cli import (
 )
 from ncfbench.cli.options import SettingsCommand
 from ncfbench.cli.race import RaceCommand
+from ncfbench.errors import CLOSED_PIPE_EXIT_CODE
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
 4 verification failed; 5 diverged; 6 a check failed; 7 nothing to report;
-8 another process of the run is lost; 130 interrupted."""
+8 another process of the run is lost; 130 interrupted; 141 the reader of the output has gone."""
 
 
 class _Commands(TyperGroup):
     """The commands, first those with which a user begins.
 
-    What the system refuses, such as output to a full disk or a closed pipe, ends in one sentence.
+    What the system refuses, such as output to a full disk, ends in one sentence; a closed pipe in
+    silence.
     """
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,14 +51,16 @@ class _Commands(TyperGroup):
                 for stream in (sys.stdout, sys.stderr):
                     stream.flush()  # while a failure can still be reported
         except (OSError, SystemExit) as error:
-            # Rich and Click end at a closed pipe without a word.
+            # Rich and Click end at a closed pipe with a code of their own, Rich without the pipe.
             cause = error.__context__ if isinstance(error, SystemExit) else error
+            if isinstance(error, SystemExit) and isinstance(cause, BrokenPipeError):
+                raise SystemExit(CLOSED_PIPE_EXIT_CODE) from None
             if not isinstance(cause, OSError):
                 raise
             raise SystemExit(output.report_system_error(cause)) from None
 
     def invoke(self, ctx: Any) -> Any:
-        """See ``invoke`` of Click's commands, which would end at a closed pipe without a word."""
+        """See ``invoke`` of Click's commands, which has another code for a closed pipe."""
         try:
             return super().invoke(ctx)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -153,7 +154,8 @@ def deliver(
 
 
 def report_tables(results: Results, *, full: bool = True, paper: bool = True) -> list[Table]:
-    """Return the answers, the tables of the runs, and those that ``profile`` and ``audit`` left.
+    """Return the answers, the tables of the runs, those that ``profile`` and ``audit`` left, and
+    the races.
 
     Args:
         full: with the details.
@@ -170,11 +172,13 @@ def _all_tables(results: Results) -> list[Table]:
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables, split_profiles
     from ncfbench.reporting.table import in_section
+    from ncfbench.reporting.views.races import race_tables
 
     several = len(split_profiles(results.beside.get("costmodel", ()))) > 1
     section = "costs" if several and results.comparisons else ""
     profiled = in_section(section, profile_tables(results.beside))
-    return [*results.tables, *profiled, *audit_tables(results.beside)]
+    beside = [*profiled, *audit_tables(results.beside), *race_tables(results.races)]
+    return [*results.tables, *beside]
 
 
 def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
@@ -234,6 +238,7 @@ def _rendered(tables: Sequence[Table], kind: str) -> str:
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
+    from ncfbench.reporting.views import races
 
     return {
         **results.answered,
@@ -244,19 +249,21 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),
         "sweeps": results.sweeps,
+        "races": races.as_rows(results.races),
         "figures": drawn,
         "problems": results.problems,
     }
 
 
 def _is_folder(path: Path, kind: str) -> bool:
-    """Return whether a path is a folder for a file of each table: it is one, or has no suffix.
+    """Return whether a path is a folder for a file of each table: it is one, or has no suffix and
+    is not there.
 
     Raises:
         UsageError: the format is written as one file.
     """
     if kind in SUFFIXES:
-        return path.is_dir() or not path.suffix
+        return path.is_dir() or not (path.suffix or os.path.lexists(path))
     if path.is_dir():
         raise UsageError(f"--format {kind} is one file, and {path} is a folder: name a file.")
     return False
@@ -267,5 +274,4 @@ def _write(path: Path, text: str) -> None:
 
     with tables.storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with tables.atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    tables.write_text(path, text)

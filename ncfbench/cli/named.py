@@ -24,8 +24,9 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
         return runs or runs_dir, []
     folder = Locations.of(None, runs_dir).runs_dir
     if runs.name == str(runs):
-        if (race := folder / "advice" / runs).is_dir():
-            return race, []
+        for parent in ("advice", "race"):
+            if (race := folder / parent / runs).is_dir():
+                return race, []
         # Another sweep of the name has a digest after it.
         found = [folder / "sweeps" / f"{runs}.toml"]
         found += folder.glob(f"sweeps/{runs.name}-????????.toml")
@@ -34,7 +35,7 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     if runs.is_dir():
         raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     names = [path.stem for path in folder.glob("sweeps/*.toml")]
-    names += [path.name for path in folder.glob("advice/*/")]
+    names += [path.name for path in (*folder.glob("advice/*/"), *folder.glob("race/*/"))]
     raise UsageError(
         f"{runs} is no folder, and no race and no sweep below {shown(folder)}"
         f"{nearest(str(runs), names)}"

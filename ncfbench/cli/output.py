@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import select
 import shlex
 import sys
 import textwrap
@@ -14,7 +15,13 @@ from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, DataError, NcfbenchError, reason
+from ncfbench.errors import (
+    CLOSED_PIPE_EXIT_CODE,
+    INTERRUPTED_EXIT_CODE,
+    DataError,
+    NcfbenchError,
+    reason,
+)
 
 if TYPE_CHECKING:
     from ncfbench.reporting.table import Table
@@ -23,6 +30,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 WIDTH = 80
+STREAMS = (1, 2)
+"""Descriptors of standard output and error."""
 typed: list[str] = []
 """The words of the command line, without the program's name."""
 
@@ -62,24 +71,35 @@ def forget_unknown_size() -> None:
 
 
 def report_system_error(error: OSError) -> int:
-    """Say which output or file the system refused, and return the exit code.
+    """Say which output or file the system refused, and return the exit code. Where the reader of a
+    pipe has closed it, as ``head`` does, nothing is said.
 
     A stream that cannot be written is sent to the null device, so that the interpreter's own end
     does not fail on it again.
     """
     is_output = error.filename is None
+    is_closed = isinstance(error, BrokenPipeError) and any(map(_has_no_reader, STREAMS))
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             is_output = True
             _discard(stream)
+    if is_closed:
+        return CLOSED_PIPE_EXIT_CODE
     what = "write the output" if is_output else f"use {error.filename}"
     try:
         say(f"Error: Cannot {what}: {reason(error)}.")
     except OSError:
         _discard(sys.stderr)
     return DataError.exit_code
+
+
+def _has_no_reader(descriptor: int) -> bool:
+    """Return whether a descriptor is the end of a pipe that nothing reads any more."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _discard(stream: IO[str]) -> None:

@@ -200,7 +200,7 @@ def race(
     from ncfbench.racing.pipeline import race as run_race
     from ncfbench.reporting.render import csv, markdown
     from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.storage.tables import storage_errors
+    from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
     values = [(name, parse_list(name, text)) for name, text in _words("-L", lists)]
@@ -252,8 +252,7 @@ def race(
         (export_csv, csv.render(shown[:1])),
     ):
         if path is not None:
-            with storage_errors(path):
-                path.write_text(content, encoding="utf-8")
+            write_text(path, content)
     if json_:
         print_json(found)
     else:

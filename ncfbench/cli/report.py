@@ -22,7 +22,7 @@ from ncfbench.cli.delivery import (
     print_names,
 )
 from ncfbench.cli.named import cells_of, named_runs
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.output import print_answer, print_json, print_views, reporting, say
 from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
@@ -252,6 +252,7 @@ def _collect(
     """
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
+    from ncfbench.reporting.views.races import command_tables, describe_commands
 
     results = collect(
         where.runs_dir,
@@ -264,11 +265,12 @@ def _collect(
     for line in results.left_out:
         say(f"Note: {line}")
     race = results.race if wanted.is_whole else None
+    if race is not None and "arms" in race:
+        race = describe_commands(race)
     if race is not None and not results.overall and wanted.format == "table":
-        from ncfbench.cli.output import print_answer
-
-        print_answer(race)
-    if results.comparisons or (results.beside and not results.is_of_sweep):
+        print_answer(race, command_tables(race))
+    is_else = bool(results.beside or results.races) and not results.is_of_sweep
+    if results.comparisons or is_else:
         return results
     if results.is_of_sweep and not results.comparisons:
         raise NothingToReportError(
@@ -292,16 +294,17 @@ def _collect(
 
 def _nothing_to_report(runs_dir: Path, results: Results) -> str:
     """Return the message on a folder without finished runs, and what to do."""
+    from ncfbench.reporting.beside import RACES
+
     advice = "Begin with: ncfbench sweep smoke"
-    races = sorted((runs_dir / "advice").glob("*/answer.json"))
-    if results.left_out:
+    states = [runs_dir / state for _, state in RACES.values()]
+    if any(state.is_file() for state in states):
+        advice = "A race was stopped here before any answer: repeat its command."
+    elif results.left_out:
         advice = "Continue one of those above by its command."
     elif (runs_dir / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(runs_dir.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"
-    elif races:
-        commands = [shlex.join(["ncfbench", "report", str(path.parent)]) for path in races]
-        advice = f"To see the answers of its races: {'; '.join(commands)}"
     return f"No finished run in {shown(runs_dir)}. {advice}"
 
 
@@ -328,7 +331,7 @@ def _tables(
         from ncfbench.reporting.formats import counted
 
         runs, trials = export_to(results, export)
-        what = [counted(runs, "run"), *([f"{trials} trials"] if trials else [])]
+        what = [counted(runs, "run"), *([counted(trials, "trial")] if trials else [])]
         say(
             f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
         )

@@ -127,7 +127,7 @@ def soonest(evidence: Evidence) -> Measured | None:
     logs = own.get(f"{measure}_logs")
     if not logs or (by_profile and own["length"] is None):
         return None
-    leads: list[tuple[float, str, Estimate]] = []
+    leads: list[tuple[Estimate, str]] = []
     absent = []
     family = find_loss(own["loss"]).family
     for name, info in SAMPLERS.items():
@@ -153,11 +153,15 @@ def soonest(evidence: Evidence) -> Measured | None:
         if by_profile:
             shorter = intervals.quotient(own["length"], rival["length"])
             lead = intervals.product(lead, shorter)
-        leads.append((lead.value, title, lead))
+        leads.append((lead, title))
     if not leads:
         return None
-    value, title, lead = min(leads, key=lambda lead: lead[0])
-    words = f"{value:.2f} times sooner than the next, {title}"
+    # One rival that is sooner contradicts the claim; else the least certain lead decides.
+    lead, title = min(leads, key=lambda lead: lead[0].lower or -math.inf)
+    sooner = [lead for lead in leads if lead[0].upper is not None and lead[0].upper < 1]
+    if sooner:
+        lead, title = min(sooner, key=lambda lead: lead[0].value)
+    words = f"{lead.value:.2f} times sooner than the next, {title}"
     words += ", with iterations as long as in a profile" if by_profile else ""
     words += f" (not run: {', '.join(absent)})" if absent else ""
     return _above(lead, words)

@@ -19,14 +19,20 @@ from typing import Any, NamedTuple
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.arms import ArmResult, arms_of
-from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.convergence import find_fault, why_no_ratio
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.frames import Run, latest_common_level, over_seeds, with_targets
+from ncfbench.reporting.frames import (
+    Run,
+    compared_by,
+    latest_common_level,
+    over_seeds,
+    with_targets,
+)
 from ncfbench.reporting.labels import seeds_label, unusual_label, usual_shape
 from ncfbench.reporting.quality import RECALL, quality_of
 from ncfbench.reporting.table import slug
-from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
+from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.intervals import Estimate, product
 from ncfbench.timing.ranking import most_wins, tied_ratios
@@ -168,9 +174,11 @@ class Answer:
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of the profile that says how long iterations are; None: the runs' own times."""
-        ratio = self.arms[0].profile_ratio
-        return ratio.seeds if ratio else None
+        """Rounds of the profile that says how long iterations of some arm are; None: the runs' own
+        times.
+        """
+        ratios = filter(None, (arm.profile_ratio for arm in self.arms))
+        return next((ratio.seeds for ratio in ratios), None)
 
     @property
     def is_interleaved(self) -> bool:
@@ -235,9 +243,7 @@ def find_answers(groups: Iterable[Sequence[Run]], *, allow_mixed: bool = False) 
     """
     answers: dict[tuple[Any, ...], list[Run]] = {}
     for runs in groups:
-        shared = shared_settings(runs[0].config)
-        key = [(name, str(shared[name])) for name in sorted(shared) if name not in TRIED]
-        answers.setdefault((runs[0].data_fingerprint, *key), []).extend(runs)
+        answers.setdefault(compared_by(runs[0], TRIED), []).extend(runs)
     return [_answer(runs, allow_mixed=allow_mixed) for runs in answers.values()]
 
 
@@ -272,14 +278,17 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
         known["target"] = mean(min(run.probes.losses) for run in baseline.runs.values())
         known["is_tie_known"] = is_tie_known
     data = first.data_fingerprint, first.data_label
-    settings = unusual_label(first.config, TRIED)
+    settings = unusual_label(first, TRIED)
     return Answer(first.config, *data, settings, arms, reasons=reasons, **known)
 
 
 def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run], list[Caveat]]:
     """Return the runs whose times may be compared, and a caveat on those left out."""
     newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
-    kept = [run for run in runs if allow_mixed or run.environment["key"] == newest["key"]]
+    if allow_mixed:
+        same = {"key": newest["key"]}
+        runs = [replace(run, environment={**run.environment, **same}) for run in runs]
+    kept = [run for run in runs if run.environment["key"] == newest["key"]]
     if len(kept) == len(runs):
         return runs, []
     text = (
@@ -301,14 +310,10 @@ def _best_baseline(arms: Sequence[ArmResult]) -> tuple[ArmResult | None, list[Ca
                 f" against another sampler: --baseline {arms[0].config.sampler}.",
             )
         ]
-    faults = {arm.name: why_untrained(list(arm.runs.values()), arm.name) for arm in baselines}
-    able = {
-        arm.name: arm
-        for arm in baselines
-        if not arm.has_diverged and arm.is_timed and faults[arm.name] is None
-    }
+    faults = {arm.name: why_no_ratio([*arm.runs.values()], arm.name) for arm in baselines}
+    able = {arm.name: arm for arm in baselines if faults[arm.name] is None}
     if not able:
-        text = " ".join(filter(None, faults.values())) or f"every run of {title} diverged."
+        text = " ".join(filter(None, faults.values()))
         return None, [Caveat("not_trained", f"No ratio: {text}")]
     # A fault that keeps no ratio from the answer needs no words.
 
@@ -377,7 +382,8 @@ def _times_sooner(arm: ArmResult, runs: Mapping[int, Run]) -> AtTarget:
 
 
 def _by_recall(arm: ArmResult) -> tuple[float, float]:
-    recall = arm.at_end.values[RECALL] if arm.at_end else None
+    chosen = arm.chosen
+    recall = chosen and (chosen.recall if chosen.validation is None else chosen.validation)
     losses = [min(run.probes.losses, default=math.inf) for run in arm.runs.values()]
     return -(recall or 0.0), mean(losses)
 

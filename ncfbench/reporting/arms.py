@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean as mean
@@ -15,10 +16,16 @@ from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.frames import Run, common_rows
 from ncfbench.reporting.labels import unusual_settings
-from ncfbench.reporting.quality import RECALL, Quality, standard_error
+from ncfbench.reporting.quality import (
+    RECALL,
+    Quality,
+    mean_of,
+    reported_row,
+    standard_error,
+)
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
-from ncfbench.runs.folder import clock_at
+from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
@@ -38,15 +45,27 @@ class Peak:
         recalls: of each seed.
         error: standard error of their mean, over users, items and seeds.
         ndcg: NDCG@50, the mean over seeds; None where an earlier version kept none.
-        seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
         kept_in: the folder of each run, and the iteration.
+        validation: recall@50 of validation links there, the mean over seeds; None where it was not
+            evaluated.
+        seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
     """
 
     recalls: Sequence[float]
     error: float | None
     ndcg: float | None
-    seconds: float
     kept_in: Sequence[tuple[Path, int | None]]
+    validation: float | None = None
+    seconds: float = math.nan
+
+    @classmethod
+    def of(cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]]) -> Peak:
+        """Return the recall of some rows, one of each run."""
+        folders = (run.folder for run in runs)
+        ndcg, validation = (mean_of(rows, name) for name in (TEST_NDCG, VALIDATION_RECALL))
+        kept_in = list(zip(folders, (row["iteration"] for row in rows), strict=False))
+        recalls = [row[TEST_RECALL] for row in rows]
+        return cls(recalls, standard_error(rows, TEST_RECALL), ndcg, kept_in, validation)
 
     @property
     def recall(self) -> float:
@@ -76,7 +95,8 @@ class ArmResult:
         sooner: how many times sooner than the baseline it reaches the target; None without a target
             or a common seed.
         iterations, seconds: means to the target over those seeds; None if some never reached it.
-        quality: at the reported epoch, at the end, and at the target.
+        quality: at the reported epoch, which is that of the arm wherever one number stands for it,
+            at the end, and at the target.
     """
 
     name: str
@@ -132,9 +152,14 @@ class ArmResult:
         return next(iter(self.runs.values())).profile_ratio
 
     @property
-    def at_end(self) -> Quality | None:
-        """Quality at the last evaluation; None where nothing was evaluated."""
-        return next((each for each in self.quality if "end" in each.moments), None)
+    def reported(self) -> Quality | None:
+        """Quality at the epoch that each seed reports; None where some seed was not evaluated."""
+        return next((each for each in self.quality if "reported" in each.moments), None)
+
+    @property
+    def epoch(self) -> float | None:
+        """The epoch that is reported, the mean over seeds."""
+        return None if self.reported is None else self.reported.epoch
 
     @property
     def shown(self) -> Mapping[int, Run]:
@@ -144,27 +169,20 @@ class ArmResult:
     @cached_property
     def peak(self) -> Peak | None:
         """The largest recall@50 of test links; None without any."""
-        return self._at_largest(TEST_RECALL)
-
-    @cached_property
-    def chosen(self) -> Peak | None:
-        """The recall@50 of test links at the evaluation with the largest recall@50 of validation
-        links, or at the last one where these were not evaluated. None without any.
-        """
-        rows = [row for _, rows in self.rows(TEST_RECALL) for row in rows]
-        known = all(row[VALIDATION_RECALL] is not None for row in rows)
-        return self._at_largest(VALIDATION_RECALL if known else "iteration")
-
-    def _at_largest(self, column: str) -> Peak | None:
         rows = self.rows(TEST_RECALL)
         if not rows:
             return None
-        seconds, top = max(rows, key=lambda at: mean(row[column] for row in at[1]))
-        folders = (run.folder for run in self.shown.values())
-        kept_in = list(zip(folders, (row["iteration"] for row in top), strict=False))
-        recalls, ndcgs = ([row[name] for row in top] for name in (TEST_RECALL, TEST_NDCG))
-        ndcg = None if None in ndcgs else mean(ndcgs)
-        return Peak(recalls, standard_error(top, TEST_RECALL), ndcg, seconds, kept_in)
+        seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
+        return replace(Peak.of(self.shown.values(), top), seconds=seconds)
+
+    @cached_property
+    def chosen(self) -> Peak | None:
+        """The recall@50 of test links at the epoch that each seed reports; None where some seed was
+        not evaluated.
+        """
+        rows = [reported_row(run) for run in self.shown.values()]
+        known = [row for row in rows if row is not None]
+        return Peak.of(self.shown.values(), known) if known and len(known) == len(rows) else None
 
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a

@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import find_sampler
+from ncfbench.reporting.quality import CLEAR_ERRORS
 from ncfbench.runs.folder import RunRecord
 
-CHANCE_ERRORS = 2.0
-"""Recall within this many standard errors of chance is no better than a random order: such an order
-is further above in one of 40 runs.
-"""
 FIRST_PROBES = 2
 """A smallest loss at one of the first probes is a dip at the start: the time to it is made up by
 interpolation from the untrained model, and the later training only went away from it.
@@ -32,7 +29,7 @@ LEAST_PROBES = 4
 class Fault(NamedTuple):
     """Why a run has not trained, and what to do about it."""
 
-    kind: Literal["chance", "dip", "falling"]
+    kind: Literal["chance", "rise", "dip", "falling"]
     finding: str
     remedy: str
 
@@ -42,11 +39,12 @@ def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
 
     Args:
         curve: rows of ``curve.parquet``, in order. Recall is checked where it has an error and a
-            chance level; the loss where there are :data:`LEAST_PROBES`.
+            chance level; whether the loss had come down, and still falls, where there are
+            :data:`LEAST_PROBES`.
     """
-    at_chance = _at_chance(curve)
-    if at_chance or len(curve) <= LEAST_PROBES:
-        return at_chance
+    fault = _at_chance(curve) or _rise(curve)
+    if fault or len(curve) <= LEAST_PROBES:
+        return fault
     return _dip(curve) or _falling(curve)
 
 
@@ -66,6 +64,21 @@ def why_untrained(runs: Sequence[RunRecord], who: str = "") -> str | None:
     return None
 
 
+def why_no_ratio(runs: Sequence[RunRecord], who: str = "") -> str | None:
+    """Return why the runs of a baseline give no ratio: some diverged or have no times, or
+    :func:`why_untrained`; None where they do.
+    """
+    name = who or find_sampler(runs[0].config.sampler).title
+    for word, lost in (
+        ("diverged", [run for run in runs if run.summary["status"] == "diverged"]),
+        ("has no times", [run for run in runs if run.summary["full_iteration_seconds"] is None]),
+    ):
+        if lost:
+            seeds = f" with {len(lost)} of {len(runs)} seeds" if len(runs) > 1 else ""
+            return f"{name} {word}{seeds}."
+    return why_untrained(runs, who)
+
+
 def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     evaluated = [row for row in curve if row.get("test_recall_at_50_error") is not None]
     if not evaluated:
@@ -74,13 +87,26 @@ def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     recall, chance = last["test_recall_at_50"], last["test_recall_at_50_chance"]
     errors = last["test_recall_at_50_error"], last["test_recall_at_50_item_error"]
     error = math.hypot(*(each or 0.0 for each in errors))
-    if chance >= 1 or recall > chance + CHANCE_ERRORS * error:
+    if chance >= 1 or recall > chance + CLEAR_ERRORS * error:
         return None
     return Fault(
         "chance",
         f"its recall@50 of {recall:.3f} at the end (error {error:.3f}) is that of chance,"
         f" {chance:.3f}",
         "Train longer, or use another learning rate or a smaller batch.",
+    )
+
+
+def _rise(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+    if not curve or curve[0]["iteration"]:
+        return None
+    start = curve[0]["probe_loss"]
+    if any(row["probe_loss"] < start for row in curve):
+        return None
+    return Fault(
+        "rise",
+        f"its loss was never below the {start:.4g} before training",
+        "Use a smaller learning rate, or train longer.",
     )
 
 

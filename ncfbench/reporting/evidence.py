@@ -37,9 +37,7 @@ def find_evidence(
             found.append(Evidence(rows, ["shorter-iterations"], by_profile=True))
     for each in profiled:
         if each.rounds >= ROUNDS_OF_INTERVALS:
-            settings = ", ".join(
-                filter(None, (unusual_label(each.runs[0].config), each.computation))
-            )
+            settings = ", ".join(filter(None, (unusual_label(each.runs[0]), each.computation)))
             lengths = {(row["sampler"], row["variant"]): row["per_iteration"] for row in each.rows}
             rows = [
                 row

@@ -28,15 +28,10 @@ def export(results: Results, folder: Path) -> tuple[int, int]:
     trials = [
         trial for trial in read_all(results.runs_dir / FOLDER)[0] if trial.data_fingerprint in tuned
     ]
-    beside_floors: dict[Path, set[int | None]] = {}
-    for answer in (*results.answers, *results.overall):
-        for arm in answer.arms:
-            for path, iteration in arm.chosen.kept_in if arm.chosen else ():
-                beside_floors.setdefault(path, set()).add(iteration)
     runs_dir = folder / ANSWERED if results.race else folder
     for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
         for record in records:
-            copy_records(record, target / record.name, beside_floors.get(record.folder, ()))
+            copy_records(record, target / record.name)
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if results.race:

@@ -16,7 +16,13 @@ import numpy as np
 from ncfbench.errors import either
 from ncfbench.reporting.arms import TEST_NDCG, TEST_RECALL, ArmResult, Peak
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import RECALL, Quality, standard_error
+from ncfbench.reporting.quality import (
+    CLEAR_ERRORS,
+    RECALL,
+    Quality,
+    reported_row,
+    standard_error,
+)
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, difference
 from ncfbench.storage.schemas import OF_USERS
@@ -43,7 +49,7 @@ class FloorResult:
     """
 
     row: Mapping[str, Any]
-    items = iteration_seconds = iterations = sooner = None
+    items = iteration_seconds = iterations = sooner = epoch = None
     status = "floor"
 
     @property
@@ -87,6 +93,7 @@ class FloorResult:
             "seconds": self.seconds,
             RECALL: self.recall,
             f"{RECALL}_error": self.error,
+            f"validation_{RECALL}": self.row[f"validation_{RECALL}"],
             "ndcg_at_50": self.ndcg,
         }
 
@@ -104,28 +111,35 @@ class FloorResult:
         return standard_error([self.row], TEST_RECALL)
 
     @property
-    def at_end(self) -> Quality:
+    def reported(self) -> Quality:
         """Its recall as that of an arm."""
-        return Quality(("end",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
+        return Quality(("reported",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Its key in the order of floors, the largest for the best."""
+        validation = self.row[f"validation_{RECALL}"]
+        return validation is not None, self.recall if validation is None else validation
 
 
 class Standing(NamedTuple):
     """How an arm stands to a floor.
 
     Attributes:
-        word: ``passes`` if its recall is above the floor's, ``level`` if they differ by no more
-            than the error of their difference, else ``below``; ``unknown`` without recall.
+        word: ``passes`` if its recall is above the floor's by
+            :data:`ncfbench.reporting.quality.CLEAR_ERRORS`, ``level`` if they differ by less, else
+            ``below``; ``unknown`` without recall, or where an error is not known.
         above_by, error: the difference and its standard error; None where it is not known.
-        is_paired: whether the error is that of paired users and items.
-        seconds: at the first evaluation above the floor, of an arm that passes it: those of
-            training and of derived item features.
+        has_seeds: whether the error has a part of the seeds, which one seed does not show.
+        seconds: at the first evaluation that is above the floor by as many errors, of an arm that
+            passes it: those of training and of derived item features. None without times.
         is_first: whether that is its first evaluation of all.
     """
 
     word: Word
     above_by: float | None = None
     error: float | None = None
-    is_paired: bool = False
+    has_seeds: bool = False
     seconds: float | None = None
     is_first: bool = False
 
@@ -136,12 +150,13 @@ class Standing(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A paired difference in brackets, such as `` (+0.018 ± 0.004)``; else nothing."""
-        return f" ({self.above_by:+.3f} ± {self.error:.3f})" if self.is_paired else ""
+        """The difference in brackets, such as `` (+0.018 ± 0.004)``; nothing without an error."""
+        return "" if self.error is None else f" ({self.above_by:+.3f} ± {self.error:.3f})"
 
 
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
-    """Return the kept floors of a data set, the highest recall first.
+    """Return the kept floors of a data set, the best first: by recall of validation links; those
+    without, by recall of test links, come last.
 
     Of a floor with several settings the one with a chosen penalty counts, else the one with the
     best recall of validation links.
@@ -150,26 +165,22 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     for row in sorted(rows, key=_preference):
         if row["floor"] in TITLES:
             best[row["floor"]] = row
-    return sorted(map(FloorResult, best.values()), key=lambda floor: -floor.recall)
+    return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
 
 
 def reported_recall(run: RunRecord) -> Peak | None:
     """Return the recall of test links that a run reports; None without any."""
-    summary = run.summary
-    if summary[TEST_RECALL] is None:
-        return None
-    error, at = standard_error([summary], TEST_RECALL), [(run.folder, run.reported_iteration)]
-    own = [summary[TEST_RECALL]], error, summary[TEST_NDCG]
-    return Peak(*own, summary["train_seconds"], at)
+    row = reported_row(run)
+    return None if row is None else Peak.of([run], [row])
 
 
 def compare(own: Peak | None, other: FloorResult) -> Standing:
     """Return how a recall, if there is any, stands to a floor's of the same users and items.
 
     Where each user's recall and each item's share of it are known of both, the error of the
-    difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds; else it has
-    both errors in quadrature, which is rather too large. Recalls over other users are not compared:
-    an earlier version kept one of them.
+    difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds where there are
+    several; else it has both errors in quadrature, which is rather too large. Recalls over other
+    users are not compared: an earlier version kept one of them.
     """
     if own is None:
         return Standing("unknown")
@@ -183,33 +194,44 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
         paired = difference(ours, theirs)
     if paired is not None:
         errors = [paired.error, intervals.standard_error(own.recalls) or 0.0]
-    error = math.hypot(*(part or 0.0 for part in errors))
+    known = [error for error in errors if error is not None]
+    if len(known) < len(errors):
+        return Standing("unknown", above_by)
+    error = math.hypot(*known)
     word: Word = "passes" if above_by > 0 else "below"
     return Standing(
-        "level" if abs(above_by) <= error else word,
+        "level" if abs(above_by) <= CLEAR_ERRORS * error else word,
         above_by,
-        None if None in errors else error,
-        is_paired=paired is not None,
+        error,
+        has_seeds=len(own.recalls) > 1,
     )
 
 
 def standing(arm: ArmResult, floor: FloorResult) -> Standing:
-    """Return how an arm stands to a floor, by its recall where its validation recall is largest."""
+    """Return how an arm stands to a floor, by the recall that it reports."""
     stands, means = compare(arm.chosen, floor), arm.means(TEST_RECALL)
-    above = [seconds for seconds, recall in means if recall > floor.recall]
+    least = floor.recall + CLEAR_ERRORS * (stands.error or 0.0)
+    above = [seconds for seconds, recall in means if recall > least]
     if stands.word != "passes" or not above:
         return stands
     return stands._replace(seconds=above[0], is_first=above[0] == means[0][0])
 
 
-def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
-    """Return the arm that is set beside floors: the best one, or the one with the largest recall
-    where there is none, or none of its own; None where no arm that did not diverge has any.
+def best_of(arms: Iterable[ArmResult]) -> ArmResult | None:
+    """Return the arm of the largest recall of validation links, at the epoch that it reports; of
+    test links where some arm has none of these. None without an arm that has recall and did not
+    diverge.
     """
-    if best is not None and best.rows(TEST_RECALL):
-        return best
-    known = [(arm.chosen.recall, arm) for arm in arms if arm.chosen and not arm.has_diverged]
-    return max(known, key=itemgetter(0))[1] if known else None
+    known = [(arm.chosen, arm) for arm in arms if arm.chosen and not arm.has_diverged]
+    judged = [chosen.validation for chosen, _ in known]
+    recalls = [chosen.recall for chosen, _ in known] if None in judged else judged
+    ranked = zip((recall or 0.0 for recall in recalls), (arm for _, arm in known), strict=True)
+    return max(ranked, key=itemgetter(0), default=(0.0, None))[1]
+
+
+def arm_beside(arms: Sequence[ArmResult], best: ArmResult | None) -> ArmResult | None:
+    """Return the arm that is set beside floors: the recommended one, else :func:`best_of` all."""
+    return best if best is not None and best.chosen else best_of(arms)
 
 
 def floors_sentence(
@@ -219,49 +241,84 @@ def floors_sentence(
     *,
     is_falling: bool = False,
 ) -> str:
-    """Return the highest floor that the best arm passes, and the highest of all if that is another;
+    """Return the sentences of :func:`floors_sentences`."""
+    found = floors_sentences(floors, arms, best, is_falling=is_falling)
+    return " ".join(filter(None, found))
+
+
+def floors_sentences(
+    floors: Sequence[FloorResult],
+    arms: Sequence[ArmResult],
+    best: ArmResult | None,
+    *,
+    is_falling: bool = False,
+) -> tuple[str, str]:
+    """Return why training is not worth it, if so, and how the best arm stands to the floors;
     nothing without floors, or where times are simulated.
 
+    Validation links choose the floor and the arms that are named, and test links judge: the best
+    arm beside the best floor; where it does not pass that, the arm of the largest validation recall
+    too, and the best floor of those that the first one passes.
+
     Args:
-        floors: the highest recall first.
-        best: without one, the arm that has the highest recall is named.
+        floors: the best first.
+        best: the recommended arm, if there is one.
         is_falling: whether longer training may help, since the loss still falls.
     """
     arms = [arm for arm in arms if not arm.has_diverged]
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
-        return ""
-    highest = floors[0]
-    own = arm_beside(arms, best)
-    if own is None:
-        return f"{_reaches(highest)}; no arm has a recall to compare."
-    known = [arm for arm in arms if arm.rows(TEST_RECALL)]
+        return "", ""
+    first, own, top = floors[0], arm_beside(arms, best), best_of(arms)
+    if own is None or top is None or not (own.chosen and top.chosen):
+        return "", f"{_reaches(first)}; no arm has a recall to compare."
     name = "this arm" if own is best else own.name
-    passed = next((floor for floor in floors if standing(own, floor).word == "passes"), None)
-    sentences = []
-    if passed is not None:
-        at = standing(own, passed)
-        when = f"passes {_it(passed)} after {three_digits(at.seconds or 0.0)} s"
-        if at.is_first:
-            when = f"is above {_it(passed)} at its first evaluation"
-            when += f", after {three_digits(at.seconds)} s" if at.seconds else ", before training"
-        sentences.append(f"{_reaches(passed)}; {name} {when}{at.note}.")
-    if passed is not highest:
-        sentences.append(_unpassed(highest, own, name, known, is_falling=is_falling))
-    return " ".join([*sentences, *_by_ndcg(own.chosen, name, highest)])
+    stands, theirs = standing(own, first), standing(top, first)
+    against, sentences = "", []
+    if stands.word == "unknown":
+        sentences.append(
+            f"{_reaches(first)}, {name} {own.chosen.recall:.3f}: an error is missing, so nothing is"
+            " known of the difference."
+        )
+    elif stands.word != "passes" and theirs.word in ("passes", "unknown"):
+        relation = "level with" if stands.word == "level" else "below"
+        sentence = f"{_reaches(first)}; {name} is {relation} {_it(first)}{_note(stands)}"
+        if theirs.word == "passes":
+            chosen_by = "test" if top.chosen.validation is None else "validation"
+            sentence += f", and {top.name}, which has the highest {chosen_by} recall,"
+            sentence += f" {_passes(theirs, first)}"
+        sentences.append(f"{sentence}.")
+    elif stands.word != "passes":
+        # Of the two the one that is nearer.
+        is_other = theirs.word == "level" and stands.word == "below"
+        who, judged, apart = (
+            (top.name, top.chosen, theirs) if is_other else (name, own.chosen, stands)
+        )
+        worth = "not clearly worth it" if apart.word == "level" else "not worth it"
+        against = (
+            f"Training is {worth}{' yet' * is_falling}, by these runs: {_reaches(first, 'it')},"
+            f" {who} {judged.recall:.3f}{_note(apart)}."
+        )
+    for floor in floors:
+        passed = standing(own, floor)
+        if passed.word == "passes":
+            sentences.append(f"{_reaches(floor)}; {name} {_passes(passed, floor)}.")
+            break
+    return against, " ".join([*sentences, *_by_ndcg(own.chosen, name, first)])
 
 
 def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
     """Return how the recall of a run stands to the floors of its data.
 
     Args:
-        floors: one at least, the highest recall first.
+        floors: one at least, the best first.
         own: see :func:`reported_recall`.
     """
-    words = {"passes": "above", "level": "level with", "below": "below"}
+    words = {"passes": "above", "level": "level with", "below": "below", "unknown": "beside"}
     names: dict[str, list[str]] = {word: [] for word in words}
     for floor in floors:
         stands = compare(own, floor)
-        names[stands.word].append(floor.row["floor"] + stands.note)
+        note = stands.note or " (its error is not known)"
+        names[stands.word].append(floor.row["floor"] + note)
     parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
     recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
     reached = ", ".join(floor.label for floor in floors)
@@ -278,27 +335,19 @@ def floor_command(dataset: str, data_dir: Path | str | None) -> str:
     return f"To see what is reached without training: {shlex.join(words)}"
 
 
-def _unpassed(
-    floor: FloorResult, own: ArmResult, name: str, arms: Sequence[ArmResult], *, is_falling: bool
-) -> str:
-    """Return how the arms stand to a floor that one of them does not pass."""
-    stands, it = standing(own, floor), _it(floor)
-    is_level = stands.word == "level"
-    beside = f"is level with {it}{stands.note}" if is_level else f"does not pass {it}"
-    passing = [
-        (seconds, arm.name) for arm in arms if (seconds := standing(arm, floor).seconds) is not None
-    ]
-    if passing:
-        seconds, other = min(passing)
-        return (
-            f"{_reaches(floor)}; {name} {beside}, {other} passes {it} after"
-            f" {three_digits(seconds)} s."
-        )
-    if is_level:
-        return f"{_reaches(floor)}; {name} {beside}, and no arm passes."
-    reached = f"{floor.recall:.3f} in {three_digits(floor.seconds)} s"
-    until = " yet: train longer, or only for" if is_falling else ": train only for"
-    return f"No arm passes {floor.name} ({reached}){until} what it cannot do."
+def _passes(stands: Standing, floor: FloorResult) -> str:
+    """Return when an arm passes a floor, and by how much."""
+    it, seconds = _it(floor), stands.seconds
+    when = "" if seconds is None else f" after {three_digits(seconds)} s"
+    if not stands.is_first:
+        return f"passes {it}{when}{_note(stands)}"
+    when = f", after {three_digits(seconds)} s" if seconds else ", before training"
+    return f"is above {it} at its first evaluation{when}{_note(stands)}"
+
+
+def _note(stands: Standing) -> str:
+    """Return a difference in brackets, which says where its error has no part of the seeds."""
+    return stands.note if stands.has_seeds else stands.note.replace(")", ", one seed)")
 
 
 def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
@@ -314,10 +363,12 @@ def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
     return [f"By NDCG@50 {floor.name} {verb} ahead, with {theirs} to {ours}."]
 
 
-def _reaches(floor: FloorResult) -> str:
-    verb = "reach" if is_plural(floor) else "reaches"
-    name = f"{floor.name[0].upper()}{floor.name[1:]}" if floor.name.islower() else floor.name
-    return f"{name} {verb} {floor.recall:.3f} in {three_digits(floor.seconds)} s without training"
+def _reaches(floor: FloorResult, training: str = "training") -> str:
+    verb, name = "reach" if is_plural(floor) else "reaches", floor.name
+    if training == "training" and name.islower():
+        name = f"{name[0].upper()}{name[1:]}"
+    time = three_digits(floor.seconds)
+    return f"{name} {verb} {floor.recall:.3f} in {time} s without {training}"
 
 
 def _it(floor: FloorResult) -> str:

@@ -8,7 +8,7 @@ A row of ``arms`` is a :class:`Run`, an arm with one seed; its ``curve`` are its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ncfbench.catalog import baseline_sampler, find_encoder
+from ncfbench.errors import UsageError
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.storage import schemas
@@ -109,9 +110,14 @@ class Run(RunRecord):
 
     @property
     def shorter(self) -> float | None:
-        """How many times shorter its iterations are than the baseline's."""
-        is_known = self.base is not None and self.base.is_timed and self.is_timed
-        return self.base.seconds / self.seconds if self.base and is_known else None
+        """How many times shorter its iterations are than the baseline's; None where their
+        environments differ.
+        """
+        base = self.base
+        if base is None or not (base.is_timed and self.is_timed):
+            return None
+        is_same = base.environment["key"] == self.environment["key"]
+        return base.seconds / self.seconds if is_same else None
 
     @property
     def fewer(self) -> float | None:
@@ -165,11 +171,15 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
     ]
 
 
-def compared_by(record: RunRecord) -> tuple[Any, ...]:
+def compared_by(record: RunRecord, tried: Container[str] = ()) -> tuple[Any, ...]:
     """Return the key of the runs that compare with a run: their data, shared settings, and the
     revisions of their classes.
+
+    Args:
+        tried: settings that may differ too.
     """
-    settings = shared_settings(record.config)
+    shared = shared_settings(record.config).items()
+    settings = {name: value for name, value in shared if name not in tried}
     return (
         *(settings[name] for name in ("dataset", "encoder", "loss")),
         record.data_fingerprint,
@@ -213,23 +223,43 @@ def with_baselines(runs: Iterable[Run]) -> list[Run]:
     """Return the rows of a group by arm, each beside the run of its baseline and seed, with the
     smallest loss of that as its target.
 
-    The baseline of an arm is that of the same k, else of the paper's k, else the only one.
+    Raises:
+        UsageError: as for :func:`_baseline_of`.
     """
     arms, found = by_variant(runs), []
     for variant, by_seed in arms.items():
-        first = next(iter(by_seed.values()))
-        baselines = [arm for arm in arms if arm.sampler == first.baseline_sampler]
-        usual = find_encoder(first.config.encoder).negatives
-        alike = [arm for k in (variant.negatives, usual) for arm in baselines if arm.negatives == k]
-        if not alike and len(baselines) == 1:
-            alike = baselines
-        baseline = alike[0] if alike else None
+        baseline = _baseline_of(variant, next(iter(by_seed.values())), arms)
         paired = with_targets(by_seed, arms[baseline]) if baseline else {}
         found += [
             replace(paired.get(seed) or run.without_target(), baseline=baseline)
             for seed, run in by_seed.items()
         ]
     return found
+
+
+def _baseline_of(variant: Variant, run: Run, arms: Iterable[Variant]) -> Variant | None:
+    """Return the baseline of an arm: that of the same k, else of the paper's k, else the only one;
+    of several the one that has the paper's other settings.
+
+    Raises:
+        UsageError: several arms of the chosen baseline differ in a setting other than k, and none
+            has the paper's.
+    """
+    encoder = run.config.encoder
+    baselines = [arm for arm in arms if arm.sampler == run.baseline_sampler]
+    by_k = grouped(baselines, lambda arm: arm.negatives)
+    usual = by_k.get(find_encoder(encoder).negatives)
+    alike = by_k.get(variant.negatives) or usual or (baselines if len(baselines) == 1 else [])
+    papers = [arm for arm in alike if not replace(arm, negatives=None).note(encoder)]
+    if len(alike) == 1 or papers:
+        return (papers or alike)[0]
+    if run.chosen_baseline and alike:
+        names = ", ".join(arm.label(encoder) for arm in alike)
+        raise UsageError(
+            f"--baseline {run.chosen_baseline} stands for several arms: {names}. Leave one of them"
+            " by --only, such as --only stratum_size=2."
+        )
+    return None
 
 
 def smallest_of_baseline(own: speedups.Arm, base: speedups.Arm) -> float:

@@ -8,9 +8,10 @@ from functools import cache
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss
-from ncfbench.config import RunConfig, all_settings, default_values, identity_of
+from ncfbench.config import RunConfig, all_settings, default_values, identity_of, revisions_of
 from ncfbench.reporting.frames import Run
 from ncfbench.runs.arms import Variant, shared_settings
+from ncfbench.runs.folder import RunRecord
 
 CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate")
 """Settings that an answer chooses."""
@@ -41,7 +42,10 @@ def label(runs: Sequence[Run]) -> str:
     """
     first, encoders = runs[0].config, dict.fromkeys(run.config.encoder for run in runs)
     parts = [f"b={first.batch_size}", *usual_shape((run.variant for run in runs), encoders)]
-    parts += [unusual_label(first, ["batch_size"]), seeds_label({run.config.seed for run in runs})]
+    parts += [
+        unusual_label(runs[0], ["batch_size"]),
+        seeds_label({run.config.seed for run in runs}),
+    ]
     return ", ".join(filter(None, parts))
 
 
@@ -103,14 +107,19 @@ def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
     }
 
 
-def unusual_label(config: RunConfig, left_out: Iterable[str] = ()) -> str:
+def unusual_label(record: RunRecord, left_out: Iterable[str] = ()) -> str:
     """Return the shared settings that differ from the defaults, such as ``epochs=8, noise=0.75``,
-    but for data set, encoder, loss and those of ``left_out``.
+    but for data set, encoder, loss and those of ``left_out``; and revisions of its classes that are
+    not the present ones, such as ``encoder revision 1``.
     """
+    config, present = record.config, revisions_of(record.config)
     shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *left_out}
-    return ", ".join(
-        f"{name}={value}" for name, value in unusual_settings(config).items() if name in shared
-    )
+    unusual = unusual_settings(config).items()
+    parts = [f"{name}={value}" for name, value in unusual if name in shared]
+    for kind in sorted({*present, *record.revisions}):
+        revision = record.revisions.get(kind, 1)
+        parts += [f"{kind} revision {revision}"] * (revision != present.get(kind, 1))
+    return ", ".join(parts)
 
 
 def choices_of(config: RunConfig) -> dict[str, Any]:

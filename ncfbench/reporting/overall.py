@@ -49,13 +49,14 @@ class Overall(Answer):
         metric: what ranking is judged by, such as ``recall@50``.
         split: the held-out links that decide.
         chance: test recall@50 by chance; None where it is not known.
+        split_chance: the metric of the links that decide by chance; None where it is not known.
     """
 
     arms: Sequence[RankedArm]
     metric: str = "recall@50"
     split: Split = "validation"
     chance: float | None = None
-    scope = "by these runs"
+    split_chance: float | None = None
 
     @property
     def asks(self) -> str:
@@ -172,13 +173,14 @@ def _overall(
         data_fingerprint=answers[0].data_fingerprint,
         data_label=answers[0].data_label,
         settings="",
-        arms=sorted(ranked, key=lambda arm: arm.place),
+        arms=sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place),
         target=level,
         reasons=reasons,
         floors=answers[0].floors,
         metric=metric,
         split=split,
         chance=chances[TEST_RECALL],
+        split_chance=chances[column],
     )
 
 
@@ -206,7 +208,7 @@ def _unranked(
         status=status if status in OUT else "tied",
         measured=Runs.of(runs, column, chances[column]),
         learned_at=above_chance_at(first, split, chances[f"{split}_{RECALL}"] or 0.0),
-    ).with_quality()
+    )
 
 
 def _model(config: RunConfig) -> tuple[Any, ...]:

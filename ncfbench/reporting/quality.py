@@ -1,4 +1,6 @@
-"""Quality of an arm at three moments: the reported epoch, the end, and the target loss."""
+"""Quality of an arm: at the epoch that it reports, and at two other moments, the end and the target
+loss.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ncfbench.reporting.frames import Run
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.reported import choose_epoch
 from ncfbench.storage.schemas import MEASURES, PARTS, QUALITY
 
 Moment = Literal["reported", "end", "target"]
@@ -19,6 +23,12 @@ COLD_USERS, NEW_ITEMS, KNOWN_ITEMS = (f"{RECALL}_{part}" for part in PARTS)
 MEASURED = (*MEASURES, COLD_USERS, NEW_ITEMS, KNOWN_ITEMS)
 ERROR = "±: standard error over users and items, and over seeds where there are several"
 """Meaning of ± in every table and sentence (:func:`standard_error`)."""
+CLEAR_ERRORS = 2.0
+"""Standard errors of a difference by which one recall must be above another, or above chance, to
+count as higher. Nearer ones are level; without an error nothing is known.
+"""
+EPOCH_NOTE = "recall@50: of test links, at the epoch that validation chose, else the last one"
+"""Meaning of the recall of an arm in every table and sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,12 @@ class Quality:
         return text if self.error(KNOWN_ITEMS) is None else f"{text}, with errors over users alone"
 
 
-def epochs_of(qualities: Sequence[Quality | None]) -> str:
-    """Return the epochs of rows of a table: ``epoch 3``, or ``row by row, epochs 3, 4.5, -``."""
-    epochs = ["-" if quality is None else f"{quality.epoch:.3g}" for quality in qualities]
-    if len({*epochs} - {"-"}) < 2:
-        return f"epoch {min(epochs, default='-', key=lambda epoch: epoch == '-')}"
-    return f"row by row, epochs {', '.join(epochs)}"
+def reported_row(run: RunRecord) -> Row | None:
+    """Return the row of a run's curve whose quality it reports; None where it has no recall of test
+    links.
+    """
+    row, _ = choose_epoch(run.curve, run.config.patience)
+    return None if row is None or row.get(f"test_{RECALL}") is None else row
 
 
 def quality_of(runs: Mapping[int, Run]) -> list[Quality]:
@@ -83,7 +93,7 @@ def quality_of(runs: Mapping[int, Run]) -> list[Quality]:
         Quality(
             tuple(moments),
             math.fsum(row["epoch"] for row in rows) / len(rows),
-            {name: _mean(rows, f"test_{name}") for name in QUALITY}
+            {name: mean_of(rows, f"test_{name}") for name in QUALITY}
             | {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED},
         )
         for moments, rows in at.values()
@@ -111,21 +121,21 @@ def standard_error(rows: Sequence[Row], measure: str) -> float | None:
 
 
 def _row(moment: Moment, run: Run) -> Row | None:
-    evaluated = [row for row in run.curve if row[f"test_{RECALL}"] is not None]
+    evaluated = [row for row in run.curve if row.get(f"test_{RECALL}") is not None]
     if not evaluated:
         return None
     if moment == "end":
         return evaluated[-1]
     if moment == "reported":
-        epoch = run.summary["reported_epoch"]
-        return next((row for row in evaluated if row["epoch"] == epoch), None)
+        return reported_row(run)
     reached = run.iterations_to_target
     if reached is None:
         return None
     return next((row for row in evaluated if row["iteration"] >= reached), None)
 
 
-def _mean(rows: Sequence[Row], column: str) -> float | None:
+def mean_of(rows: Sequence[Row], column: str) -> float | None:
+    """Return the mean of a column; None where some row lacks it."""
     values = [row.get(column) for row in rows]
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if len(known) == len(values) else None

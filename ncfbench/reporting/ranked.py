@@ -21,7 +21,7 @@ import numpy as np
 from ncfbench.data.content import Split
 from ncfbench.reporting.arms import ArmResult
 from ncfbench.reporting.frames import Run, falling
-from ncfbench.reporting.quality import RECALL, quality_of
+from ncfbench.reporting.quality import CLEAR_ERRORS, RECALL, quality_of
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
@@ -32,16 +32,16 @@ from ncfbench.timing.intervals import (
     with_assumed_spread,
 )
 
-ERRORS = 3.0
 LEARNED = 0.25
-"""A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
-and by this share of chance, or of what is missing to 1 where that is less.
+"""A run has learned something when its recall is above chance by
+:data:`ncfbench.reporting.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
+to 1 where that is less.
 """
 QUARTILES_OF_NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 MEDIAN_OVER_MEAN = 1.25
 """Standard error of a median over that of a mean, for normal values."""
-PLACES = {"recommended": 0, "tied": 1, "lower": 1, "slower": 2, "left": 2}
+PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
 """Order of the statuses in an answer; those that are not here come last."""
 
 
@@ -131,7 +131,7 @@ class RankedArm(ArmResult):
     Attributes:
         measured: its curves in what decides.
         status: recommended, tied, slower, or lower where it is sooner and its best is lower; left,
-            diverged, failed or not begun in a race.
+            diverged, failed or not begun in a race; undecided where no arm is recommended.
         seeds: those that decide; the first one where none is named.
         learned_at: training clock at which its first seed was better than chance; None before.
         behind: how many times sooner the recommended one reaches the level; None where one of them
@@ -176,9 +176,8 @@ class RankedArm(ArmResult):
         return {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
 
     def with_quality(self) -> Self:
-        """Return it with its quality; that of the first seed where others were not evaluated."""
-        quality = quality_of(self.runs) or quality_of(dict([*self.runs.items()][:1]))
-        return replace(self, quality=quality)
+        """Return it with its quality, that of the seeds that decide."""
+        return replace(self, quality=quality_of(self.shown))
 
     def to_level(self, level: float) -> Self:
         """Return it with its iterations and seconds to a level, if it comes there."""
@@ -206,7 +205,10 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
         if arm.learned_at is not None and math.isfinite(arm.level) and arm.status in PLACES
     }
     if not able:
-        return list(arms), None
+        undecided = [
+            replace(arm, status="undecided") if arm.status == "tied" else arm for arm in arms
+        ]
+        return undecided, None
     seeds = _shared_seeds([arm.measured for arm in able.values()])
     able = {index: replace(arm, seeds=seeds) for index, arm in able.items()}
     tops = {index: -arm.level for index, arm in able.items()}
@@ -281,17 +283,22 @@ def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | N
     for row in record.curve:
         if row[column] is not None:
             errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
-            if row[column] - chance > max(least, ERRORS * math.hypot(*errors)):
+            if row[column] - chance > max(least, CLEAR_ERRORS * math.hypot(*errors)):
                 return clock_at(record, row["iteration"])
     return None
 
 
 def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
     """Return how many times sooner one arm reaches a level than the other, those of derived
-    features included; None where no seed of both did, or one was there before training.
+    features included; None where one of them did not, or was there before training.
+
+    Times are compared within seeds. Where the two have no seed in common, their mean times are, as
+    those of one seed.
     """
     own, theirs = one.times_to(level), other.times_to(level)
     pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    if own and theirs and one.curves.keys().isdisjoint(other.curves):
+        pairs = [(statistics.fmean(own.values()), statistics.fmean(theirs.values()))]
     # Both may have been there before training.
     logs = [
         math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)

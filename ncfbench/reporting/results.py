@@ -19,10 +19,12 @@ from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
     Manifest,
+    Race,
     Rows,
     find_floors,
     find_manifests,
     find_race,
+    find_races,
     find_sweeps,
     find_tables,
     keep_rows,
@@ -71,11 +73,12 @@ class Results:
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         sweeps: files of the folder's sweeps, by name.
         race: the last answer of the race whose folder this is, as JSON; None of other folders.
+        races: those below the folder.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
-            the tables beside the runs are those of all runs, over the usual one.
+        is_filtered: True if some runs were left out on purpose, or another baseline or ratios of
+            different environments were asked for: then nothing is written beside the runs.
         is_of_sweep: True for the cells of a sweep alone.
     """
 
@@ -86,6 +89,7 @@ class Results:
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
     race: Mapping[str, Any] | None
+    races: Sequence[Race]
     problems: Sequence[str]
     left_out: Sequence[str]
     allow_mixed: bool
@@ -329,6 +333,7 @@ def collect(
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
     sweeps, broken = find_sweeps(folders.runs_dir)
+    races, lost = find_races(folders.runs_dir)
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
@@ -337,10 +342,11 @@ def collect(
         beside=beside,
         sweeps=sweeps,
         race=find_race(folders.runs_dir),
-        problems=[*problems, *unknown, *damaged, *unreadable, *broken],
+        races=[] if is_chosen else races,
+        problems=[*problems, *unknown, *damaged, *unreadable, *broken, *lost],
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=is_chosen or baseline is not None,
+        is_filtered=is_chosen or allow_mixed or baseline is not None,
         is_of_sweep=chosen_by is not None,
     )

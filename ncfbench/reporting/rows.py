@@ -9,7 +9,7 @@ from typing import Any
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.convergence import why_untrained
+from ncfbench.reporting.convergence import why_no_ratio, why_untrained
 from ncfbench.reporting.frames import Arms, Run, by_variant, interval_columns, over_seeds, paired
 from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.quality import standard_error
@@ -93,7 +93,8 @@ def speedup_rows(
             row |= {"seeds": len(own), **_means(own)} if own else {}
         else:
             row |= _paired_values(pairs, is_baseline=variant == base, allow_mixed=allow_mixed)
-            row["tied"] = tied.get(variant, [])
+            known = (column for column in tied.get(variant, ()) if row.get(column) is not None)
+            row["tied"] = [*known]
         rows.append(row)
     return rows
 
@@ -115,18 +116,18 @@ def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Ro
             rows.append(row | {"status": "diverged", "reason": reason})
             continue
         summaries = [run.summary for run in own]
-        reason = summaries[-1]["recall_reason"]
-        row |= {"status": "no recall" if reason else "measured", "reason": reason}
+        reasons = [*filter(None, (summary["recall_reason"] for summary in summaries)), None]
+        row |= {"status": "no recall" if reasons[0] else "measured", "reason": reasons[0]}
         row["tied"] = [RECALL] * (variant in tied)
         row["reported_epoch"] = _mean([summary["reported_epoch"] for summary in summaries])
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
             values = [summary[name] for summary in summaries]
             row |= interval_columns(name, None if None in values else intervals.mean(values))
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
-        row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
+        row[f"{RECALL}_error"] = None if reasons[0] else standard_error(summaries, RECALL)
         for name in (f"{RECALL}_new_items", f"{RECALL}_known_items"):
-            if (recall := summaries[-1].get(name)) is not None:
-                row[name] = recall
+            if (recall := _mean([summary.get(name) for summary in summaries])) is not None:
+                row |= {name: recall, f"{name}_error": standard_error(summaries, name)}
         rows.append(row)
     return rows
 
@@ -174,15 +175,22 @@ def _paired_values(
         "seeds": len(runs),
         **_means(runs),
     }
-    diverged = any(run.has_diverged for run in [*runs, *bases])
+    untrained = why_untrained(bases)
+    obstacle: Row = {}
+    if any(run.has_diverged for run in runs):
+        obstacle = {"status": "diverged"}
+    elif is_baseline and untrained:
+        obstacle = {"status": "not trained", "reason": untrained}
+    elif reason := why_no_ratio(bases):
+        obstacle = {"status": "no baseline", "reason": reason}
     if not all(base.is_timed for base in bases):
-        return row | {"status": "diverged" if diverged else "no times"}
+        return row | obstacle
     keys = [run.environment["key"] for run in runs]
     row["same_environment"] = keys == [base.environment["key"] for base in bases]
     may_divide = row["same_environment"] or allow_mixed
     row["full_iteration_spread"] = max(_spread(run) for run in [*runs, *bases])
     if may_divide:
-        shorter = [run.shorter for run in runs if run.shorter is not None]
+        shorter = [base.seconds / run.seconds for run, base in pairs]
         row |= interval_columns("per_iteration_speedup", intervals.geometric(shorter))
         steps = [
             (run.summary["step_iteration_seconds"], base.summary["step_iteration_seconds"])
@@ -192,10 +200,8 @@ def _paired_values(
         step = intervals.geometric([b / a for a, b in steps]) if is_known else None
         row |= interval_columns("step_per_iteration_speedup", step)
     # Iterations have their times also where it is unknown how soon a loss is reached.
-    if diverged:
-        return row | {"status": "diverged"}
-    if reason := why_untrained(bases):
-        return row | {"status": "not trained", "reason": reason}
+    if obstacle:
+        return row | obstacle
     speedup = over_seeds(runs)
     has_reached = speedup.reached == len(runs)
     row["reference_loss"] = _mean([run.target for run in runs])
@@ -249,7 +255,7 @@ def _identity(run: Run, variant: Variant) -> Row:
         "loss": config.loss,
         "sampler": variant.sampler,
         "variant": variant.note(config.encoder),
-        "settings": unusual_label(config),
+        "settings": unusual_label(run),
         "data_fingerprint": run.data_fingerprint,
     }
 

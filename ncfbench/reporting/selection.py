@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,11 +109,15 @@ def unique(tables: Iterable[Table]) -> list[Table]:
     """Return the tables, with a number added to names that are taken: ``accounts-2``."""
     found: dict[str, Table] = {}
     for table in tables:
-        name, number = table.name, 2
-        while name in found:
-            name, number = f"{table.name}-{number}", number + 1
+        name = free_name(table.name, found)
         found[name] = replace(table, name=name)
     return list(found.values())
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return a name, with a number added to one that is taken."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return name if name not in taken else next(one for one in numbered if one not in taken)
 
 
 def choose(names: Iterable[str], wanted: Sequence[str], kind: str) -> list[str]:

@@ -69,7 +69,7 @@ def sensitivity_rows(runs: Sequence[Run], *, allow_mixed: bool) -> list[dict[str
             "loss": config.loss,
             "sampler": target.variant.sampler,
             "variant": target.variant.note(config.encoder),
-            "settings": unusual_label(config),
+            "settings": unusual_label(runs[0]),
             "measure": measure,
             "level": target.level,
             "seeds": target.speedup.seeds,

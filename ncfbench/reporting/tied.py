@@ -47,7 +47,7 @@ def log_ratios(runs: Iterable[Run], column: str) -> dict[int, float]:
     logs = {}
     for run, base in paired(runs):
         ratio = RATIOS[column](run) if run.is_timed and base.is_timed else None
-        if ratio is None or run.has_diverged:
+        if ratio is None or run.has_diverged or base.has_diverged:
             return {}
         logs[run.config.seed] = math.log(ratio)
     return logs
@@ -55,8 +55,11 @@ def log_ratios(runs: Iterable[Run], column: str) -> dict[int, float]:
 
 def tied_recalls(arms: Arms) -> set[Variant]:
     """Return the arms whose reported recall@50 cannot be told from the largest, with that."""
+    # Of an arm with a diverged seed no recall is shown.
     recalls = {
-        variant: [run.summary[RECALL] for run in runs.values()] for variant, runs in arms.items()
+        variant: [run.summary[RECALL] for run in runs.values()]
+        for variant, runs in arms.items()
+        if not any(run.has_diverged for run in runs.values())
     }
     means = {
         variant: math.fsum(values) / len(values)

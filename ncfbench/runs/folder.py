@@ -20,7 +20,7 @@ import dataclasses
 import itertools
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,13 +233,9 @@ def read(folder: Path) -> RunRecord:
     )
 
 
-def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | None] = ()) -> None:
-    """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
-
-    Reports read the evaluations of the reported epoch, and of those that are set beside floors.
-
-    Args:
-        beside_floors: iterations of these.
+def copy_records(record: RunRecord, folder: Path) -> None:
+    """Copy a run's records into another folder, without checkpoints, and of its evaluations those
+    of the reported epoch and the last one.
 
     Raises:
         DataError: they are damaged, or cannot be written.
@@ -249,7 +245,7 @@ def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | 
         for name in RECORDS:
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
-    evaluations.copy(record.folder, folder, {record.reported_iteration, *beside_floors})
+    evaluations.copy(record.folder, folder, {record.reported_iteration})
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:

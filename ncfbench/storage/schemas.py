@@ -181,8 +181,9 @@ SPEEDUP = _schema(
     "iterations_speedup_at_most total_speedup_at_most",
     "flag: interleaved simulated same_environment texts: runs baseline_runs text: command reason",
 )
-"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
-baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
+"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing; no
+baseline, also where it diverged or has not trained (``reason``), so that there are ratios of times
+only; or not trained, of a baseline itself.
 
 Ratios of baseline over arm are geometric means over the seeds that both share, ``_lower`` and
 ``_upper`` their 95 % intervals (:mod:`ncfbench.timing.intervals`), ``_at_most`` upper bounds
@@ -210,7 +211,7 @@ ADVICE = _schema(
     "texts: runs text: config data_fingerprint",
 )
 """One row for each entrant of a race. ``status``: recommended, tied, lower, slower, left, diverged,
-failed, not begun.
+failed, not begun; undecided where none is recommended.
 
 ``level``: the best of the metric, with its sign changed. ``times_slower``: the recommended
 entrant's speed to the level that decides over this one's, with its 95 % interval;

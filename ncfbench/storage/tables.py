@@ -1,8 +1,8 @@
 """Files on disk, tables above all, that are complete or absent.
 
 Every file is written under a temporary name, synced and renamed, so a killed process leaves the old
-file or the new one. Each table carries the name and version of its schema
-(:mod:`ncfbench.storage.schemas`) in its metadata.
+file or the new one. Symbolic links stay, and devices and pipes are written to. Each table carries
+the name and version of its schema (:mod:`ncfbench.storage.schemas`) in its metadata.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import json
 import os
 import shlex
 import shutil
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +46,12 @@ NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write ``path`` (read-only, full, a file in the way)
-    into a DataError that says what to do.
+    into a DataError that says what to do. A pipe without a reader stays a BrokenPipeError.
     """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if error.errno in NO_SPACE:
             advice = "Free some space, or choose another folder."
@@ -74,23 +78,53 @@ def _reading(path: Path) -> Iterator[None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that becomes ``path`` when the block succeeds, and is removed
     otherwise.
+
+    A symbolic link stays: the file that it names is replaced, or made. A device, a pipe and an open
+    descriptor such as ``/dev/stdout`` get the content.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with storage_errors(path):
+        is_stream = _is_stream(path)
+        target = Path(tempfile.gettempdir(), "stream" if is_stream else os.path.realpath(path))
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
             yield temporary
-            sync(temporary)
-            temporary.replace(path)
-            sync(path.parent)
+            if is_stream:
+                own = _descriptor(path)
+                opened = os.open(path, os.O_WRONLY) if own is None else os.dup(own)
+                with temporary.open("rb") as file, os.fdopen(opened, "wb") as stream:
+                    shutil.copyfileobj(file, stream)
+            else:
+                sync(temporary)
+                temporary.replace(target)
+                sync(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path names an open descriptor, or what is neither a file nor a folder."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    is_kept = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    return not is_kept or _descriptor(path) is not None
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open descriptor that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names."""
+    own = f"/proc/{os.getpid()}/fd"
+    while os.path.realpath(path.parent) != own and path.is_symlink():
+        path = path.parent / path.readlink()
+    return int(path.name) if os.path.realpath(path.parent) == own else None
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that takes the place of ``path`` when the block succeeds, and is
-    removed otherwise.
+    removed otherwise. A symbolic link stays, and the folder that it names is replaced.
     """
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     replaced = temporary.with_suffix(".old")
     with storage_errors(path):
@@ -117,16 +151,33 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, atomically; DataError where it cannot be written."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, atomically; NaN is refused, since JSON has none."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; DataError where it is missing or damaged."""
     with _reading(path):
         return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON lines, which a kill may have cut: others are left out;
+    DataError where it cannot be read.
+    """
+    found = []
+    with _reading(path):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+    return [line for line in found if isinstance(line, dict)]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:

@@ -66,28 +66,22 @@ def test_an_answer_names_the_best_its_ties_and_the_level(answer: RaceAnswer) -> 
 
 
 @pytest.mark.parametrize(
-    ("floor", "begins"),
+    ("profile", "ridge", "begins"),
     [
-        (
-            0.0,
-            "Do not train, on this budget: TF-IDF profiles have more without. If you train, use --",
-        ),
-        (
-            0.567,
-            "Do not train, on this budget: ridge regression has more without. If you train, use --",
-        ),
-        (0.4, "No candidate is clearly above ridge regression, which needs no training. If you"),
-        (0.2, "Use --encoder cnn --loss"),
+        (0.567, 0.0, "Training is not worth it yet, by these runs: TF-IDF profiles reach 0.567 in"),
+        (0.1, 0.567, "Training is not worth it yet, by these runs: ridge regression reaches 0.567"),
+        (0.1, 0.4, "Training is not clearly worth it yet, by these runs: ridge regression"),
+        (0.1, 0.2, "Use --encoder cnn --loss"),
     ],
 )
 def test_what_no_candidate_passes_comes_first(
-    answer: RaceAnswer, floor: float, begins: str
+    answer: RaceAnswer, profile: float, ridge: float, begins: str
 ) -> None:
     """The largest recall of all is 0.4."""
-    profile = 0.1 if floor else 0.567
-    floors = floors_of([floor_row("profile", profile, 3.5), floor_row("ridge", floor, 19.0)])
-    beside = dataclasses.replace(answer, floors=floors)
-    assert summary.headline(beside).startswith(begins)
+    floors = floors_of([floor_row("profile", profile, 3.5), floor_row("ridge", ridge, 19.0)])
+    found = summary.headline(dataclasses.replace(answer, floors=floors))
+    assert found.startswith(begins)
+    assert ("If you train, use --" in found) == begins.startswith("Training")
 
 
 def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
@@ -95,13 +89,12 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     floors = floors_of([floor_row("profile", 0.35, 3.5), floor_row("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
     assert summary.headline(beside).endswith(
-        "TF-IDF profiles reach 0.350 in 3.5 s without training; this arm passes them after 3 s. No"
-        " arm passes ridge regression (0.567 in 19 s) yet: train longer, or only for what it"
-        " cannot do."
+        "TF-IDF profiles reach 0.350 in 3.5 s without training; this arm passes them after 3 s"
+        " (+0.050 ± 0.007)."
     )
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
-    assert shown[-1] == ["no training: profile", "3.5", "-", "-", "0.350 ± 0.005"]
+    assert shown[-1] == ["no training: profile", "3.5", "-", "-", "0.350 ± 0.005", "-"]
     document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
@@ -128,10 +121,10 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     waited = dataclasses.replace(answer, arms=arms, floors=floors)
     found = summary.headline(waited)
     assert "It reaches recall@50 0.38 on validation links in 5.89 s" in found
-    assert "this arm passes them after 6 s." in found
+    assert "this arm passes them after 6 s (+0.050 ± 0.007)." in found
     assert found.endswith(
-        "The item features took 3 s before training: times to pass a floor, and s in the table,"
-        " count them."
+        "The item features took 3 s before training. Times to pass a floor or to come to a level"
+        " count them; those of training do not."
     )
     (table,) = summary.answer_tables(waited)
     assert table.rows[0][1].text == "5.89"
@@ -147,8 +140,8 @@ def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
         "It reaches recall@50 0.38 on validation links in 2.89 s (0.95 of the best that was"
         " reached), and 0.4 within 4 s." in found
     )
-    assert "Recall@50 at the end: 0.400 at epoch 4 " in found
-    assert "Not to be told from it: ns." in found
+    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4 " in found
+    assert "Statistically tied with it: ns." in found
 
 
 def test_trust_names_what_speaks_against_it(answer: RaceAnswer) -> None:
@@ -163,9 +156,9 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
     """An arm that is the best one for several choices has one row."""
     (table,) = summary.answer_tables(answer)
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["the recommended", "2.89", "4", "0.400", "0.400"],
-        ["sampler ns, learning rate 0.01", "3.18", "4.4", "0.395", "0.395"],
-        ["sampler iid", "15.6", "16", "0.390", "0.390"],
+        ["the recommended", "2.89", "4", "0.400", "0.400 ± 0.005", "4"],
+        ["sampler ns, learning rate 0.01", "3.18", "4.4", "0.395", "0.395 ± 0.005", "4"],
+        ["sampler iid", "15.6", "16", "0.390", "0.390 ± 0.005", "4"],
     ]
     monkeypatch.setenv("COLUMNS", "80")
     console = make_console()

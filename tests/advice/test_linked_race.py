@@ -41,5 +41,5 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     notes += answer_rows.as_json(answer, tmp_path, {})["trust"]
     assert not re.search("(test|validation|held-out) items", " ".join([text, *notes]))
     if answer.best is not None:
-        assert answer.best.at_end is not None
-        assert f"(new items {answer.best.at_end.text(NEW_ITEMS)}, known items 0." in text
+        assert answer.best.reported is not None
+        assert f"(new items {answer.best.reported.text(NEW_ITEMS)}, known items 0." in text

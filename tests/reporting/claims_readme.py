@@ -64,8 +64,10 @@ def measured() -> dict[str, dict[str, tuple[float, float]]]:
     found = {}
     for title, answer in good_start().items():
         (arm,), floor = answer.arms, answer.floors[0]
-        evaluations = [rows for _, rows in arm.rows(TEST_RECALL)]
-        chosen = max(evaluations, key=lambda rows: fmean(row[VALIDATION_RECALL] for row in rows))
+        chosen = [
+            max(run.curve, key=lambda row: row[VALIDATION_RECALL] or 0.0)
+            for run in arm.runs.values()
+        ]
         assert [row[TEST_RECALL] for row in chosen] == arm.chosen.recalls
         found[title] = {
             measure: (fmean(row[f"test_{measure}"] for row in chosen), floor.row[f"test_{measure}"])
@@ -84,7 +86,7 @@ def good_rows() -> list[str]:
     rows: list[str] = []
     for title, answer in good_start().items():
         (arm,), floor = answer.arms, answer.floors[0]
-        kind = {"ridge": "ridge", "ials": "iALS"}[floor.row["floor"]]
+        kind = {"ridge": "ridge", "ials": "iALS", "ease": "EASE"}[floor.row["floor"]]
         best = f"{kind} {floor.recall:.3f}, {three_digits(floor.seconds)}"
         best = "the same" if any(best in row for row in rows) else best
         (profiles,) = (each for each in answer.floors if each.row["floor"] == "profile")

@@ -113,6 +113,35 @@ def test_times_of_a_busy_machine_decide_nothing(busy: str, disturbed: set[str]) 
     assert {name for name, one in found.items() if one.evidence == DISTURBED} == disturbed
 
 
+def test_times_of_two_machines_decide_nothing() -> None:
+    """strat-ns on a machine that is ten times as fast needs as many iterations as iid."""
+    runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.0, 3.0), 100)]
+    assert judged([*runs, *seeds("strat-ns", (3.0, 3.0), 20)])["soonest"].value > 1
+    apart = judged([*runs, *seeds("strat-ns", (3.0, 3.0), 20, key="two")])
+    assert "soonest" not in apart
+    rival = judged(
+        [*runs, *seeds("strat-ns", (3.0,) * 2, 20), *seeds("strat", (3.0,) * 2, 9, key="two")]
+    )
+    assert rival["soonest"].verdict == "undecided"
+    assert rival["soonest"].value is None
+
+
+@pytest.mark.parametrize(
+    ("strat", "verdict"),
+    [((100, 30), "undecided"), ((55, 54), "reproduced"), ((20, 20.2), "not reproduced")],
+)
+def test_every_rival_must_be_later(strat: tuple[float, float], verdict: str) -> None:
+    """ns takes 60 ms instead of the 25 of strat-ns with both seeds. strat differs between its two:
+    its mean is further behind, and its interval holds 1, or it is sooner with both.
+    """
+    runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.0, 3.0), 60)]
+    runs += seeds("strat-ns", (3.0, 3.0), 25)
+    runs += [record("strat", [9, 5, 3.0], ms, 0.3, seed=seed) for seed, ms in enumerate(strat)]
+    found = judged(runs)["soonest"]
+    assert found.verdict == verdict
+    assert "sooner than the next, strat " in found.evidence
+
+
 def test_trends_need_an_order_that_chance_seldom_makes() -> None:
     """Four sizes have 24 orders: p = 1 / 24; three have six."""
     runs = []

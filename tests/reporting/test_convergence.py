@@ -67,8 +67,17 @@ def test_an_early_dip_is_a_fault() -> None:
     """The baseline of a large batch: its smallest loss at iteration 20, and above it ever after."""
     fault = find_fault(curve_of(9, 6.2, 5.9, 6.1, 6.3, 6.2, 6.1, 6.0))
     assert (fault.kind, "iteration 20 of 70" in fault.finding) == ("dip", True)
-    assert kind_of(curve_of(5.0, 6, 7, 8, 9)) == "dip", "never below the untrained model"
     assert kind_of(curve_of(9, 6.2, 6.1, 5.9, 6.1, 6.3, 6.2, 6.1)) is None
+
+
+@pytest.mark.parametrize("losses", [[5], [5, 6], [3, 4, 5], [3, 3, 3], [5, 6, 7, 8, 9, 9, 9]])
+def test_a_loss_that_only_rises_is_a_fault(losses: list[float]) -> None:
+    """However few its probes are: the target would be reached before training."""
+    fault = find_fault(curve_of(*losses))
+    assert fault.kind == "rise"
+    assert fault.finding == f"its loss was never below the {losses[0]} before training"
+    later = [{**row, "iteration": row["iteration"] + 10} for row in curve_of(*losses[:4])]
+    assert find_fault(later) is None, "what it was before training is not known"
 
 
 @pytest.mark.parametrize(
@@ -121,15 +130,15 @@ def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 6, 5, 4, 3, 2], 20)
     done = invoke("report", tmp_path)
     said = " ".join(done.stdout.split())
-    assert "Not trained, citeulike cnn: iid has not trained: its smallest loss comes at" in said
+    assert "No ratio, citeulike cnn: iid has not trained: its smallest loss comes at" in said
     assert "Use another learning rate or a smaller batch, or train longer." in said
     rows = {
         row["sampler"]: row
         for row in tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
     }
-    for sampler, ratio in (("iid", 1), ("ns", 10)):
+    for sampler, ratio, status in (("iid", 1, "not trained"), ("ns", 10, "no baseline")):
         row = rows[sampler]
-        assert row["status"] == "not trained"
+        assert row["status"] == status
         assert row["per_iteration_speedup"] == pytest.approx(ratio)
         names = ("reference_loss", "iterations_speedup", "total_speedup", "total_speedup_at_most")
         assert [row[name] for name in names] == [None] * 4

@@ -76,6 +76,18 @@ def test_legends_are_whole_however_long(words: int) -> None:
     assert (legend._ncols > 1) == (words == 1)
 
 
+def test_no_figure_takes_the_name_of_another(tmp_path: Path) -> None:
+    """Two data sets of one name, whose fingerprints begin alike."""
+    for digits in ("f" * 64, "f" * 6 + "e" * 58):
+        for sampler in ("iid", "ns"):
+            write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, 0.3], fingerprint=digits)
+    found = figures(collect(tmp_path, tmp_path))
+    names = [f"{kind}-citeulike-cnn-sg-ffffff" for kind in ("answer", "targets")]
+    assert [name for name in found if name != "board"] == [
+        *(names[0], f"{names[0]}-2", names[1], f"{names[1]}-2")
+    ]
+
+
 def test_curves_are_of_the_papers_s_and_k(tmp_path: Path) -> None:
     for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}):
         write_run(tmp_path, "strat", [9, 4], 20, **sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from folders import floor_row, write_run
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from invoked import check, invoke
 
 from ncfbench.data import prepare
@@ -22,14 +25,19 @@ from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.arms import Peak
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.floors import (
     TITLES,
+    FloorResult,
+    arm_beside,
+    compare,
     floors_of,
     floors_sentence,
     reported_recall,
     run_sentence,
+    standing,
 )
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.results import collect
@@ -40,9 +48,18 @@ from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 
 PROFILE, RIDGE = floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0)
-REACHES = "TF-IDF profiles reach 0.512 in 3.5 s without training; "
-RIDGE_REACHES = "Ridge regression reaches 0.567 in 19 s without training; "
-NONE_PASSES = "No arm passes ridge regression (0.567 in 19 s): train only for what it cannot do."
+REACHES = "TF-IDF profiles reach 0.512 in 3.5 s without training"
+RIDGE_REACHES = "Ridge regression reaches 0.567 in 19 s without training"
+ERRORS = (0.003, 0.004)
+OF_BOTH = "± 0.007, one seed"
+"""The errors of an arm and of a floor, 0.005 each, in quadrature."""
+
+
+def against(recall: float, who: str = "this arm", yet: str = "") -> str:
+    return (
+        f"Training is not worth it{yet}, by these runs: ridge regression reaches 0.567 in 19 s"
+        f" without it, {who} {recall:.3f} ({recall - 0.567:+.3f} {OF_BOTH})."
+    )
 
 
 def test_every_floor_has_a_title() -> None:
@@ -53,7 +70,7 @@ def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
     """The best arm has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
     for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
         losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
-        write_run(folder, sampler, losses, ms, own, **more)
+        write_run(folder, sampler, losses, ms, own, **{"errors": ERRORS} | more)
     (answer,) = find_answers(group(read_all(folder)[0]))
     return answer
 
@@ -62,35 +79,54 @@ def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
     ("floors", "recalls", "sentence"),
     [
         ([], [[0, 0.6]], ""),
-        ([PROFILE, RIDGE], [[0, 0.4, 0.5]], NONE_PASSES),
+        ([PROFILE, RIDGE], [[0, 0.4, 0.5]], against(0.5)),
         (
             [PROFILE, RIDGE],
             [[0, 0.4, 0.53]],
-            f"{REACHES}this arm passes them after 4 s. {NONE_PASSES}",
+            f"{against(0.53)} {REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH}).",
         ),
-        ([PROFILE, RIDGE], [[0, 0.4, 0.53, 0.6]], f"{RIDGE_REACHES}this arm passes it after 6 s."),
+        (
+            [PROFILE, RIDGE],
+            [[0, 0.4, 0.53, 0.6]],
+            f"{RIDGE_REACHES}; this arm passes it after 6 s (+0.033 {OF_BOTH}).",
+        ),
+        (
+            [PROFILE],
+            [[0, 0.53, 0.6]],
+            f"{REACHES}; this arm is above them at its first evaluation, after 2 s"
+            f" (+0.088 {OF_BOTH}).",
+        ),
         (
             [PROFILE],
             [[0, 0.52, 0.6]],
-            f"{REACHES}this arm is above them at its first evaluation, after 2 s.",
+            f"{REACHES}; this arm passes them after 4 s (+0.088 {OF_BOTH}).",
         ),
         (
             [PROFILE],
-            [[0, 0.4, 0.516]],
-            f"{REACHES}this arm is level with them, and no arm passes.",
+            [[0, 0.4, 0.526]],
+            "Training is not clearly worth it, by these runs: TF-IDF profiles reach 0.512 in 3.5 s"
+            f" without it, this arm 0.526 (+0.014 {OF_BOTH}).",
+        ),
+        (
+            [RIDGE],
+            [[0, 0.4, 0.5], [0, 0.4, 0.56]],
+            "Training is not clearly worth it, by these runs: ridge regression reaches 0.567 in"
+            f" 19 s without it, ns 0.560 (-0.007 {OF_BOTH}).",
         ),
         (
             [PROFILE],
             [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
-            f"{REACHES}this arm is level with them, ns passes them after 60 s.",
+            f"{REACHES}; this arm is level with them (-0.004 {OF_BOTH}), and ns, which has the"
+            f" highest test recall, passes them after 60 s (+0.028 {OF_BOTH}).",
         ),
         (
             [PROFILE, RIDGE],
             [[0, 0.4, 0.53], [0, 0.4, 0.6]],
-            f"{REACHES}this arm passes them after 4 s. {RIDGE_REACHES}this arm does not pass it,"
-            " ns passes it after 40 s.",
+            f"{RIDGE_REACHES}; this arm is below it (-0.037 {OF_BOTH}), and ns, which has the"
+            f" highest test recall, passes it after 40 s (+0.033 {OF_BOTH})."
+            f" {REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH}).",
         ),
-        ([PROFILE], [[]], f"{REACHES}no arm has a recall to compare."),
+        ([PROFILE], [[]], f"{REACHES}; no arm has a recall to compare."),
     ],
     ids=[
         "no floors",
@@ -98,7 +134,9 @@ def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
         "some passed",
         "all passed",
         "passed at first",
+        "above at first by less than two errors",
         "level",
+        "another is level",
         "level, another passes",
         "another passes the highest",
         "recall not known",
@@ -130,6 +168,7 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(
     answer = answer_of(tmp_path, [0, 0.3, recall])
     (arm,) = answer.arms
     (run,) = arm.runs.values()
+    arm = replace(arm)  # which has not looked at the curve
     for row in run.curve:
         row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
     floors = floors_of([RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
@@ -141,17 +180,94 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(
 def test_a_loss_that_falls_may_pass_yet(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4])
     found = floors_sentence(floors_of([RIDGE]), answer.arms, answer.arms[0], is_falling=True)
-    assert "(0.567 in 19 s) yet: train longer, or only for what it cannot do." in found
+    assert found == against(0.4, yet=" yet")
 
 
 def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
-    assert found == f"{REACHES}ns passes them after 40 s."
+    assert found == f"{REACHES}; ns passes them after 40 s (+0.018 {OF_BOTH})."
+
+
+@pytest.mark.parametrize("lacks", ["arm", "floor"])
+def test_without_an_error_nothing_is_known(tmp_path: Path, lacks: str) -> None:
+    """Above the floor by 0.03 or below it by 0.07: a missing error is no error of 0."""
+    errors = {"test_recall_at_50_error": None} if lacks == "floor" else {}
+    of_arm = {"errors": None} if lacks == "arm" else {}
+    floors = floors_of([PROFILE | errors, RIDGE | {"test_recall_at_50": 0.612} | errors])
+    answer = answer_of(tmp_path, [0, 0.4, 0.542], **of_arm)
+    (arm,) = answer.arms
+    assert [standing(arm, floor).word for floor in floors] == ["unknown"] * 2
+    assert floors_sentence(floors, answer.arms, arm) == (
+        "Ridge regression reaches 0.612 in 19 s without training, this arm 0.542: an error is"
+        " missing, so nothing is known of the difference."
+    )
+    assert "beside ridge (its error is not known)" in run_sentence(floors, arm.chosen)
+
+
+def test_test_links_choose_neither_floor_nor_arm(tmp_path: Path) -> None:
+    """By validation links ridge is the better floor and ns the better arm, by test links profiles
+    and iid are; each says what it reaches on test links. The epoch is the second.
+    """
+    ridge = RIDGE | {"test_recall_at_50": 0.5, "validation_recall_at_50": 0.3}
+    profile = PROFILE | {"test_recall_at_50": 0.6, "validation_recall_at_50": 0.2}
+    floors = floors_of([profile, ridge])
+    assert [floor.row["floor"] for floor in floors] == ["ridge", "profile"]
+    arms = {
+        "ns": ([0, 0.45, 0.51, 0.7], [0, 0.2, 0.4, 0.3]),
+        "iid": ([0, 0.45, 0.9, 0.9], [0, 0.2, 0.35, 0.3]),
+        "strat-ns": ([0, 0.2, 0.45, 0.45], [0, 0.1, 0.2, 0.1]),
+    }
+    for sampler, (recalls, validation) in arms.items():
+        more: dict[str, Any] = {"validation": validation, "errors": ERRORS}
+        write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
+    (answer,) = find_answers(group(read_all(tmp_path)[0]))
+    best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
+    assert arm_beside(answer.arms, None).name == "ns"
+    assert best.chosen.recall == 0.45
+    assert floors_sentence(floors, answer.arms, best).startswith(
+        "Training is not clearly worth it, by these runs: ridge regression reaches 0.500 in 19 s"
+        f" without it, ns 0.510 (+0.010 {OF_BOTH})."
+    )
+    clear = [replace(floor, row={**floor.row, "test_recall_at_50": 0.48}) for floor in floors]
+    assert floors_sentence(clear, answer.arms, best).startswith(
+        f"Ridge regression reaches 0.480 in 19 s without training; this arm is below it (-0.030"
+        f" {OF_BOTH}), and ns, which has the highest validation recall, passes it after 20 s"
+        f" (+0.030 {OF_BOTH})."
+    )
+
+
+@given(
+    st.lists(st.floats(0.1, 0.9), min_size=1, max_size=4),
+    st.floats(0.1, 0.9),
+    st.floats(0, 0.1),
+    st.floats(0, 0.1),
+)
+def test_words_are_by_two_errors(
+    recalls: list[float], floor: float, own: float, other: float
+) -> None:
+    """By hand: the seeds' part is there where there are several, and its note says if not."""
+    peak = Peak(recalls, math.hypot(own, standard_error_of(recalls)), None, [])
+    row = floor_row("ridge", floor, 1.0) | dict.fromkeys(ITEM_ERROR, 0.0)
+    stands = compare(peak, FloorResult(row | {"test_recall_at_50_error": other}))
+    above = sum(recalls) / len(recalls) - floor
+    error = math.sqrt(own**2 + other**2 + standard_error_of(recalls) ** 2)
+    assume(abs(abs(above) - 2 * error) > 1e-12)
+    word = "level" if abs(above) < 2 * error else "passes" if above > 0 else "below"
+    assert stands.word == word
+    assert (stands.above_by, stands.error) == (pytest.approx(above), pytest.approx(error))
+    assert stands.has_seeds == (len(recalls) > 1)
+
+
+def standard_error_of(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+ITEM_ERROR = ["test_recall_at_50_item_error"]
 
 
 def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> None:
-    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53])
+    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53], errors=ERRORS)
     tables.write_rows(tmp_path / FILE, [PROFILE], schemas.FLOOR)
     check(invoke("report", tmp_path), 0)
     results = collect(tmp_path, tmp_path)
@@ -174,7 +290,7 @@ def test_before_training_and_after_divergence(tmp_path: Path) -> None:
     run.curve[0]["test_recall_at_50"] = 0.6
     (floor,) = floors_of([PROFILE])
     assert floors_sentence([floor], [arm], arm).endswith(
-        "above them at its first evaluation, before training."
+        f"above them at its first evaluation, before training (+0.088 {OF_BOTH})."
     )
     run.summary["status"] = "diverged"
     assert floors_sentence([floor], [arm], None).endswith("no arm has a recall to compare.")
@@ -183,10 +299,10 @@ def test_before_training_and_after_divergence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("apart", "stands"),
     [
-        (-1.01, "below ridge and profile"),
-        (0.5, "level with profile, below ridge"),
-        (1.01, "above profile, below ridge"),
-        (50, "above ridge and profile"),
+        (-2.01, "below ridge (-0.077 ± 0.011) and profile (-0.022 ± 0.011)"),
+        (1.99, "level with profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
+        (2.01, "above profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
+        (20, "above ridge (+0.169 ± 0.011) and profile (+0.224 ± 0.011)"),
     ],
 )
 def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path: Path) -> None:
@@ -194,12 +310,9 @@ def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path:
     error is 0.005.
     """
     own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, 0.003, 0.004)
-    errors = {"test_recall_at_50_error": 0.006, "test_recall_at_50_item_error": 0.008}
-    summary = {"test_recall_at_50": recall, "train_seconds": 3.0} | errors
-    run = read(write_run(tmp_path, "ns", [9, 3], 10))
-    assert reported_recall(run) is None
-    found = reported_recall(replace(run, summary={**run.summary, **summary}))
-    assert run_sentence(floors_of([PROFILE, RIDGE]), found) == (
+    assert reported_recall(read(write_run(tmp_path, "ns", [9, 3], 10))) is None
+    run = read(write_run(tmp_path, "iid", [9, 3], 10, [0, recall], errors=(0.006, 0.008)))
+    assert run_sentence(floors_of([PROFILE, RIDGE]), reported_recall(run)) == (
         "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
         f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
     )
@@ -234,11 +347,12 @@ def folder(tmp_path: Path) -> Path:
 def test_floors_stand_below_the_arms(folder: Path) -> None:
     results = collect(folder, folder)
     table = answer_tables(results.answers, {})[0]
-    assert table.lead.endswith(f"passes them after 4 s. {NONE_PASSES}")
+    passes = f"{REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH})."
+    assert table.lead.endswith(f"{against(0.53)} {passes}")
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[-2:] == [
-        ["ridge regression", "-", "-", "-", "19", "no training", "0.567 ± 0.005"],
-        ["TF-IDF profiles", "-", "-", "-", "3.5", "no training", "0.512 ± 0.005"],
+        ["ridge regression", "-", "-", "-", "19", "no training", "0.567 ± 0.005", "-"],
+        ["TF-IDF profiles", "-", "-", "-", "3.5", "no training", "0.512 ± 0.005", "-"],
     ]
     (row,) = as_rows(results.answers, {})
     assert [floor["floor"] for floor in row["floors"]] == ["ridge", "profile"]

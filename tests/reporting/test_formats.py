@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -219,6 +222,24 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
         assert part in reader.text
 
 
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [(0, "1 finished run, ncfbench"), (1, "1 finished run and 1 diverged, ncfbench")],
+)
+def test_the_page_counts_runs(
+    tmp_path: Path, lost: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3])
+    for _ in range(lost):
+        write_run(tmp_path, "ns", [9, 5], 10, status="diverged", key="two")
+    check(invoke(tmp_path, "--format", "html"), 0)
+    text = (tmp_path / "report.html").read_text()
+    assert words in " ".join(text.split())
+    assert "1 run, environment one" in text
+    assert not re.search(r"\b1 (runs|tables|trials|arms)\b", text)
+
+
 def test_a_page_on_own_data_leaves_the_paper_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +265,37 @@ def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
     assert target.read_text().startswith("# ")
     below = target / "below-a-file.csv"
     check(invoke(folder, "--format", "csv", "--output", below), 3, "Cannot write")
+
+
+@pytest.mark.parametrize("kind", ["csv", "markdown", "latex", "json", "html"])
+def test_output_follows_links_and_writes_to_devices(
+    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is replaced by a file, nor taken for a folder since it has no suffix."""
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    written, link = tmp_path / "written.txt", tmp_path / "link"
+    link.symlink_to(written)  # which is not there yet
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check(invoke(folder, "--format", kind, "--output", "/dev/null"), 0)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    check(invoke(folder, "--format", kind, "--output", link), 0)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        check(invoke(folder, "--format", kind, "--output", pipe), 0)
+        assert read.result(timeout=60) == written.read_text() != ""
+    assert link.is_symlink()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(tmp_path.iterdir()) == [link, pipe, written]
+
+
+def test_a_figure_follows_a_link(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written, link = tmp_path / "written", tmp_path / "link.svg"
+    link.symlink_to(written)
+    check(invoke(folder, "--figure", "answer", "--output", link), 0)
+    assert link.is_symlink()
+    assert written.read_text().startswith("<?xml")
 
 
 def test_a_page_without_matplotlib(

@@ -314,7 +314,7 @@ def ratio(row: dict[str, Any], name: str) -> str:
 def recall_text(row: dict[str, Any]) -> str:
     lower, upper = (row[f"test_recall_at_50_{end}"] for end in ("lower", "upper"))
     value = f"{row['test_recall_at_50']:.3f}"
-    return value if lower is None else f"{value} ± {(upper - lower) / 2:.3f}"
+    return value if lower is None else f"{value} [{lower:.3f}, {upper:.3f}]"
 
 
 def profiled_text(row: Mapping[str, Any]) -> tuple[str, str]:

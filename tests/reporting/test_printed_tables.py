@@ -130,6 +130,34 @@ def test_the_best_of_each_column_and_baseline() -> None:
     assert [name for name, row in shown.items() if row[0].style == "best"] == ["iid (k=20)"]
 
 
+def best_of(table: Table, place: int) -> set[str]:
+    return {name for name, row in cells_of(table).items() if row[place].style == "best"}
+
+
+def test_ties_are_taken_among_the_values_that_are_shown() -> None:
+    """strat-ns is the soonest by far, on another machine; neg has most recall, and diverged."""
+    runs = [record("iid", [9, 5, 3], 200), record("strat", [9, 5, 3], 38, 0.401)]
+    runs += [record("ns", [9, 5, 3], 40), record("strat-ns", [9, 5, 3], 4, key="two")]
+    runs += [record("neg", [9, 5, 3], 4, 0.9, status="diverged")]
+    found = compare(group(runs))
+    (speedup,), (recall,) = speedup_tables(found), recall_tables(found)
+    assert texts_of(speedup)["strat-ns"] == ["other machine", "1.00", "other machine"]
+    assert best_of(speedup, 2) == {"strat", "ns"}
+    assert best_of(recall, 0) == {"strat"}
+    (mixed,) = speedup_tables(compare(group(runs), allow_mixed=True))
+    assert texts_of(mixed)["strat-ns"] == ["50.00 mixed", "1.00", "50.00 mixed"]
+
+
+def test_the_papers_tables_have_ties_of_their_own() -> None:
+    """Without the arm of s = 16, which is soonest and not among them, ns is tied with strat."""
+    lengths = {"iid": 200.0, "strat": 38.0, "ns": 40.0}
+    runs = [record(name, [9, 5, 3], ms) for name, ms in lengths.items()]
+    runs.append(record("strat", [9, 5, 3], 4.0, 0.9, stratum_size=16))
+    found = compare(group(runs))
+    assert best_of(speedup_tables(found)[0], 2) == {"strat (s=16)"}
+    assert best_of(beside_tables(found, {})[0], 2) == {"strat", "ns"}
+
+
 def test_sheets_say_why_a_cell_has_no_value() -> None:
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
     (found,) = compare(group(runs))

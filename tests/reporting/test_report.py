@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from folders import write_run
+from folders import change, write_run
+from invoked import check, invoke
 from literal_runs import record, rows_of
 
+from ncfbench.errors import UsageError
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.results import speedup_tables
+from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import read_all
@@ -145,7 +148,7 @@ def test_another_computation_is_another_comparison() -> None:
         for more, slower in (({}, 1), ({"convolution": "plain"}, 10))
         for sampler, ms in (("iid", 100.0 * slower), ("strat-ns", 5.0 * slower**2))
     ]
-    groups = {unusual_label(group[0].config): group for group in frames.group(both)}
+    groups = {unusual_label(group[0]): group for group in frames.group(both)}
     assert set(groups) == {"", "convolution=plain"}
     for title, speedup in (("", 20), ("convolution=plain", 2)):
         (found,) = compare([groups[title]])
@@ -157,7 +160,7 @@ def test_another_computation_is_another_comparison() -> None:
 
 def test_labels_and_commands_leave_out_what_a_run_does_not_read() -> None:
     found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
-    assert unusual_label(found.config) == "dimension=100"
+    assert unusual_label(found) == "dimension=100"
     assert "--word-dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
 
 
@@ -191,7 +194,87 @@ def test_a_run_without_times_is_no_crash() -> None:
     bad = record("iid", [9, 3], 1)
     bad = dataclasses.replace(bad, summary={**bad.summary, "full_iteration_seconds": None})
     rows = rows_of([bad, record("ns", [9, 3], 1)])
-    assert rows["iid"]["status"] == rows["ns"]["status"] == "no times"
+    assert rows["iid"]["status"] == "no times"
+    assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("no baseline", "iid has no times.")
+
+
+TIMES = "full_iteration_seconds", "step_iteration_seconds", "item_slots"
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+@pytest.mark.parametrize(("seeds", "reason"), [(1, "iid diverged."), (2, "iid diverged with 1 of")])
+def test_a_status_is_of_the_arm_and_not_of_its_baseline(
+    tmp_path: Path, seeds: int, reason: str, is_timed: bool
+) -> None:
+    """ns finished, though iid did not: its iterations are still known to be shorter."""
+    for seed in range(seeds):
+        status = "finished" if seed else "diverged"
+        base = write_run(tmp_path, "iid", [9, 5], 40, seed=seed, status=status)
+        if not (seed or is_timed):
+            change(base, "timing", lambda rows: rows.clear())
+            change(base, "summary", lambda rows: rows[0].update(dict.fromkeys(TIMES)))
+        write_run(tmp_path, "ns", [9, 5, 3], 10, seed=seed)
+    write_run(tmp_path, "strat", [9, 5], 10, status="diverged")
+    done = invoke("report", tmp_path, "--json")
+    rows = {row["sampler"]: row for row in json.loads(done.stdout)["speedup"]}
+    statuses = {name: rows[name]["status"] for name in ("iid", "ns", "strat")}
+    assert statuses == {"iid": "diverged", "ns": "no baseline", "strat": "diverged"}
+    assert rows["ns"]["reason"].startswith(reason)
+    assert rows["ns"]["tied"] == []
+    ratio = rows["ns"].get("per_iteration_speedup")
+    assert ratio == (pytest.approx(4) if is_timed else None)
+    check(invoke("report", tmp_path), 0, f"No ratio, citeulike cnn: {reason}")
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+
+
+@pytest.mark.parametrize("order", [(16, 4), (4, 16)])
+def test_a_chosen_baseline_has_the_papers_settings(order: tuple[int, int]) -> None:
+    """Whichever run is older; without such an arm one must be chosen."""
+    times = {16: 40.0, 4: 20.0, 8: 30.0}
+    runs = [
+        record("strat-ns", [9, 5, 3], times[s], stratum_size=s, time=f"2026-01-0{day}")
+        for day, s in enumerate(order, 1)
+    ]
+    runs.append(record("ns", [9, 5, 3], 10))
+    grouped = frames.group(runs, "strat-ns")
+    (found,) = compare(grouped)
+    rows = {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}
+    assert rows["ns"]["per_iteration_speedup"] == pytest.approx(2)
+    assert rows["strat-ns s=16"]["per_iteration_speedup"] == pytest.approx(0.5)
+    others = [record("strat-ns", [9, 5, 3], times[s], stratum_size=s) for s in (16, 8)]
+    with pytest.raises(UsageError, match=r"several arms: strat-ns \(s=16\), strat-ns \(s=8\)"):
+        frames.group([*others, runs[-1]], "strat-ns")
+    (alone,) = compare(frames.group([others[0], runs[-1]], "strat-ns"))
+    assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}
+
+
+def test_recall_of_new_items_is_the_mean_over_seeds() -> None:
+    """Recalls of 0.1 and 0.3 with an error of 0.03 each: sqrt((2 * 0.0009 + 0.02) / 2)."""
+    runs = []
+    for seed, recall in enumerate((0.1, 0.3)):
+        run = record("iid", [9, 5, 3], 10, seed=seed)
+        own = {f"{RECALL}_new_items": recall, f"{RECALL}_new_items_error": 0.03}
+        runs.append(dataclasses.replace(run, summary={**run.summary, **own}))
+    (found,) = compare(frames.group(runs))
+    row = next(row for row in found.recalls if row["runs"])
+    assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
+    assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
+    assert f"{RECALL}_known_items" not in row
+
+
+def test_revisions_have_tables_of_their_own() -> None:
+    """Runs of two implementations are in no table together, and no run hides another."""
+    first = [record(name, [9, 5, 3], ms, encoder="lstm") for name, ms in (("iid", 40), ("ns", 4))]
+    old = [dataclasses.replace(run, revisions={"encoder": 7}) for run in first]
+    new = record("strat-ns", [9, 5, 3], 10, encoder="lstm")
+    found = compare(frames.group([*old, new]))
+    tables = [*speedup_tables(found), *recall_tables(found)]
+    assert len({table.name for table in tables}) == len(tables) == 3
+    named = [table for table in tables if "encoder revision 7" in table.title]
+    assert [
+        [row[1].text for row in table.rows if row[2].text not in ("no run", "invalid")]
+        for table in named
+    ] == [["iid", "ns"]] * 2
 
 
 # --- ties: arms that cannot be told from the best of their column

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,85 @@ def test_files_are_on_the_disk_before_their_names(
     tables.write_json(tmp_path / "a.json", {})
     file, folder = (path.stat().st_ino for path in (tmp_path / "a.json", tmp_path))
     assert events == [("sync", file), ("name", file), ("sync", folder)]
+
+
+@pytest.mark.parametrize("name", ["link", "to nothing", "to a link"])
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path, name: str) -> None:
+    kept, folder = tmp_path / "kept.json", tmp_path / "elsewhere"
+    folder.mkdir()
+    if name != "to nothing":
+        kept.write_text("old")
+    link = folder / "link.json"
+    link.symlink_to("../kept.json")
+    if name == "to a link":
+        link = folder / "second.json"
+        link.symlink_to("link.json")
+    tables.write_json(link, {"new": 1})
+    assert link.is_symlink()
+    assert not kept.is_symlink()
+    assert tables.read_json(kept) == {"new": 1}
+    assert {path.name for path in tmp_path.rglob("*")} <= {
+        *("kept.json", "elsewhere", "link.json", "second.json")
+    }
+
+
+def test_a_link_into_no_folder_or_to_itself_is_refused(tmp_path: Path) -> None:
+    link, loop = tmp_path / "a", tmp_path / "b"
+    link.symlink_to(tmp_path / "no folder" / "x")
+    loop.symlink_to(loop)
+    for path in (link, loop):
+        with pytest.raises(DataError):
+            tables.write_text(path, "new")
+        assert path.is_symlink()
+
+
+def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "old").touch()
+    (tmp_path / "near").symlink_to("far")
+    with tables.atomic_folder(tmp_path / "near") as new:
+        (new / "new").touch()
+    assert (tmp_path / "near").is_symlink()
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["new"]
+
+
+def test_a_pipe_gets_the_content(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        tables.write_text(pipe, "content")
+        assert read.result(timeout=60) == "content"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert [*tmp_path.iterdir()] == [pipe]
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+    for path in (Path("/dev/null"), link):
+        tables.write_text(path, "content")
+        assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert link.is_symlink()
+    with pytest.raises(DataError, match="No space left on device"):
+        tables.write_text(Path("/dev/full"), "content")
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_is_written_where_it_stands(tmp_path: Path, name: str) -> None:
+    """What a log holds already stays, and what is printed later follows."""
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    script = (
+        "from pathlib import Path\n"
+        "from ncfbench.storage import tables\n"
+        f"tables.write_text(Path({name!r}), 'content\\n')\n"
+        "print('after')\n"
+    )
+    with log.open("a") as file:
+        subprocess.run([sys.executable, "-c", script], stdout=file, check=True)
+    assert log.read_text() == "before\ncontent\nafter\n"
 
 
 def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name
 from ncfbench.reporting.frames import Run, by_variant, grouped
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.selection import choose
+from ncfbench.reporting.selection import choose, free_name
 from ncfbench.reporting.tied import log_ratios
 
 KINDS = ("svg", "png", "pdf")
@@ -28,22 +28,25 @@ Draw = Callable[[], Drawing | None]
 
 
 def figures(results: Results) -> dict[str, Draw]:
-    """Return what draws each figure of the runs, the answers and the profile's tables, by name.
+    """Return what draws each figure of the runs, the answers and the profile's tables, by name; one
+    whose name is taken has a number after it.
 
     Training time is that of a profile where the runs' own is not to be trusted.
     """
     groups, board = results.groups, results.board
     found: dict[str, Draw] = {"board": partial(draw_board, board)} if board else {}
-    found |= {answer.named("answer"): partial(draw_answer, answer) for answer in results.answers}
+    for answer in results.answers:
+        found[free_name(answer.named("answer"), found)] = partial(draw_answer, answer)
     for runs, retimed in zip(groups, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
         draw = partial(draw_targets, timed, allow_mixed=results.allow_mixed)
-        found[file_name("targets", runs[0])] = draw
+        found[free_name(file_name("targets", runs[0]), found)] = draw
     labels = {runs[0].data_fingerprint: runs[0].data_label for runs in groups}
     costs = results.beside.get("costmodel", ())
     for rows in grouped(costs, lambda row: tuple(row[name] for name in PROFILE)).values():
         label = labels.get(rows[0]["data_fingerprint"], "")
-        found[profile_name("epoch-time", rows[0])] = partial(draw_epoch_times, rows, label)
+        name = free_name(profile_name("epoch-time", rows[0]), found)
+        found[name] = partial(draw_epoch_times, rows, label)
     profiles = [list(by_sampler.values()) for by_sampler in by_profile(costs)]
     for group in grouped(profiles, _graph).values():
         alike = [row for own_rows in group for row in own_rows]
@@ -51,7 +54,9 @@ def figures(results: Results) -> dict[str, Draw]:
             name = profile_name("crossover", alike[0])
             name += f"-k{_negatives(alike)}" if name in found else ""
             label = labels.get(alike[0]["data_fingerprint"], "")
-            found[name] = partial(draw_crossover, alike, _iterations(groups, alike), label)
+            found[free_name(name, found)] = partial(
+                draw_crossover, alike, _iterations(groups, alike), label
+            )
     return found
 
 

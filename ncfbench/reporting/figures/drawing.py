@@ -17,7 +17,7 @@ from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.labels import subject, unusual_label, usual_sizes
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
-from ncfbench.storage.tables import storage_errors
+from ncfbench.storage.tables import atomic_path, storage_errors
 
 T = TypeVar("T")
 Style = dict[str, Any]
@@ -96,9 +96,10 @@ def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            draw(drawing, path, path.suffix[1:])
+        with atomic_path(path) as new:
+            draw(drawing, new, path.suffix[1:])
             if path.suffix == ".svg":
-                path.write_text(_shorten(path.read_text(encoding="utf-8")), encoding="utf-8")
+                new.write_text(_shorten(new.read_text(encoding="utf-8")), encoding="utf-8")
     return list(paths)
 
 
@@ -210,7 +211,7 @@ def file_name(kind: str, run: Run) -> str:
     # A plug-in's name has a colon, which some file systems refuse.
     arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
     name = f"{kind}-{arms}-{run.data_fingerprint[:6]}"
-    settings = slug(unusual_label(config))
+    settings = slug(unusual_label(run))
     if len(settings) > LONGEST_SETTINGS:
         settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
     return f"{name}-{settings}" if settings else name

@@ -20,6 +20,8 @@ from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
 from ncfbench.reporting.beside import SWEEPS
+from ncfbench.reporting.formats import counted
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.runs.folder import RunRecord
@@ -57,7 +59,7 @@ def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ())
             version=__version__,
             names=sorted({run.config.dataset for run in runs}),
             labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
-            runs=len(runs),
+            runs=_describe_runs(runs),
             sections=sections,
             answer_drawings=[each for each in drawings if each["name"] in answers],
             drawings=[each for each in drawings if each["name"] not in answers],
@@ -68,6 +70,12 @@ def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ())
             commands=_commands(results, places),
         )
     )
+
+
+def _describe_runs(runs: Sequence[Run]) -> str:
+    """Return the numbers of finished and of diverged runs in words."""
+    lost = sum(run.has_diverged for run in runs)
+    return counted(len(runs) - lost, "finished run") + (f" and {lost} diverged" if lost else "")
 
 
 def inline_svg(text: str, name: str) -> Markup:
@@ -96,6 +104,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.filters["code"] = with_code
+    found.filters["counted"] = counted
     return found
 
 
@@ -130,7 +139,7 @@ def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
     environments = {run.environment["key"]: run.environment for run in reversed(runs)}
     counts = Counter(run.environment["key"] for run in runs)
     tables = [
-        facts_table(f"{count} runs, environment {key}", _facts(environments[key]))
+        facts_table(f"{counted(count, 'run')}, environment {key}", _facts(environments[key]))
         for key, count in counts.items()
     ]
     for name, fingerprint in _data(results):

@@ -30,7 +30,7 @@ RULED_ASCII = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True
 
 
 class _Console(Console):
-    """A console that raises BrokenPipeError; Rich's would exit without a word."""
+    """A console that raises BrokenPipeError; Rich's would exit with its own code."""
 
     def on_broken_pipe(self) -> None:
         raise

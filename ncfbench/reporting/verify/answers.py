@@ -101,7 +101,7 @@ def _checks(
             expected |= {"baseline": row["arm"], "target": target}
         recall: Values = dict.fromkeys(("recall_at_50", "recall_at_50_error"))
         for quality in row["quality"]:
-            if "end" in quality["moments"]:
+            if "reported" in quality["moments"]:
                 recall = {name: quality["values"][name] for name in recall}
         notes = [f"its name lacks {word}" for word in _words(arm) if word not in row["arm"]]
         yield Check("answer", f"{cell}/{row['arm']}", {**row, **recall}, values, notes)
@@ -222,15 +222,15 @@ def _against(
 ) -> tuple[Values, dict[int, float]]:
     """Return the values of an arm, and the logarithms of how many times sooner it is, by seed."""
     runs = list(arm.values())
-    config, ends = runs[0].config, [run.at_end for run in runs]
+    config, reported = runs[0].config, [run.chosen for run in runs]
     values: Values = {
         "sampler": config.sampler,
         "is_baseline": config.sampler == baseline_sampler(config.loss),
         "seeds": len(runs),
         "item_slots": mean(run.item_slots for run in runs),
         "full_iteration_seconds": mean(run.full for run in runs),
-        "recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
-        "recall_at_50_error": standings.error_of(ends),
+        "recall_at_50": mean(row.get("test_recall_at_50") for row in reported),
+        "recall_at_50_error": standings.error_of(reported),
         "status": "no target",
         **dict.fromkeys(TO_TARGET, math.nan),
     }

@@ -215,8 +215,8 @@ def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
 def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tuple[float, float]]:
     """Return the values of an arm, and its key in the order of the choices."""
     iterations = arm.reach(level)
-    ends = [run.at_end for run in arm.runs.values()]
-    ends = ends if all(ends) else ends[:1]
+    reported = [arm.runs[seed].chosen for seed in arm.seeds or [*arm.runs][:1]]
+    epochs = [row.get("epoch") for row in reported if row.get("test_recall_at_50") is not None]
     values: Values = {
         "status": arm.status,
         "seeds": len(arm.points),
@@ -227,11 +227,12 @@ def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tup
         "iterations_to_level": iterations,
         "seconds_to_level": arm.seconds_to(level),
         **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
-        "test_recall_at_50": mean(end.get("test_recall_at_50") for end in ends),
-        "test_recall_at_50_error": standings.error_of(ends),
+        "reported_epoch": mean(epochs) if len(epochs) == len(reported) else math.nan,
+        "test_recall_at_50": mean(row.get("test_recall_at_50") for row in reported),
+        "test_recall_at_50_error": standings.error_of(reported),
     }
     if best is None or arm is best:
-        values["status"] = arm.status if best is None else "recommended"
+        values["status"] = "recommended" if best else arm.status.replace("tied", "undecided")
         return values, (1.0, -arm.quality)
     if arm.is_able:
         names = ("times_slower", "times_slower_lower", "times_slower_upper")
@@ -250,6 +251,9 @@ def times_slower(best: Ranked, arm: Ranked, level: float) -> tuple[float, float,
     """
     own, theirs = best.times_to(level), arm.times_to(level)
     pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
+    if not pairs:
+        known = [[at for at in of.values() if not math.isnan(at)] for of in (own, theirs)]
+        pairs = [(mean(known[0]), mean(known[1]))] if all(known) else []
     logs = [
         math.log(late / soon) if soon else 0.0
         for soon, late in pairs
@@ -318,7 +322,7 @@ def _learned(run: Run, recall: str, chance: float) -> float | None:
         return 0.0
     for row in _evaluated(run, recall):
         parts = (row[f"{recall}{of}_error"] or 0.0 for of in ("", "_item"))
-        least = max(min(chance, 1 - chance) / 4, 3 * math.hypot(*parts))
+        least = max(min(chance, 1 - chance) / 4, 2 * math.hypot(*parts))
         if row[recall] - chance > least:
             return float(np.nan_to_num(run.clock(np.array([row["iteration"]], float)))[0])
     return None

@@ -17,6 +17,7 @@ from ncfbench.catalog import (
     find_sampler,
     serves,
 )
+from ncfbench.config import revisions_of
 from ncfbench.reporting.verify.runs import Run, unusual_settings
 from ncfbench.reporting.verify.statistics import Floats, mean, ratio_interval, t_interval
 from ncfbench.runs.arms import Variant, shared_settings
@@ -90,6 +91,9 @@ def _key(some: Run, sampler: str, variant: str) -> Key:
     config = some.config
     shared = shared_settings(config).keys() - {"dataset", "encoder", "loss"}
     unusual = [f"{name}={of}" for name, of in unusual_settings(config).items() if name in shared]
+    own, present = some.record.revisions, revisions_of(config)
+    differing = {kind for kind in {*own, *present} if own.get(kind, 1) != present.get(kind, 1)}
+    unusual += [f"{kind} revision {own.get(kind, 1)}" for kind in sorted(differing)]
     names = (config.dataset, config.encoder, config.loss, sampler, variant, ", ".join(unusual))
     return (*names, some.record.data_fingerprint)
 
@@ -132,13 +136,13 @@ def speedup_row(cell: Cell, *, divides_mixed: bool) -> Values:
         status = "no baseline" if cell.baselines is None else "no baseline of this seed"
         status = status if own else "missing"
     elif any(math.isnan(base.full) for _, base in pairs):
-        status = "diverged" if _has_diverged(pairs) else "no times"
+        status = "diverged" if any(run.has_diverged for run, _ in pairs) else "no baseline"
     else:
         values["same_environment"] = cell.is_of_one_environment
         values["full_iteration_spread"] = max(run.spread for pair in pairs for run in pair)
         status = _compare(pairs, values, is_timed=divides_mixed or cell.is_of_one_environment)
-        if cell.runs is cell.baselines and status not in ("diverged", "not trained"):
-            status = "baseline"
+        if cell.runs is cell.baselines and status != "diverged":
+            status = "not trained" if status == "no baseline" else "baseline"
     if counted := [run for run, _ in pairs] or own:
         values["seeds"] = len(counted)
         values["full_iteration_seconds"] = mean(run.full for run in counted)
@@ -149,10 +153,6 @@ def speedup_row(cell: Cell, *, divides_mixed: bool) -> Values:
     return values | listed | {"status": status}
 
 
-def _has_diverged(pairs: Pairs) -> bool:
-    return any(run.has_diverged for pair in pairs for run in pair)
-
-
 def _compare(pairs: Pairs, values: Values, *, is_timed: bool) -> str:
     """Add the speedups of runs that have times; return the status of an arm."""
     if is_timed:
@@ -161,10 +161,10 @@ def _compare(pairs: Pairs, values: Values, *, is_timed: bool) -> str:
             for name in ("full", "step")
         )
         values |= ratios("per_iteration_speedup", full) | ratios("step_per_iteration_speedup", step)
-    if _has_diverged(pairs):
+    if any(run.has_diverged for run, _ in pairs):
         return "diverged"  # the seeds that did not diverge would flatter it
-    if not all(base.has_trained for _, base in pairs):
-        return "not trained"
+    if not all(base.has_trained and not base.has_diverged for _, base in pairs):
+        return "no baseline"
     iterations, by_iterations, by_seconds = race(pairs)
     missed = int(np.isnan(iterations).sum())
     values |= {

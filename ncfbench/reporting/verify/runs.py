@@ -142,24 +142,29 @@ class Run:
             **self.reported,
         }
 
-    @cached_property
+    @property
     def reported(self) -> Row:
-        """Epoch and quality of the largest validation recall, the first of equal ones, up to the
-        first evaluation that lies ``patience`` behind it; of the last evaluation without any.
+        """Epoch and quality of the row that is reported."""
+        values = {f"test_{name}": self.chosen.get(f"test_{name}") for name in schemas.QUALITY}
+        return {"reported_epoch": self.chosen.get("epoch"), **values}
+
+    @cached_property
+    def chosen(self) -> Row:
+        """The row of the largest validation recall, the first of equal ones, up to the first
+        evaluation that lies ``patience`` behind it; of the last evaluation without any.
         """
         name, chance = (f"validation_recall_at_50{end}" for end in ("", "_chance"))
         rows = [row for row in self.record.curve if row[name] is not None and row[chance] != 1]
         recalls = np.array([row[name] for row in rows])
         behind = (at - int(np.argmax(recalls[: at + 1])) for at in range(len(rows)))
         over = (at for at, waited in enumerate(behind) if waited >= self.config.patience)
-        row = rows[int(np.argmax(recalls[: next(over, None)]))] if rows else self.at_end
-        values = {f"test_{name}": row.get(f"test_{name}") for name in schemas.QUALITY}
-        return {"reported_epoch": row.get("epoch"), **values}
+        return rows[int(np.argmax(recalls[: next(over, None)]))] if rows else self.at_end
 
     @property
     def has_trained(self) -> bool:
-        """True if recall is above chance at the end, the loss was best after the first two probes,
-        and the last quarter made less than a tenth of its fall since the first probe.
+        """True if recall is above chance at the end, the loss came below that before training and
+        was best after the first two probes, and the last quarter made less than a tenth of its fall
+        since the first probe.
         """
         if self.at_end.get("test_recall_at_50_error") is not None:
             recall, chance, *errors = (
@@ -169,6 +174,8 @@ class Run:
             if chance < 1 and recall - chance <= 2 * math.hypot(*errors):
                 return False
         losses = [loss for _, loss in self.points]
+        if not self.points[0][0] and losses[0] == self.lowest:
+            return False
         if len(losses) < 5:
             return True
         early = min(loss for at, loss in self.points if 4 * at <= 3 * self.points[-1][0])

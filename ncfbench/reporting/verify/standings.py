@@ -19,7 +19,7 @@ Arm: TypeAlias = Mapping[int, Run]
 
 
 class Level(NamedTuple):
-    """A recall of a floor, or of an arm at the evaluation that validation links choose.
+    """A recall of a floor, or of an arm at the rows that validation links choose.
 
     Attributes:
         lists: recall of each user and share of each item, means over seeds; None where not kept.
@@ -41,58 +41,65 @@ def floor_level(floor: Row) -> Level:
     return Level(floor["test_recall_at_50"], error_of([floor]), known, floor["test_ndcg_at_50"])
 
 
-def chosen(arm: Arm) -> Level:
-    """Return the mean recall at the evaluation of all seeds, of which there is one, that has the
-    largest mean recall of validation links; at the last one where these were not all evaluated.
-    """
-    common = _common(arm)
-    validation = [[row["validation_recall_at_50"] for row in rows] for _, rows in common]
-    were_evaluated = not any(value is None for values in validation for value in values)
-    at = int(np.argmax([mean(values) for values in validation])) if were_evaluated else -1
-    iteration, rows = common[at]
+def chosen(arm: Arm) -> Level | None:
+    """Return the mean recall at the row that each seed reports; None where some seed has none."""
+    rows = [run.chosen for run in arm.values()]
+    if not rows or any(row.get("test_recall_at_50") is None for row in rows):
+        return None
     of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
-    kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
+    kept = [
+        evaluations.read(run.record.folder).get((row["iteration"], "test"))
+        for run, row in zip(arm.values(), rows, strict=True)
+    ]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
     lists = None
     if len(known) == len(kept) and len({tuple(map(len, both)) for both in known}) == 1:
         lists = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
-    ndcg = float(np.mean([row["test_ndcg_at_50"] for row in rows], dtype=float))
+    ndcg = mean(row["test_ndcg_at_50"] for row in rows)
     return Level(_recall(rows), error_of(rows), lists, ndcg, of_seeds / len(rows))
 
 
 def shown(arms: Sequence[Arm], best: Arm) -> Arm:
-    """Return the arm that is set beside floors: the best one, else that of the largest recall."""
-    known = [
-        arm
-        for arm in arms
-        if _common(arm)
-        and not any(run.has_diverged or math.isnan(run.full) for run in arm.values())
-    ]
-    return best if _common(best) else max(known, key=lambda arm: chosen(arm).recall, default=best)
+    """Return the arm that is set beside floors: the best one, else that of the largest validation
+    recall; of the largest recall where some arm has none of that.
+    """
+    if best and chosen(best):
+        return best
+    known = [arm for arm in arms if not any(run.has_diverged for run in arm.values())]
+    rows = {at: [run.chosen for run in arm.values()] for at, arm in enumerate(known) if chosen(arm)}
+    for column in ("validation_recall_at_50", "test_recall_at_50"):
+        means = {at: mean(row[column] for row in own) for at, own in rows.items()}
+        if means and not any(map(math.isnan, means.values())):
+            return known[max(means, key=lambda at: means[at])]
+    return best
 
 
 def beside(arm: Arm, level: Level) -> Values:
-    """Return how an arm stands to a level: by its chosen recall, and the time of the first
-    evaluation of all seeds above the level.
+    """Return how an arm stands to a level: by its chosen recall, at two standard errors, and the
+    time of the first evaluation of all seeds that is as much above the level.
     """
     values: Values = {"best_arm": "unknown" if arm else None}
     unknown = ("passed_after_seconds", "above_by", "above_by_error", "best_arm_ndcg_at_50")
     values |= dict.fromkeys(unknown, math.nan)
-    common = _common(arm)
-    if not common:
-        return values
     own = chosen(arm)
+    if own is None:
+        return values
     if own.lists and level.lists and len(own.lists[0]) != len(level.lists[0]):
         return values
-    above, errors = own.recall - level.recall, _errors(own, level)
-    values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
-    values |= {"best_arm_ndcg_at_50": own.ndcg}
-    if abs(above) <= math.hypot(*np.nan_to_num(errors)):
+    above, error = own.recall - level.recall, math.hypot(*_errors(own, level))
+    values |= {"above_by": above, "above_by_error": error, "best_arm_ndcg_at_50": own.ndcg}
+    if math.isnan(error):
+        return values
+    if abs(above) <= 2 * error:
         return values | {"best_arm": "level"}
     if above < 0:
         return values | {"best_arm": "below"}
-    first = next(iteration for iteration, rows in common if _recall(rows) > level.recall)
-    seconds = mean(run.clock(np.array([first], float))[0] for run in arm.values())
+    least = level.recall + 2 * error
+    later = (at for at, rows in _common(arm) if _recall(rows) > least)
+    at = np.array([next(later, math.nan)])
+    if any(math.isnan(run.full) for run in arm.values()) or np.isnan(at).any():
+        return values | {"best_arm": "passes"}
+    seconds = mean(run.clock(at)[0] for run in arm.values())
     seconds += mean(run.feature_seconds for run in arm.values())
     return values | {"best_arm": "passes", "passed_after_seconds": seconds}
 

@@ -15,12 +15,12 @@ from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
     COLD_USERS,
+    EPOCH_NOTE,
     ERROR,
     KNOWN_ITEMS,
     NEW_ITEMS,
     RECALL,
     Quality,
-    epochs_of,
 )
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
@@ -29,6 +29,7 @@ from ncfbench.reporting.views.sentences import (
     cost_sentence,
     features_sentence,
     floor_caveats,
+    one_seed_caveats,
     recall_sentence,
     tied_sentence,
 )
@@ -59,7 +60,8 @@ COLUMNS = [
     Col("its", "iterations", ",.0f", group=TARGET),
     Col("s", "total_seconds", three_digits, group=TARGET),
     Col("times sooner", _sooner, group=TARGET),
-    Col("recall@50", lambda arm: arm.at_end and arm.at_end.text(RECALL)),
+    Col("recall@50", lambda arm: arm.reported and arm.reported.text(RECALL)),
+    Col("epoch", "epoch", ".3g"),
 ]
 """Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`, or a
 :class:`ncfbench.reporting.floors.FloorResult` below them.
@@ -140,7 +142,7 @@ def headline(answer: Answer) -> str:
     else:
         parts += [_ratio(answer, best, baseline), _easier(answer, baseline)]
         parts.append(cost_sentence(best, baseline))
-    chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
+    chance = best.reported.values.get(f"{RECALL}_chance") if best.reported else None
     return paragraph(answer, parts, None if baseline is best else baseline, chance)
 
 
@@ -149,14 +151,20 @@ def paragraph(
     first: Sequence[str],
     baseline: ArmResult | None = None,
     chance: float | None = None,
+    floors: str | None = None,
 ) -> str:
-    """Return some sentences, and how the best arm ranks, beside a baseline, its ties and floors."""
-    end = answer.best.at_end if answer.best else None
-    parts = [*first, recall_sentence(end, baseline.at_end if baseline else None, chance)]
+    """Return some sentences, and how the best arm ranks, beside a baseline, its ties and floors.
+
+    Args:
+        floors: the sentence on these; by default :func:`ncfbench.reporting.floors.floors_sentence`.
+    """
+    own = answer.best.reported if answer.best else None
+    parts = [*first, recall_sentence(own, baseline.reported if baseline else None, chance)]
     parts.append(tied_sentence(answer.ties))
-    falls = answer.is_still_falling
-    parts.append(floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls))
-    return " ".join(filter(None, [*parts, features_sentence(answer.feature_seconds)]))
+    if floors is None:
+        falls = answer.is_still_falling
+        floors = floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls)
+    return " ".join(filter(None, [*parts, floors, features_sentence(answer.feature_seconds)]))
 
 
 def caveats(answer: Answer) -> list[Caveat]:
@@ -164,19 +172,23 @@ def caveats(answer: Answer) -> list[Caveat]:
     found = list(answer.reasons)
     if answer.best is None:
         return found + floor_caveats(answer)
+    of_one_seed = [caveat.sentence for caveat in one_seed_caveats(answer)]
     if not answer.is_tie_known:
         text = (
             "Some arm has one seed: times that differ by less than a factor of"
             f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
         )
-        found.append(Caveat("one_seed", text))
+        of_one_seed.insert(0, text)
+    found += [Caveat("one_seed", " ".join(of_one_seed))] if of_one_seed else []
     if answer.is_still_falling:
         text = "The loss of the best arm was still falling: train longer."
         found.append(Caveat("still_falling", text))
     found += busy_caveats(answer.spread) + floor_caveats(answer)
     if answer.rounds is not None:
+        count = sum(arm.profile_ratio is not None for arm in answer.arms)
+        of = f" of {count} of {len(answer.arms)} arms" if count < len(answer.arms) else ""
         text = (
-            f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
+            f"Iterations{of} are as long as in a profile of {answer.rounds} rounds beside the runs:"
             " their own times were disturbed, of several machines, or not taken in turns."
         )
         found.append(Caveat("profile_times", text))
@@ -214,7 +226,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
     notes += _recall_notes(answer, main)
     notes += [FLOORS_NOTE] if answer.floors else []
     if more := len(answer.arms) - len(main):
-        notes.append(f"{more} further arms: --table {answer.named('arms')}")
+        notes.append(f"{counted(more, 'further arm')}: --table {answer.named('arms')}")
     return Table.of(
         f"{answer.asks}: {answer.subject}",
         answer_columns(_target(answer)),
@@ -230,19 +242,17 @@ def _target(answer: Answer) -> str:
 
 
 def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
-    ends = [arm.at_end for arm in arms]
-    if not any(ends):
+    known = [arm.reported for arm in arms if arm.reported is not None]
+    if not known:
         return []
-    when = epochs_of(ends)
-    if any(quality is not None and quality.kinds for quality in ends):
-        when += ", links to new and to known items together"
-    note = f"its: iterations. recall@50 is that at the end ({when}). {_chance(answer)}"
-    has_errors = any(quality is not None and quality.error(RECALL) is not None for quality in ends)
+    kinds = "; links to new and to known items together" * any(each.kinds for each in known)
+    note = f"its: iterations. {EPOCH_NOTE}{kinds}. {_chance(answer)}"
+    has_errors = any(each.error(RECALL) is not None for each in known)
     return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])]
 
 
 def _chance(answer: Answer) -> str:
-    levels = [arm.at_end.values.get(f"{RECALL}_chance") for arm in answer.main if arm.at_end]
+    levels = [arm.reported.values.get(f"{RECALL}_chance") for arm in answer.main if arm.reported]
     chance = next((level for level in levels if level is not None), None)
     if chance is None:
         return ""

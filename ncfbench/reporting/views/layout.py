@@ -164,13 +164,13 @@ def no_mark(row: Row) -> str:
 
 def by_table(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
     """Return the comparisons that share a table, by loss and unusual settings."""
-    return grouped(comparisons, lambda each: (each.config.loss, unusual_label(each.config)))
+    return grouped(comparisons, lambda each: (each.config.loss, unusual_label(each.runs[0])))
 
 
 def by_settings(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
     """Return the comparisons that share a table of all losses, by unusual settings."""
     by_loss = itertools.chain.from_iterable(by_table(comparisons).values())
-    return grouped(by_loss, lambda each: unusual_label(each.config))
+    return grouped(by_loss, lambda each: unusual_label(each.runs[0]))
 
 
 def label_of(comparisons: Iterable[Comparison]) -> str:

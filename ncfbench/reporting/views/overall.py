@@ -9,17 +9,17 @@ from typing import Any
 
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
-from ncfbench.reporting.floors import FloorResult, is_plural, standing
+from ncfbench.reporting.floors import FloorResult, floors_sentences
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import grouped, interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
 from ncfbench.reporting.overall import Overall, reads, worth
-from ncfbench.reporting.quality import ERROR, RECALL, standard_error
+from ncfbench.reporting.quality import EPOCH_NOTE, ERROR, RECALL, standard_error
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import FLOORS_NOTE, NOT_INTERLEAVED, paragraph
-from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
+from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats, one_seed_caveats
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.ranking import SHARE
 
@@ -44,12 +44,14 @@ def headline(answer: Overall, no_choice: str = NO_CHOICE) -> str:
     Args:
         no_choice: why no arm is recommended, where that is so.
     """
+    falls = answer.is_still_falling
+    against, beside = floors_sentences(answer.floors, answer.arms, answer.best, is_falling=falls)
     if answer.best is None:
-        return paragraph(answer, [no_choice])
-    best, against = flags(answer.best.config, of_model=True), _not_worth_training(answer)
+        return paragraph(answer, [no_choice, against], floors=beside)
+    best = flags(answer.best.config, of_model=True)
     use = f"{against} If you train, use {best}." if against else f"Use {best}."
     parts = [use, _reach(answer, answer.best)]
-    return paragraph(answer, parts, chance=answer.chance)
+    return paragraph(answer, parts, chance=answer.chance, floors=beside)
 
 
 def caveats(answer: Overall) -> list[Caveat]:
@@ -87,7 +89,7 @@ def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
     if error is not None:
         text = f"Recall of {answer.split} links, which decided, has a standard error of"
         found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
-    return found + _edges(answer, best)
+    return found + one_seed_caveats(answer) + _edges(answer, best)
 
 
 def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> Table:
@@ -109,9 +111,10 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
     cols = [
         Col("with", 0, wraps=True),
         Col(f"s to {level}", lambda row: _reached(row[1])),
-        Col("trained s", lambda row: _trained(row[1], "clock"), three_digits),
+        Col("s of training", lambda row: _trained(row[1], "clock"), three_digits),
         Col(answer.split, lambda row: _trained(row[1], "level"), lambda level: f"{-level:.3f}"),
-        Col("test recall@50", lambda row: row[1].at_end and row[1].at_end.text(RECALL)),
+        Col("test recall@50", lambda row: row[1].reported and row[1].reported.text(RECALL)),
+        Col("epoch", lambda row: row[1].epoch, ".3g"),
     ]
     below = [
         f"s to {level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
@@ -119,8 +122,12 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
         "with: the best arm with another value of each choice; where it is the best of several, all"
         " stand in one row.",
     ]
-    if answer.chance is not None and any(arm.at_end for arm in answer.main):
-        below.append(f"by chance test recall is {answer.chance:.3f}; {ERROR}")
+    by_chance = {f"{answer.split} {answer.metric}": answer.split_chance}
+    by_chance |= {"test recall@50": answer.chance}
+    known = [f"{name} {chance:.3f}" for name, chance in by_chance.items() if chance is not None]
+    below += [f"By chance: {', '.join(known)}."] if known else []
+    if any(arm.reported for arm in answer.main):
+        below.append(f"{EPOCH_NOTE}. {ERROR}.")
     below += [FLOORS_NOTE] if answer.floors else []
     title = f"{answer.asks}: {answer.subject}"
     return Table.of(title, cols, rows, [*below, *notes], name=answer.named("overall"), lead=lead)
@@ -184,6 +191,7 @@ def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
                     "flags": flags(arm.config, of_model=True),
                     "iterations_to_level": arm.iterations,
                     "seconds_to_level": arm.total_seconds,
+                    "reported_epoch": arm.epoch if arm.has_run else None,
                     **arm_facts(arm),
                 }
                 for arm in answer.arms
@@ -224,7 +232,7 @@ def facts(answer: Overall) -> dict[str, Any]:
 def arm_facts(arm: RankedArm) -> dict[str, Any]:
     """Return what JSON and :data:`ncfbench.storage.schemas.ADVICE` say of an arm's curves."""
     has_run = arm.has_run
-    recalls = arm.at_end.values if has_run and arm.at_end else {}
+    recalls = arm.reported.values if has_run and arm.reported else {}
     return {
         "status": arm.status,
         "seeds": len(arm.measured.curves),
@@ -238,21 +246,6 @@ def arm_facts(arm: RankedArm) -> dict[str, Any]:
         "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
         "runs": [run.name for run in arm.runs.values()],
     }
-
-
-def _not_worth_training(answer: Overall) -> str:
-    """Return that no arm passes the highest floor; nothing where one does, or without any."""
-    arms = [arm for arm in answer.arms if arm.has_run and not arm.has_diverged]
-    for floor in answer.floors[:1]:
-        words = {standing(arm, floor).word for arm in arms}
-        if "passes" in words:
-            return ""
-        has, needs = ("have", "need") if is_plural(floor) else ("has", "needs")
-        said = f"Do not train, {answer.scope}: {floor.name} {has} more without."
-        if "level" in words:
-            said = f"No candidate is clearly above {floor.name}, which {needs} no training."
-        return said
-    return ""
 
 
 def _reach(answer: Overall, best: RankedArm) -> str:

@@ -11,8 +11,10 @@ from ncfbench.paper import printed
 from ncfbench.paper.claims import ClaimVerdict
 from ncfbench.paper.measures import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS, Measure, PrintedCell
+from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
+from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.reporting.views.layout import (
     Column,
     Mark,
@@ -65,7 +67,7 @@ def beside_tables(
     for (loss, settings), own in by_table(chosen).items():
         if loss != SPEEDUP_LOSS:
             continue
-        rows = [row for each in own for row in each.speedups if not row["variant"]]
+        rows = [row for each in own for row in _main_rows(each, each.speedups)]
         times, mark = marks(rows)
         columns = []
         for heading, measure, is_timed in SPEEDUPS:
@@ -76,13 +78,24 @@ def beside_tables(
         name = slug("paper-speedup", loss, settings)
         tables.append(arrange(title, own, rows, columns, notes, name=name))
     for settings, own in by_settings(chosen).items():
-        rows = [row for each in own for row in each.recalls if not row["variant"]]
+        rows = [row for each in own for row in _main_rows(each, each.recalls)]
         render = partial(_beside, sources, RECALL, no_mark)
         columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
         title = f"Recall@50 beside the paper's: {label_of(own)}"
         name = slug("paper-recall", settings)
         tables.append(arrange(title, own, rows, columns, [BRACKETS_NOTE], name=name))
     return tables
+
+
+def _main_rows(comparison: Comparison, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of arms with the paper's settings; ties are taken among these alone."""
+    encoder = comparison.config.encoder
+    arms = by_variant(comparison.runs)
+    main = {arm: runs for arm, runs in arms.items() if not arm.note(encoder)}
+    tied = {arm.sampler: columns for arm, columns in tied_speedups(main).items()}
+    for arm in tied_recalls(main):
+        tied.setdefault(arm.sampler, []).append(RECALL)
+    return [{**row, "tied": tied.get(row["sampler"], [])} for row in rows if not row["variant"]]
 
 
 def _beside(

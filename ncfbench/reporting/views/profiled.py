@@ -45,7 +45,7 @@ def _name(profiled: ProfiledComparison) -> str:
     first = profiled.runs[0]
     config, digits = first.config, first.data_fingerprint[:6]
     where = config.dataset, config.encoder, config.loss, digits
-    return slug("profiled", *where, unusual_label(config), profiled.computation)
+    return slug("profiled", *where, unusual_label(profiled.runs[0]), profiled.computation)
 
 
 def _table(profiled: ProfiledComparison, *, is_alone: bool) -> Table:

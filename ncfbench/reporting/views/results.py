@@ -73,7 +73,7 @@ def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
             continue
         times, mark = marks(rows)
         columns = [
-            Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
+            Column(heading, loss, partial(_speedup, measure, mark if timed else None), measure)
             for heading, measure, timed in SPEEDUPS
         ]
         notes = [_reference_note(own), *_untrained_notes(own), INTERVAL_NOTE, TIES_NOTE]
@@ -158,10 +158,10 @@ def _reference_note(comparisons: Sequence[Comparison]) -> str:
 def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
     names = data_names(comparisons)
     reasons = [
-        f"Not trained, {names[each.data]} {row['encoder']}: {row['reason']}"
+        f"No ratio, {names[each.data]} {row['encoder']}: {row['reason']}"
         for each in comparisons
         for row in each.speedups
-        if row["status"] == "not trained"
+        if row["status"] in ("not trained", "no baseline") and row.get("reason")
     ]
     return list(dict.fromkeys(reasons))
 
@@ -225,7 +225,13 @@ def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
+def _speedup(measure: str, marked: Mark | None, row: Row, best: bool) -> Cell:
+    """Return the cell of a ratio.
+
+    Args:
+        marked: what marks ratios of times; None of iterations, which no machine decides.
+    """
+    mark = marked or no_mark
     value, at_most = row.get(measure), row.get(f"{measure}_at_most")
     if value is None:
         if at_most is None:
@@ -235,9 +241,9 @@ def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
     text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    text += "" if row.get("same_environment", True) else " mixed"
-    marked = mark(row)
-    return Cell(text + marked, "best" if best and BUSY.sign not in marked else "plain")
+    text += " mixed" if marked and not row.get("same_environment", True) else ""
+    signs = mark(row)
+    return Cell(text + signs, "best" if best and BUSY.sign not in signs else "plain")
 
 
 def _seeds(row: Row, best: bool) -> Cell:

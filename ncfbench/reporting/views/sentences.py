@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.floors import arm_beside, best_of
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import ERROR, RECALL, Quality
+from ncfbench.reporting.quality import CLEAR_ERRORS, ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.speedups import BUSY_SPREAD
@@ -30,7 +31,7 @@ def cost_sentence(best: ArmResult, baseline: ArmResult) -> str:
     if len(items) == 2:
         parts.insert(0, f"a batch embeds {items[0]:,.0f} items instead of {items[1]:,.0f}")
     if len(iterations) == 2:
-        parts.append(f"{iterations[0]:,.0f} iterations do instead of {iterations[1]:,.0f}")
+        parts.append(f"it needs {iterations[0]:,.0f} iterations instead of {iterations[1]:,.0f}")
     text = ", and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     return f"{text[0].upper()}{text[1:]}."
 
@@ -40,16 +41,16 @@ def features_sentence(seconds: float) -> str:
     if not seconds:
         return ""
     return (
-        f"The item features took {three_digits(seconds)} s before training: times to pass a floor,"
-        " and s in the table, count them."
+        f"The item features took {three_digits(seconds)} s before training. Times to pass a floor"
+        " or to come to a level count them; those of training do not."
     )
 
 
 def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float | None) -> str:
-    """Return the best arm's recall at the end, with the baseline's if that is another arm."""
+    """Return the recall that the best arm reports, with the baseline's if that is another arm."""
     if own is None or own.values[RECALL] is None:
         return ""
-    text = f"Recall@50 at the end: {own.text(RECALL)} at epoch {own.epoch:.3g}"
+    text = f"Recall@50 of test links: {own.text(RECALL)} at epoch {own.epoch:.3g}"
     text += f" ({own.kinds})" if own.kinds else ""
     if baseline is not None:
         text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
@@ -60,27 +61,35 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
 
 
 def better_recall(best: ArmResult, arms: Sequence[ArmResult]) -> str:
-    """Return which arm's recall at the end is above the best arm's by two errors, and the largest
-    such; nothing if none is.
+    """Return that the arm of the largest validation recall is another one, whose recall of test
+    links is clearly higher; nothing if it is not.
     """
-    own = best.at_end
-    recall, error = (own.values.get(RECALL), own.error(RECALL)) if own else (None, None)
-    if recall is None or error is None:
+    top, own = best_of(arms), best.reported
+    if top is None or top is best or own is None or top.reported is None:
         return ""
-    above = [
-        (value, f"{arm.name} ends with a higher recall@50, {arm.at_end.text(RECALL)}")
-        for arm in arms
-        if arm.at_end is not None
-        and (value := arm.at_end.values[RECALL]) is not None
-        and value > recall + 2 * math.hypot(error, arm.at_end.error(RECALL) or error)
-    ]
-    return max(above)[1] if above else ""
+    recall, other = own.values[RECALL], top.reported.values[RECALL]
+    errors = [quality.error(RECALL) for quality in (own, top.reported)]
+    known = [error for error in errors if error is not None]
+    if recall is None or other is None or len(known) < len(errors):
+        return ""
+    if other - recall <= CLEAR_ERRORS * math.hypot(*known):
+        return ""
+    return f"{top.name} has a higher recall@50, {top.reported.text(RECALL)}"
 
 
 def tied_sentence(ties: Sequence[ArmResult]) -> str:
     """Return which arms are tied with the best; nothing if none is."""
     names = ", ".join(arm.name for arm in ties)
-    return sentence(f"Not to be told from it: {names}") if names else ""
+    return sentence(f"Statistically tied with it: {names}") if names else ""
+
+
+def one_seed_caveats(answer: Answer) -> list[Caveat]:
+    """Return a warning if the arm that stands beside floors has one seed."""
+    own = arm_beside(answer.arms, answer.best) if answer.floors else None
+    if own is None or own.chosen is None or len(own.chosen.recalls) > 1:
+        return []
+    text = "With one seed, errors of recall are of users and items alone: how much seeds differ"
+    return [Caveat("one_seed", f"{text} is not known.")]
 
 
 def floor_caveats(answer: Answer) -> list[Caveat]:
