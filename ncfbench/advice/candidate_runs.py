@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.costs import Costs
+from ncfbench.advice.costs import FORECAST, Costs
 from ncfbench.advice.state import State
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
@@ -107,18 +107,19 @@ class CandidateRuns:
             if key not in self.turns.runs and self._left() >= self._opening(candidate):
                 self._open(key, candidate)
         while (behind := self.turns.behind(_trained, target, keys)) is not None:
+            if self._give_one_up():
+                continue
             run, left = self.turns.runs[behind], self._left(behind)
             if left > (run.iteration_seconds or 0.0):
                 turn = self.state.first_clock / TURNS or target
                 self._advance(behind, min(turn, target - _trained(run), left))
-                continue
-            candidate = keys.pop(behind)
-            if left < 0 and seed == 0 and run.recorder.last_row is None:
-                seconds = self.costs.evaluation(candidate.config.encoder)
-                self.leave(candidate, f"no time to evaluate it, which takes about {seconds:.3g} s")
+            else:
+                del keys[behind]
 
     def keep(self) -> None:
         """Evaluate the open runs, the cheapest first, while there is time, and save all."""
+        while self._give_one_up():
+            pass
         for key in sorted(self.turns.runs, key=self._evaluation):
             if self.clock.left - self._saving() >= self._evaluation(key):
                 self._evaluate(key)
@@ -182,6 +183,22 @@ class CandidateRuns:
             evaluations += self.costs.evaluation(self._encoders[key])
         return self.clock.left - evaluations - self._saving([] if key is None else [key])
 
+    def _give_one_up(self) -> bool:
+        """Close the run whose evaluation takes longest, of those that had none, if there is no time
+        to evaluate all; return whether one was closed.
+        """
+        open_runs = self.turns.runs
+        never = [key for key, run in open_runs.items() if run.recorder.last_row is None]
+        if self._left() >= 0 or not never:
+            return False
+        name, seed = key = max(never, key=self._evaluation)
+        seconds = f"{self._evaluation(key):.3g} s"
+        for candidate in self.state.racing:
+            if (candidate.name, 0) == (name, seed):
+                self.leave(candidate, f"no time to evaluate it, which takes about {seconds}")
+        self.turns.close(key)
+        return True
+
     def _open(self, key: Key, candidate: Candidate) -> None:
         record, began = self.read(candidate, key[1]), time.perf_counter()
         if record is not None and record.summary["status"] in ("finished", "diverged"):
@@ -226,7 +243,8 @@ class CandidateRuns:
             self._take(key, work)
 
     def _forecast(self, run: Session) -> None:
-        self.costs.forecasts[run.plan.config.encoder] = run.forecast_evaluation()
+        seconds = FORECAST * run.forecast_evaluation()
+        self.costs.forecasts[run.plan.config.encoder] = seconds
 
     def _take(self, key: Key, work: Callable[[Session], None]) -> None:
         """Give a run that is open a piece of work, which may run out of time."""

@@ -22,6 +22,8 @@ transformer takes to compile on one core.
 """
 COSTLY_OPENING = 3.0
 """Times that for a costly encoder."""
+FORECAST = 1.5
+"""Times that an evaluation may take of what is forecast, which leaves ranking and compilation out."""
 LATEST = 3
 """Number of measurements of which the longest counts where it is asked whether there is time."""
 
