@@ -113,7 +113,8 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
     for seed in SEEDS:
         scene = evaluator.scenes().plain(seed, ROWS)
         weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
-        pushes = [evaluator.pushes(scene, given) for given in (None, weights)]
+        weighted = replace(evaluator, given={"row_weights": weights})
+        pushes = [each.pushes(scene) for each in (evaluator, weighted)]
         once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
         ratios.append(twice / once)
     if abs(float(np.mean(ratios)) - 2) > 0.01:
