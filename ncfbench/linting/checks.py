@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
+from ncfbench.linting.facts import LEAST, SEEDS, Facts, amplitudes, counted_columns
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Float, Scene, owner
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -23,6 +23,8 @@ SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
+PADDED = (2, ROWS - 1)
+"""Rows that are padding."""
 FEWEST_FIXED = 4
 """Smallest fixed divisor that is told from a weight of the loss's own."""
 
@@ -120,6 +122,51 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
     if abs(float(np.mean(ratios)) - 2) > 0.01:
         unit = "pull of a row when its weight is 2, over that when it is 1"
         yield finding("row-weights", ratios, unit, 2, "all other weights are 1")
+
+
+def padding(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that rows, and drawn negatives, of mask or weight 0 are as if they were not there."""
+    loss, scene = evaluator.loss, evaluator.scenes().plain(0, ROWS)
+    row_real, drawn_real = np.ones(ROWS, bool), np.ones(scene.negative.shape, bool)
+    if loss.has("row_mask", "row_weights"):
+        row_real[list(PADDED)] = False
+    elif loss.has("negative_mask") and drawn_real.shape[1] > 1:
+        drawn_real[np.arange(ROWS), np.arange(ROWS) % drawn_real.shape[1]] = False
+    else:
+        return
+    given = evaluator.masks(scene, row_real, drawn_real)
+    if loss.has("row_weights"):
+        at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
+        given["row_weights"] = row_real[at] * 1.0
+    padded = replace(evaluator, given=given)
+    value, push = padded.value(scene), padded.pushes(scene)
+    real = np.concatenate([row_real, (row_real[:, None] & drawn_real).reshape(-1)])
+    name = ", ".join(n for n, r in loss.roles.items() if r in ("row_mask", "row_weights", "negative_mask"))
+    size, unit = np.abs(push).sum(), "share of the pushes"
+    if not np.isfinite(push).all() or not math.isfinite(value):
+        yield finding("padding", [0.0], "finite share of the losses", 1, f"{name} with padding")
+        return
+    of_rows = float(np.abs(push[~row_real]).sum() / size)
+    as_items = float(np.abs(push[row_real][:, ~real]).sum() / size)
+    if of_rows > LEAST:
+        yield finding("padding", [of_rows], unit, 0, f"rows of {name} 0")
+    elif as_items > LEAST:
+        # Items of rows of weight 0 may be there, and those of padding not.
+        severity: Severity | None = None if loss.has("row_mask", "negative_mask") else "note"
+        detail = f"items of {name} 0, as negatives of other rows"
+        yield finding("padding", [as_items], unit, 0, detail, severity)
+    elif _is_unbalanced(push[row_real]) and not _is_unbalanced(evaluator.pushes(scene)):
+        share = float(np.abs(push[row_real].sum(axis=1)).sum() / size)
+        yield finding("mask-zero", [share], unit, 0, f"{name} of padding")
+    elif loss.has("row_mask") and not evaluator.is_random:
+        alone = evaluator.value(scene.rows(row_real))
+        if not math.isclose(value, alone, rel_tol=1e2 * evaluator.tolerance, abs_tol=1e-9):
+            unit, ratio = "loss with padding over that without", value / (alone or 1.0)
+            yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")
+
+
+def _is_unbalanced(push: Float) -> bool:
+    return bool((np.abs(push.sum(axis=1)) > 1e-3 * np.abs(push).sum(axis=1)).any())
 
 
 def one_row(evaluator: Evaluator) -> Iterator[Finding]:
@@ -305,9 +352,6 @@ def corrections(
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
-    if facts.own_copies and abs(facts.own_copies.value - 2) < 0.01:
-        unit = "the positive's weight over a negative's"
-        yield finding("positive-twice", facts.own_copies, unit, 1, "in its row's softmax")
     slope = facts.slope
     if slope is None or log_spread < 0.1:
         return

@@ -111,7 +111,9 @@ class Evaluator:
     def read_as(self) -> dict[str, str]:
         """Return how each argument of the loss was understood, by name, with its shape."""
         layout, scene = self.layout, self.scenes().plain(0, ROWS)
-        arrays = self.arrays(scene, scene.coordinates())
+        arrays = self.arrays(scene, coordinates := scene.coordinates())
+        lengths = {len(scene.slot): "n", ROWS * layout.k: "b k", layout.k: "k", ROWS: "b"}
+        lengths |= {self.graph.n_items: "V", coordinates.users.shape[1]: "D"}
         labels = {"rows": "columns of the rows' own items", "pairs": "1 for links, 0 for negatives"}
         more = {
             "labels": labels.get(layout.labels, "1 on the diagonal"),
@@ -121,8 +123,8 @@ class Evaluator:
         found = {}
         for name, role in (*self.loss.made_from.items(), *self.loss.roles.items()):
             table = f"{role}_table" if layout.tables and role in LOOKED_UP else role
-            shape = list(np.shape(arrays.get(name)))
-            found[name] = f"{MEANINGS[table]}{f' {shape}' if shape else ''}"
+            shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name)))
+            found[name] = f"{MEANINGS[table]}{f' [{shape}]' if shape else ''}"
             found[name] += f", {more[role]}" if role in more else ""
         return found | {name: f"option, {value}" for name, value in self.options.items()}
 

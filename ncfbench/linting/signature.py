@@ -215,7 +215,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
                     f"{name} cannot be made without {each.name!r}: give it a value with --set"
                     f" {each.name}=VALUE."
                 )
-    method = _call_of(target)
+    method = call_of(target)
     if is_class and method is target:
         raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
@@ -266,7 +266,7 @@ def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
     return found
 
 
-def _call_of(target: Any) -> Any:
+def call_of(target: Any) -> Any:
     """Return the function whose arguments a call has."""
     if inspect.isfunction(target) or inspect.ismethod(target) or hasattr(target, "func"):
         return target
