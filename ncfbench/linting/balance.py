@@ -158,11 +158,12 @@ def _copies(evaluator: Evaluator, scene: Scene) -> float:
     seen, rival = columns[0], columns[1]
     alike = scene.with_score(0, 0, scene.scores[0, rival] - scene.scores[0, 0])
     usual = evaluator.push(alike, 0, seen)
+    step = CHANGE / (100 if evaluator.framework.step < LEAST else 10)
     effects = [
-        usual / evaluator.push(alike.with_score(0, column, CHANGE / 10), 0, seen) - 1
+        usual / evaluator.push(alike.with_score(0, column, step), 0, seen) - 1
         for column in (0, rival)
     ]
-    return effects[0] / effects[1] if abs(effects[1]) > LEAST else math.nan
+    return effects[0] / effects[1] if abs(effects[1]) > LEAST * step else math.nan
 
 
 def _takes_place(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:

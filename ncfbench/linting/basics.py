@@ -238,7 +238,6 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if not (facts.in_batch or facts.drawn or facts.drawn_for_others):
             yield from _without_negatives(evaluator, plain)
         usual, losses = pull(0.0, 0.0, 1.0), (value(0.8, -0.1), value(0.0, 0.0))
-        detail = f"{losses[0] / losses[1]:.0%} of the loss never goes"
         if facts.kind == "pointwise" or (facts.kind == "listwise" and _is_balanced(evaluator)):
             least = pull(-0.8)
         elif facts.kind == "other":
@@ -248,7 +247,9 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if _is_without_logarithm(evaluator, plain, facts):
             detail = "positives are pulled less the lower their score is, as by a probability"
             least = pull(-0.8)
-        elif not (least < WEAK * usual and FAR * losses[1] < losses[0] < math.inf):
+        elif least < WEAK * usual and FAR * losses[1] < losses[0] < math.inf:
+            detail = f"{losses[0] / losses[1]:.0%} of the loss never goes"
+        else:
             return
         unit = "pull of positives of the lowest scores, over that of equal ones"
         yield finding("squashed", [least / usual], unit, 1, detail)

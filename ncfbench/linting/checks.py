@@ -43,7 +43,7 @@ class Masks:
     leaks: list[float]
     """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
-    """Share of the softmax that masked pairs still have."""
+    """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
     """Push of a row's own item where it is drawn, over that of the other drawn ones."""
     repeats: list[float]
@@ -209,7 +209,7 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
     found = Masks([], [], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
-        others = [0.0]
+        others, constants = [0.0], []
         for relation in evaluator.scenes().relations():
             pairs = {
                 "same item": found.duplicates,
@@ -234,14 +234,19 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             if relation == "same item":
                 both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
-            if relation == "same item" and abs(pairs[-1]) < 0.01:
-                found.leaks.append(_leak(evaluator, scene, seed))
-                found.constant.append(_constant(evaluator, scene, twin))
+            if abs(pairs[-1]) < 0.01:
+                constants.append(_constant(evaluator, scene, twin))
+                if relation == "same item":
+                    found.leaks.append(_leak(evaluator, scene, seed))
         found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
             usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
             found.collisions.extend([float(push[0, ROWS] / usual)] if usual > 0 else [])
+            if found.collisions and abs(found.collisions[-1]) < 0.01:
+                scenes = evaluator.scenes().collision(seed, ROWS), evaluator.scenes().plain(seed, ROWS)
+                constants.append(_constant(evaluator, *scenes))
+        found.constant.extend([max(constants)] if constants else [])
     return found
 
 
@@ -287,23 +292,24 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     unit = "push over that of a true negative"
+    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
+        share = "share of the softmax"
+        yield finding("mask-zero", found.constant, share, 0, "a masked pair")
     if not facts.in_batch:
         return
-    if found.leaks and float(np.mean(found.leaks)) > 0.1:
+    # In a pairwise loss the two columns of one item push and pull it alike.
+    is_pairwise = facts.kind == "pairwise"
+    if found.leaks and float(np.mean(found.leaks)) > 0.1 and not is_pairwise:
         share = "share of the duplicates that it misses"
         detail = f"vectors after dropout of {DROPOUT:.0%}"
         yield finding("mask-dropout", found.leaks, share, 0, detail)
-    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
-        share = "share of the softmax"
-        yield finding("mask-zero", found.constant, share, 0, "a masked duplicate")
     if min(found.others) > 0.01:
         share = "share of the pairs without a link that are masked"
         yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
     elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
-    # In a pairwise loss the two columns of one item push and pull it alike.
-    is_harmless = facts.kind in ("over users", "pairwise") or duplicates_belong(facts)
+    is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)
     if counts and not is_harmless:
         # Where the correction is not known, neither is whether they belong into the sum.
         is_open = facts.kind in ("listwise", "symmetric") and facts.slope is None

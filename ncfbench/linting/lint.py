@@ -183,8 +183,9 @@ def _judged(
         steepest = STEEPEST / facts.scale.value
         evaluator = replace(evaluator, spread=min(evaluator.spread, steepest))
     found += basics.extremes(evaluator, facts)
-    found += balance.sums(evaluator, facts)
-    found += balance.lengths(evaluator, facts)
+    scales = [*balance.scales(evaluator, facts)]
+    scales += [] if scales else balance.sums(evaluator, facts)
+    found += [*scales, *balance.lengths(evaluator, facts)]
     say(f"Objective: {facts.title}. Masks, batches and options are next.")
     found += checks.sizes(evaluator, facts)
     found += checks.terms(evaluator, facts)
@@ -206,8 +207,8 @@ def _judged(
     b = int(np.mean([len(batch.user) for batch in own])) if own else batch_size
     tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
-    scales = [*balance.scales(evaluator, facts)]
-    found += scales or options.temperatures(evaluator, facts)
+    found += [] if scales else options.temperatures(evaluator, facts)
+    found += options.term_weights(evaluator, facts)
     found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     found += _processes(as_given, say)
