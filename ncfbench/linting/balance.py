@@ -84,7 +84,10 @@ def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if min(shares) > NEAR and falls_so and _is_in_sum(evaluator, scenes[0]):
             unit = "pull of positives beyond the push of the others, over that push"
             yield finding("mask-zero", shares, unit, 0, "in every batch")
-    copies = [_copies(evaluator, scene) for scene in scenes]
+    # Where items are compared too, a score of 0 leaves these comparisons alone.
+    shown = [replace(scene, score=0 * scene.score) for scene in scenes]
+    shown = shown if facts.kind == "other" else scenes
+    copies = [_copies(evaluator, scene) for scene in shown]
     is_plain = facts.slope is None or abs(facts.slope.value) < 0.1
     if facts.kind in SOFTMAXES and is_plain and all(abs(each - 2) < NEAR for each in copies):
         unit = "the positive's weight over a negative's"
