@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
+from ncfbench.linting.facts import LEAST, SEEDS, Facts, amplitudes, counted_columns
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Float, Scene, owner
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -23,6 +23,8 @@ SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
+PADDED = (2, ROWS - 1)
+"""Rows that are padding."""
 FEWEST_FIXED = 4
 """Smallest fixed divisor that is told from a weight of the loss's own."""
 
@@ -41,7 +43,7 @@ class Masks:
     leaks: list[float]
     """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
-    """Share of the softmax that masked pairs still have."""
+    """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
     """Push of a row's own item where it is drawn, over that of the other drawn ones."""
     repeats: list[float]
@@ -113,12 +115,58 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
     for seed in SEEDS:
         scene = evaluator.scenes().plain(seed, ROWS)
         weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
-        pushes = [evaluator.pushes(scene, given) for given in (None, weights)]
+        weighted = replace(evaluator, given={"row_weights": weights})
+        pushes = [each.pushes(scene) for each in (evaluator, weighted)]
         once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
         ratios.append(twice / once)
     if abs(float(np.mean(ratios)) - 2) > 0.01:
         unit = "pull of a row when its weight is 2, over that when it is 1"
         yield finding("row-weights", ratios, unit, 2, "all other weights are 1")
+
+
+def padding(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that rows, and drawn negatives, of mask or weight 0 are as if they were not there."""
+    loss, scene = evaluator.loss, evaluator.scenes().plain(0, ROWS)
+    row_real, drawn_real = np.ones(ROWS, bool), np.ones(scene.negative.shape, bool)
+    if loss.has("row_mask", "row_weights"):
+        row_real[list(PADDED)] = False
+    elif loss.has("negative_mask") and drawn_real.shape[1] > 1:
+        drawn_real[np.arange(ROWS), np.arange(ROWS) % drawn_real.shape[1]] = False
+    else:
+        return
+    given = evaluator.masks(scene, row_real, drawn_real)
+    if loss.has("row_weights"):
+        at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
+        given["row_weights"] = row_real[at] * 1.0
+    padded = replace(evaluator, given=given)
+    value, push = padded.value(scene), padded.pushes(scene)
+    real = np.concatenate([row_real, (row_real[:, None] & drawn_real).reshape(-1)])
+    name = ", ".join(n for n, r in loss.roles.items() if r in ("row_mask", "row_weights", "negative_mask"))
+    size, unit = np.abs(push).sum(), "share of the pushes"
+    if not np.isfinite(push).all() or not math.isfinite(value):
+        yield finding("padding", [0.0], "finite share of the losses", 1, f"{name} with padding")
+        return
+    of_rows = float(np.abs(push[~row_real]).sum() / size)
+    as_items = float(np.abs(push[row_real][:, ~real]).sum() / size)
+    if of_rows > LEAST:
+        yield finding("padding", [of_rows], unit, 0, f"rows of {name} 0")
+    elif as_items > LEAST:
+        # Items of rows of weight 0 may be there, and those of padding not.
+        severity: Severity | None = None if loss.has("row_mask", "negative_mask") else "note"
+        detail = f"items of {name} 0, as negatives of other rows"
+        yield finding("padding", [as_items], unit, 0, detail, severity)
+    elif _is_unbalanced(push[row_real]) and not _is_unbalanced(evaluator.pushes(scene)):
+        share = float(np.abs(push[row_real].sum(axis=1)).sum() / size)
+        yield finding("mask-zero", [share], unit, 0, f"{name} of padding")
+    elif loss.has("row_mask") and not evaluator.is_random:
+        alone = evaluator.value(scene.rows(row_real))
+        if not math.isclose(value, alone, rel_tol=1e2 * evaluator.tolerance, abs_tol=1e-9):
+            unit, ratio = "loss with padding over that without", value / (alone or 1.0)
+            yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")
+
+
+def _is_unbalanced(push: Float) -> bool:
+    return bool((np.abs(push.sum(axis=1)) > 1e-3 * np.abs(push).sum(axis=1)).any())
 
 
 def one_row(evaluator: Evaluator) -> Iterator[Finding]:
@@ -161,7 +209,7 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
     found = Masks([], [], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
-        others = [0.0]
+        others, constants = [0.0], []
         for relation in evaluator.scenes().relations():
             pairs = {
                 "same item": found.duplicates,
@@ -186,14 +234,19 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             if relation == "same item":
                 both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
-            if relation == "same item" and abs(pairs[-1]) < 0.01:
-                found.leaks.append(_leak(evaluator, scene, seed))
-                found.constant.append(_constant(evaluator, scene, twin))
+            if abs(pairs[-1]) < 0.01:
+                constants.append(_constant(evaluator, scene, twin))
+                if relation == "same item":
+                    found.leaks.append(_leak(evaluator, scene, seed))
         found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
             usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
             found.collisions.extend([float(push[0, ROWS] / usual)] if usual > 0 else [])
+            if found.collisions and abs(found.collisions[-1]) < 0.01:
+                scenes = evaluator.scenes().collision(seed, ROWS), evaluator.scenes().plain(seed, ROWS)
+                constants.append(_constant(evaluator, *scenes))
+        found.constant.extend([max(constants)] if constants else [])
     return found
 
 
@@ -239,23 +292,24 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     unit = "push over that of a true negative"
+    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
+        share = "share of the softmax"
+        yield finding("mask-zero", found.constant, share, 0, "a masked pair")
     if not facts.in_batch:
         return
-    if found.leaks and float(np.mean(found.leaks)) > 0.1:
+    # In a pairwise loss the two columns of one item push and pull it alike.
+    is_pairwise = facts.kind == "pairwise"
+    if found.leaks and float(np.mean(found.leaks)) > 0.1 and not is_pairwise:
         share = "share of the duplicates that it misses"
         detail = f"vectors after dropout of {DROPOUT:.0%}"
         yield finding("mask-dropout", found.leaks, share, 0, detail)
-    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
-        share = "share of the softmax"
-        yield finding("mask-zero", found.constant, share, 0, "a masked duplicate")
     if min(found.others) > 0.01:
         share = "share of the pairs without a link that are masked"
         yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
     elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
-    # In a pairwise loss the two columns of one item push and pull it alike.
-    is_harmless = facts.kind in ("over users", "pairwise") or duplicates_belong(facts)
+    is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)
     if counts and not is_harmless:
         # Where the correction is not known, neither is whether they belong into the sum.
         is_open = facts.kind in ("listwise", "symmetric") and facts.slope is None
@@ -304,9 +358,6 @@ def corrections(
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
-    if facts.own_copies and abs(facts.own_copies.value - 2) < 0.01:
-        unit = "the positive's weight over a negative's"
-        yield finding("positive-twice", facts.own_copies, unit, 1, "in its row's softmax")
     slope = facts.slope
     if slope is None or log_spread < 0.1:
         return
