@@ -197,9 +197,7 @@ class Jax(Framework):
         with self.precise():
             if not self._is_eager:
                 if key not in self._compiled:
-                    self._compiled[key] = self.jax.jit(
-                        make(function), compiler_options=self._quick
-                    )
+                    self._compiled[key] = self.jax.jit(make(function), compiler_options=self._quick)
                 try:
                     return self._compiled[key](wanted, rest)
                 except (self.jax.errors.JAXTypeError, self.jax.errors.JAXIndexError):

@@ -37,6 +37,8 @@ from ncfbench.training.step import Trainer
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
 """Seconds between checkpoints, which are written at the next probe."""
+LONG_BLOCK_SECONDS = 600.0
+"""Seconds without a checkpoint after which one process writes one between probes, too."""
 
 
 class Session:
@@ -267,32 +269,47 @@ class Session:
         of training.
         """
         self.is_saved = False
-        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
-        stop = wanted = self._schedule.next_stop(first)
+        begin, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
+        stop = wanted = self._schedule.next_stop(begin)
         ends_epoch = self._schedule.ends_epoch(stop)
         if seconds is not None:
             pace = self.iteration_seconds
-            wanted = min(stop, first + max(round(seconds / pace) if pace else 1, 1))
+            wanted = min(stop, begin + max(round(seconds / pace) if pace else 1, 1))
+        catches_up = self._schedule.epoch_of(begin) < self._catch_up_epochs
+        # Several processes stop together, at the end of a block.
+        is_alone = self._group.count == 1
+
+        def is_over() -> bool:
+            return seconds is not None and time.perf_counter() - began >= seconds
+
+        def is_overdue() -> bool:
+            late = LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
+            return time.perf_counter() >= self._checkpoint_due + late
 
         def after_iteration() -> bool:
             self._progress.advance(self.iteration, slots)
-            is_over = seconds is not None and time.perf_counter() - began >= seconds
-            # Several processes stop together, at the end of a block.
-            return is_over or (self._group.count == 1 and self._interrupted())
+            return is_over() or (is_alone and (self._interrupted() or is_overdue()))
 
-        losses = self._loop.full_block(wanted - first, stop=after_iteration)
-        is_cut = self.iteration < stop
-        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
-        samples, was_cut = self._loop.take_samples(), is_cut and seconds is None
-        self.recorder.take(samples, resumed=self._epoch_was_cut or was_cut or catches_up)
-        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
-        self.iteration_seconds = trained / len(losses)
+        trained = 0.0
+        while True:
+            first = self.iteration
+            losses = self._loop.full_block(wanted - first, stop=after_iteration)
+            goes_on = self.iteration < wanted and not (is_over() or self._interrupted())
+            is_cut = self.iteration < stop
+            was_cut = is_cut and not goes_on and seconds is None
+            samples = self._loop.take_samples()
+            self.recorder.take(samples, resumed=self._epoch_was_cut or was_cut or catches_up)
+            trained += math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+            self._losses += losses
+            bad = np.flatnonzero(~np.isfinite(losses))
+            if len(bad):
+                self._diverge(first + int(bad[0]) + 1, "The loss")
+            if not goes_on:
+                break
+            self._save_checkpoint()
+        self.iteration_seconds = trained / (self.iteration - begin)
         if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
-        self._losses += losses
-        bad = np.flatnonzero(~np.isfinite(losses))
-        if len(bad):
-            self._diverge(first + int(bad[0]) + 1, "The loss")
         if not is_cut:
             with self._ledger.line("probe"):
                 self._loop.settle()

@@ -169,6 +169,35 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path, f
     assert not list(record.folder.glob("checkpoints/.*"))
 
 
+def test_a_long_block_has_checkpoints_too(
+    data_dir: Path, tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch without a probe may take hours. A checkpoint inside it changes no number, and a run
+    that is killed behind it continues from there; no time is marked as cut.
+    """
+    more = {"probe_every": 1000, "optimizer": "row-adam", "weight_decay": 0.1}
+    expected = train(data_dir, tmp_path / "whole", **more)
+    monkeypatch.setattr(session, "LONG_BLOCK_SECONDS", 0.0)
+    saves = Checkpoints.save
+
+    def save(self: Checkpoints, state: Any, *rest: Any) -> None:
+        saves(self, state, *rest)
+        if int(state.iteration) == 20:
+            raise KeyboardInterrupt  # nothing more is written, as by a kill
+
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(Checkpoints, "save", save)
+        train(data_dir, tmp_path / "cut", **more)
+    said = Said()
+    resumed = train(data_dir, tmp_path / "cut", resume=True, progress=said, **more)
+    assert said.began_at == 20
+    assert ends_of(tiny)[0] < 20 < ends_of(tiny)[1]
+    assert figures(resumed) == figures(expected)
+    whole = train(data_dir, tmp_path / "saved", **more)
+    assert figures(whole) == figures(expected)
+    assert not any(row["resumed"] for row in whole.timing)
+
+
 def test_a_resumed_run_holds_one_state(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
