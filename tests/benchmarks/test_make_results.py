@@ -169,7 +169,6 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
 @pytest.mark.long
 def test_results_are_made(main: Callable[..., int], tmp_path: Path) -> None:
     """With the commands themselves, each in its process."""
-    pytest.importorskip("matplotlib")
     assert main("--folder=small") == 0
     kept = tmp_path / "kept" / "small"
     names = {path.name.split("-seed")[0] for path in kept.glob("tiny-*")}

@@ -60,7 +60,6 @@ def test_floors_that_fit_are_measured_and_kept(folder: Path) -> None:
     assert ridge["validation_recall_at_50"] == max(ridge["recalls"])
     assert ridge["chosen_by"] == "validation"
     assert ridge["test_hit_rate_at_50"] >= ridge["test_recall_at_50"] > 0
-    assert ridge["peak_bytes"] is None or ridge["peak_bytes"] >= 0
 
 
 def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
@@ -336,12 +335,13 @@ def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.Monke
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
+    (folder / "cold/floors.parquet").unlink(missing_ok=True)
     monkeypatch.setitem(models.FLOORS, "ridge", replace(FLOORS["ridge"], fit=interrupted))
     words = ("floor", "cold", "--data-dir", folder, "--floors", "profile,ridge", "--again")
     printed = invoke(*words)
     check(printed, 130, "Interrupted. Floors that were done are kept. To go on: ncfbench")
     rows = kept.read(folder / "cold", load(folder, "cold").fingerprint)
-    assert rows[0]["floor"] == "profile"
+    assert [row["floor"] for row in rows] == ["profile"]
 
 
 REFERENCES: dict[str, dict[float | None, float]] = {

@@ -14,15 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from safetensors.numpy import save_file
 from tables_of import ITEMS, LINKS, as_csv
 from texts import traced_for
 from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
-from trained import Said
-
-pytest.importorskip("tokenizers")
-
-from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
+from trained import Said
 
 from ncfbench import data
 from ncfbench.config import Locations, complete

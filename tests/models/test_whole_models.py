@@ -108,9 +108,8 @@ def test_an_interrupted_run_ends_the_same(
     table = tables.read_table(record.folder / FILE, kinds).to_pylist()
     for user in (0, 1):
         rows = [row for row in table if row["user"] == user]
-        best = np.sort(scores[user])[::-1][: len(rows)]
+        best = np.sort(scores[user])[::-1][:3]
         np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
-    assert table
 
 
 @pytest.fixture

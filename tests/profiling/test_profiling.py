@@ -173,7 +173,6 @@ def test_other_settings_are_another_profile() -> None:
 
 def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     """In the title, and beside the encoder in the figure."""
-    pytest.importorskip("matplotlib")
     config = complete({"encoder": "cnn", "convolution": "plain", "batch_size": 32, "sampler": "ns"})
     other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
     both = {name: rows + [row | other for row in rows] for name, rows in record.tables.items()}

@@ -8,6 +8,7 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 from folders import write_run
@@ -140,7 +141,6 @@ def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
 @settings(max_examples=20, deadline=None)
 def test_measures_are_those_of_trec_eval(seed: int, n_items: int) -> None:
     """Scores without ties, users without held-out items, and lists shorter than M."""
-    ir_measures = pytest.importorskip("ir_measures")
     rng = np.random.default_rng(seed)
     scores = rng.permuted(np.tile(np.arange(n_items, dtype=np.float32), (8, 1)), axis=1)
     is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))

@@ -51,8 +51,6 @@ def hints(message: str) -> list[dict[str, str]]:
     text = re.sub(r" or (?:less|more)\b", "", told[1]).replace("(or ", ", or ").replace(")", "")
     found = []
     for choice in re.split(r",? or (?=--)", text):
-        if "leave" in choice:
-            continue
         # "--sampler neg, ns or strat" names three.
         ways: list[dict[str, str]] = [{}]
         words = shlex.split(re.sub(r"(?:,| or) (?!--)", ",", choice))
