@@ -72,7 +72,6 @@ class SharedSettings:
         "The optimiser's learning rate",
         above=0,
         default_from="loss",
-        is_tunable=True,
         tried=(0.001, 0.003, 0.01, 0.03),
     )
     weight_decay: float = _training(
@@ -98,7 +97,6 @@ class SharedSettings:
         "Share of words removed from a text in training",
         at_least=0,
         below=1,
-        is_tunable=True,
         tried=(0.0, 0.2, 0.5),
     )
     feature_dropout: float = _model(
@@ -113,7 +111,6 @@ class SharedSettings:
         "Dropout on item embeddings in training",
         at_least=0,
         below=1,
-        is_tunable=True,
         tried=(0.0, 0.1, 0.3),
     )
     user_l2: float = _training(1e-6, "Weight of the users' squared norm", at_least=0)
@@ -187,12 +184,6 @@ class SharedSettings:
     shard_tables: bool = _devices(
         False, "Spread embedding tables and their moments over the devices by row"
     )
-    tuned: str = _training(
-        "",
-        "Settings that sweep --tune chose, its trials and their epochs: learning_rate:8x10",
-        has_flag=False,
-        shown="set by sweep --tune",
-    )
 
 
 _READERS = {
@@ -206,4 +197,3 @@ SETTINGS = {
     for setting in map(setting_of, fields(SharedSettings))
 }
 """The settings that every run has, by name (``lambda`` without its underscore)."""
-TUNABLE = tuple(name for name, setting in SETTINGS.items() if setting.is_tunable)

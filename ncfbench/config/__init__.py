@@ -16,7 +16,6 @@ from typing import Any
 from ncfbench.catalog import BUILT_IN, Info, find, settings_for
 from ncfbench.catalog import MAX_SEED as MAX_SEED
 from ncfbench.catalog import SETTINGS as SETTINGS
-from ncfbench.catalog import TUNABLE as TUNABLE
 from ncfbench.catalog import all_settings as all_settings
 from ncfbench.config.checks import canonical_noise, idle_settings
 from ncfbench.config.checks import is_digest as is_digest

@@ -30,7 +30,7 @@ _EARLIEST = """
     dataset sampler encoder loss batch_size stratum_size negatives strata uniform_items noise mask
     unique_items epochs learning_rate gamma lambda word_dropout item_dropout user_l2 seed
     probe_every dimension word_dimension patience probe_links probe_negatives precision
-    iterations_per_dispatch devices share shard_tables tuned filters filter_width lstm_units
+    iterations_per_dispatch devices share shard_tables filters filter_width lstm_units
     checkpoint pretrained_learning_rate frozen_layers mlp_units mlp_layers user_units user_layers
 """
 NAMED_AT_DEFAULT = frozenset(_EARLIEST.split())
@@ -166,11 +166,6 @@ class RunConfig(SharedSettings):
     def placement(self) -> dict[str, Any]:
         """Device placement: with global sharing it affects timing, not results."""
         return {"devices": self.devices, "shard_tables": self.shard_tables and self.devices > 1}
-
-    @property
-    def tuned_settings(self) -> tuple[str, ...]:
-        """The settings that a sweep chose for this arm on the validation items."""
-        return tuple(self.tuned.partition(":")[0].split("+")) if self.tuned else ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""

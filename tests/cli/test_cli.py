@@ -121,7 +121,7 @@ def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     document = tomllib.loads(printed.stdout)
     wanted = complete({"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2})
     assert document["lstm_units"] == 50
-    assert not {"stratum_size", "gamma", "tuned", "filters"} & set(document)
+    assert not {"stratum_size", "gamma", "filters"} & set(document)
     assert document["learning_rate"] == wanted.learning_rate
     (tmp_path / "c.toml").write_text(printed.stdout)
     found = complete(merge(file=tmp_path / "c.toml")[0])

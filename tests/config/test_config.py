@@ -291,11 +291,10 @@ def test_a_run_has_the_settings_of_its_encoder() -> None:
 
 
 def test_a_command_line_gives_a_setting_its_value() -> None:
-    given = {"mask": False, "unique_items": True, "lambda": 2.5, "tuned": "learning_rate:2x3"}
+    given = {"mask": False, "unique_items": True, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == [
         "--no-mask",
         "--unique-items",
         *("--lambda", "2.5"),
-        *("--set", "tuned=learning_rate:2x3"),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +125,6 @@ def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
         return done
 
     return call
-
-
-@pytest.mark.long
-def test_bert_is_forecast(dry_run: Any) -> None:
-    """The time and memory of a cell: at least the words' vectors with Adam's moments."""
-    more = {"encoder": "bert", "sampler": "ns", "batch_size": 16, "loss": "sg"}
-    found = dry_run("sweep", "smoke", "--dataset", "tiny", "--json", **more)
-    (cell,) = json.loads(found.stdout)["cells"]
-    assert cell["predicted_from"] == "pilot"
-    assert cell["predicted_seconds"] > 0
-    assert cell["predicted_bytes"] > 3 * 4 * (200 * 8)
-    assert "two iterations that can take minutes" in found.stderr
 
 
 @pytest.mark.long

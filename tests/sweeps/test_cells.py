@@ -157,44 +157,6 @@ def test_presets_are_the_papers_grids() -> None:
     assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8
 
 
-def with_seconds(axes: dict[str, Any]) -> list[sweeps.Cell]:
-    cells, _ = sweeps.expand(axes)
-    for cell in cells:
-        cell.need = sweeps.Need(10.0)
-    return cells
-
-
-def test_a_budget_drops_seeds_then_groups() -> None:
-    cells = with_seconds({"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]})
-    assert sweeps.fit_budget(cells, 120) == (cells, [])
-    assert sweeps.fit_budget(cells, 119.9) == (cells[:8], ["seed 9"])
-    assert sweeps.fit_budget(cells, 40)[1] == ["seed 0", "seed 9"]
-    kept, dropped = sweeps.fit_budget(cells, 39.9)
-    found = [(cell.config.sampler, cell.config.seed) for cell in kept]
-    assert found == [("ns", 4), ("strat-ns", 4)]
-    (loss,) = {cell.config.loss for cell in kept}
-    other = ({"sg", "mse"} - {loss}).pop()
-    assert dropped == ["seed 0", "seed 9", f"citeulike cnn {other} b=512"], "groups stay whole"
-    with pytest.raises(UsageError, match="The first group of cells is predicted to take 20 s"):
-        sweeps.fit_budget(cells, 19)
-
-
-def test_dropped_groups_are_told_apart() -> None:
-    cells = with_seconds({"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]})
-    _, dropped = sweeps.fit_budget(cells, 10)
-    names = {f"citeulike cnn sg b={b} epochs={epochs}" for b in (128, 512) for epochs in (5, 6)}
-    assert (len(dropped), set(dropped) < names) == (3, True)
-
-
-def test_some_combinations_are_named_exactly() -> None:
-    axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "mse"], "stratum_size": [2, 4]}
-    cells, _ = sweeps.expand(axes | {"batch_size": [64, 128]})
-    assert len(cells) == 12
-    for some in (*(cells[:count] for count in range(1, 9)), [cells[0], cells[-1]]):
-        found, _ = sweeps.expand(*sweeps.narrow([cell.combination for cell in some]))
-        assert [cell.config for cell in found] == [cell.config for cell in some]
-
-
 VARYING: dict[str, list[Any]] = {
     "batch_size": [256, 512],
     "learning_rate": [0.01, 0.1],
