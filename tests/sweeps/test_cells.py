@@ -151,7 +151,7 @@ def test_presets_are_the_papers_grids() -> None:
     assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"
     board = read_sweep("board", seeds=1)
     contestants, left_out = sweeps.expand(board.axes, board.cells)
-    assert len(contestants) == len(board.cells) * 2
+    assert len(contestants) == len(board.cells) * 2 * 4, "two data sets, four rates"
     assert not left_out
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8

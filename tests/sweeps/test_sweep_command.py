@@ -121,7 +121,7 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
 def test_one_cell_trains_beside_the_others(data_dir: Path, tmp_path: Path) -> None:
     """As tasks of a job array do, while another sweep holds the folder."""
     with locks.held(tmp_path, "running a sweep in"):
-        check(invoke(data_dir, tmp_path), 2, "another process")
+        check(invoke(data_dir, tmp_path), 2, "running a sweep in")
         trained = invoke(data_dir, tmp_path, "--cell", "1", "--json")
     check(trained, 0)
     rows = [(row["number"], row["status"]) for row in json.loads(trained.stdout)["cells"]]
