@@ -36,7 +36,6 @@ CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "ns": ({"sampler": "ns"}, RANKING),
     "strat-ns": ({"sampler": "strat-ns"}, RANKING),
     "mixed-ns": ({"sampler": "mixed-ns"}, RANKING),
-    "ns-distinct": ({"sampler": "ns-distinct"}, RANKING),
     "xbm": ({"sampler": "xbm"}, RANKING),
     "ns, usual logQ": ({"sampler": "ns"}, ["softmax-logq"]),
     "ns, 32 hardest": ({"sampler": "ns", "hardest": 32}, RANKING),

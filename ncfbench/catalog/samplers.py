@@ -154,15 +154,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         shares_items=True,
         symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
     ),
-    "ns-distinct": SamplerInfo(
-        path="ncfbench.sampling.distinct:DistinctSharingSampler",
-        uses=("mask",),
-        settings=HARD,
-        families=FAMILIES,
-        shares_items=True,
-        least_strata=2,
-        symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
-    ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
         uses=("mask", "unique_items"),

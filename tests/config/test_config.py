@@ -79,7 +79,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             {"sampler": "iid", "loss": "hinge"},
             [
                 "iid cannot train --loss hinge",
-                "neg, ns, strat-ns, mixed-ns, ns-distinct or xbm",
+                "neg, ns, strat-ns, mixed-ns or xbm",
                 "or --loss sg or mse",
             ],
         ),

@@ -30,9 +30,8 @@ CASES: list[dict[str, Any]] = [
     *(
         {"sampler": name, "encoder": "mf", "devices": 8}
         for name in SAMPLERS
-        if name not in ("ns", "ns-distinct", "xbm", "strat-all", "mixed-ns")
+        if name not in ("ns", "xbm", "strat-all", "mixed-ns")
     ),
-    {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
     {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
     *(
         {"sampler": "ns", "encoder": "mf", "devices": 4, "hardest": 5, "warm_start": start}
@@ -72,7 +71,7 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.long_cases(r"(?!ns-distinct|ns-bow|ns-mf-7)")
+@pytest.mark.long_cases(r"(?!ns-bow|ns-mf-7)")
 @pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, Any]) -> None:
     value, gradient, rows = on_devices(tiny, complete(SMALL | settings))

@@ -27,8 +27,9 @@ SHARING = [name for name in SAMPLERS if find_sampler(name).shares_items]
 
 
 def settings(sampler: str, **more: Any) -> RunConfig:
-    b = 24 if sampler == "ns-distinct" else 64
-    return complete({"sampler": sampler, "batch_size": b, "negatives": 3, "dataset": "tiny"} | more)
+    return complete(
+        {"sampler": sampler, "batch_size": 64, "negatives": 3, "dataset": "tiny"} | more
+    )
 
 
 def links_of(

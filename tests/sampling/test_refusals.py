@@ -93,8 +93,6 @@ def hints(message: str) -> list[dict[str, str]]:
         ({"sampler": "neg", "mine_skip": 2}, "which is off"),
         ({"sampler": "neg", "warm_start": 2}, "nothing begins after it"),
         ({"sampler": "ns", "positive_margin": 0.5}, "there are none"),
-        ({"sampler": "ns-distinct", "batch_size": 30}, "without duplicates"),
-        ({"sampler": "ns-distinct", "batch_size": 40, "devices": 4}, "without duplicates"),
         ({"encoder": "mf", "coupling": "regularised"}, "pulls free item vectors"),
     ],
 )
@@ -153,9 +151,7 @@ def test_links_without_a_negative_are_refused(
         make_sampler(graph, config, Streams(0))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"sampler": "ns-distinct", "batch_size": 50}, {"sampler": "neg", "mined": 12}]
-)
+@pytest.mark.parametrize("changes", [{"sampler": "neg", "mined": 12}])
 def test_messages_name_users_by_the_sources_ids(changes: dict[str, Any]) -> None:
     user = int(np.argmax(GRAPH.user_degrees))
     assert f"user 'u{user}'" in refusal(SMALL | changes)

@@ -67,7 +67,6 @@ def expected_loss(
 CASES = [
     (sampler, strata, family, noise, mask, unique)
     for sampler in SAMPLERS
-    if sampler != "ns-distinct"  # is biased, and says so
     for strata in (("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",))
     for family in find_sampler(sampler).with_strata(strata).families
     for noise in ("unigram", "uniform", "0.5")

@@ -23,8 +23,7 @@ from ncfbench.training.step import Trainer
 
 def settings(**more: object) -> RunConfig:
     small = {
-        # Without duplicates, ``tiny`` has no batches of more than 30 links.
-        "batch_size": 24 if more.get("sampler") == "ns-distinct" else 64,
+        "batch_size": 64,
         "negatives": 3,
         "dimension": 8,
         "word_dimension": 8,
