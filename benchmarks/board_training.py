@@ -30,8 +30,6 @@ CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "strat": ({"sampler": "strat"}, POINTWISE),
     "ns, pointwise": ({"sampler": "ns"}, POINTWISE),
     "strat-ns, pointwise": ({"sampler": "strat-ns"}, POINTWISE),
-    "ns-all": ({"sampler": "ns-all"}, POINTWISE),
-    "strat-all": ({"sampler": "strat-all"}, POINTWISE),
     "neg": ({"sampler": "neg"}, RANKING),
     "ns": ({"sampler": "ns"}, RANKING),
     "strat-ns": ({"sampler": "strat-ns"}, RANKING),

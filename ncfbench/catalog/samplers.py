@@ -44,14 +44,6 @@ EXPLICIT_NEGATIVES = Setting(
     symbol="explicit",
     changes_objective=True,
 )
-NEGATIVE_USERS = Setting(
-    "negative_users",
-    0,
-    "Users that each item of a batch meets: all, or this many drawn ones",
-    at_least=0,
-    symbol="M",
-    zero_word="all",
-)
 BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
 """The sampler against which the speedups of a family's losses are measured."""
 _RECORDS: dict[str, SamplerInfo] = {
@@ -171,21 +163,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         keeps_vectors=True,
         least_strata=2,
         symbols=("b(b-1+M)", "b", "b", "b(b+M)", "matrix"),
-    ),
-    "ns-all": SamplerInfo(
-        path="ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
-        uses=("mask",),
-        settings=(NEGATIVE_USERS,),
-        families=("pointwise",),
-        symbols=("bU", "U", "b", "bU", "all_users"),
-    ),
-    "strat-all": SamplerInfo(
-        path="ncfbench.sampling.all_users:StratifiedAllUsersSampler",
-        uses=("stratum_size", "strata", "mask"),
-        settings=(NEGATIVE_USERS,),
-        families=("pointwise",),
-        symbols=("bU/s", "U", "b/s", "bU/s", "all_users"),
-        by_user={"symbols": ("bU", "U", "b", "bU", "all_users")},
     ),
 }
 SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}

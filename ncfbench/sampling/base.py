@@ -36,9 +36,7 @@ class Draw(NamedTuple):
     links: Int32
     """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
     users: Int32
-    """int32[b, k]: users of the negative links (k = 0 where none are drawn); or int32[1, M] for the
-    whole batch.
-    """
+    """int32[b, k]: users of the negative links (k = 0 where none are drawn)."""
     items: Int32
     """int32[b, k]: items of the negative links (k = 0 where none are drawn); or int32[1, k'] for
     the whole batch.
@@ -238,7 +236,6 @@ class Sampler(BatchSource):
             "b": config.batch_size,
             "k": config.negatives,
             "s": self.stratum_size,
-            "U": config.sampler_settings.get("negative_users") or self.graph.n_users,
             "K": config.uniform_items,
             "M": config.sampler_settings.get("memory", 0),
         }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.errors import UsageError
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw
-from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
+from ncfbench.sampling.batch import Batch, Remembered, Shared, padded
 from ncfbench.sampling.claims import Claims, below
 
 Int64 = NDArray[np.int64]
@@ -293,7 +293,7 @@ class MemorySharingSampler(SharingSampler):
         items, users = np.where(known, draw.items[0], np.int32(0)), own.users[rows]
         met = len(draw.links) - 1 + int(known.sum())
         weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
-        np.divide(negative_weights(own), met, out=weight[:, size:])
+        np.divide(own.negatives.weight, met, out=weight[:, size:])
         weight[:, :size] = self._pair_importance(items) * known / met
         if self.config.mask:
             weight[self._linked_slots(users, items, repeat=True)] = 0

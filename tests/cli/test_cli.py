@@ -147,8 +147,8 @@ def test_settings_that_a_run_does_not_use_are_named(
     check(
         done,
         0,
-        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat,"
-        " strat-ns or strat-all.",
+        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat or"
+        " strat-ns.",
         "--uniform-items changes nothing with --sampler iid; it is used by mixed-ns.",
         "--filters changes nothing with --encoder mf; it is used by cnn.",
     )

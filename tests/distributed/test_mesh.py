@@ -30,7 +30,7 @@ CASES: list[dict[str, Any]] = [
     *(
         {"sampler": name, "encoder": "mf", "devices": 8}
         for name in SAMPLERS
-        if name not in ("ns", "xbm", "strat-all", "mixed-ns")
+        if name not in ("ns", "xbm", "mixed-ns")
     ),
     {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
     *(
@@ -53,13 +53,6 @@ CASES: list[dict[str, Any]] = [
         "user_tower": "own_models:Gated",
         "devices": 2,
         "shard_tables": True,
-    },
-    {
-        "sampler": "strat-all",
-        "encoder": "mf",
-        "devices": 8,
-        "shard_tables": True,
-        "negative_users": 50,
     },
     {
         "sampler": "neg",

@@ -20,9 +20,7 @@ from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_c
 from ncfbench.sampling.batch import (
     Batch,
     Listed,
-    MetUsers,
     negative_ids,
-    negative_weights,
     remembered,
 )
 from ncfbench.sampling.listed import NegativeSampler
@@ -44,10 +42,9 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
         expected = pairs(graph.link_user[draw.links], graph.link_item[draw.links])
         assert pairs(batch.users[batch.pos_user], batch.items[batch.pos_item]) == expected
         brought = {item for _, item in expected} | set(draw.items.reshape(-1).tolist())
-        meets_all = isinstance(batch.negatives, MetUsers)
-        rows = zip(*negative_ids(batch), negative_weights(batch), strict=True)
+        rows = zip(*negative_ids(batch), batch.negatives.weight, strict=True)
         for i, (users, items, weights) in enumerate(rows):
-            user, item = expected[i] if i < len(expected) else (i, None)
+            user, item = expected[i]
             found = pairs(users, items)
             if sampler == "iid":
                 assert found == pairs(draw.users[i], draw.items[i])
@@ -56,7 +53,7 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
             elif sampler == "strat":
                 assert found == [(u, item) for u in draw.users[i].tolist()]
             else:
-                assert {u for u, _ in found} == {i if meets_all else user}
+                assert {u for u, _ in found} == {user}
                 assert set(items[weights > 0].tolist()) <= brought
             met = users[weights > 0], items[weights > 0]
             assert not graph.linked(*met).any(), "a linked pair counts as a negative"
@@ -133,16 +130,14 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
     assert layout.shape_fault(found, b) == layout.id_fault(found, tiny.graph) == ""
     assert {batch.items.shape for batch in found} == {(capacity,)}
     for batch in found:
-        meets_all = isinstance(batch.negatives, MetUsers)
-        users = tiny.graph.n_users if meets_all else b
-        assert len(batch.users) == (b * (1 + k) if sampler in ("iid", "strat") else users)
+        assert len(batch.users) == (b * (1 + k) if sampler in ("iid", "strat") else b)
         is_listed = isinstance(batch.negatives, Listed)
         assert is_listed == find_sampler(sampler).reads("negatives")
         assert not is_listed or batch.negatives.weight.shape == (b, k)
         assert not batch.items[batch.n_items :].any()
         real = batch.items[: batch.n_items]
         assert tiny.graph.item_degrees[real].min() >= 1, "a held-out item is in a batch"
-        if unique or meets_all or sampler in ("strat", "strat-ns"):
+        if unique or sampler in ("strat", "strat-ns"):
             own = real[remembered(batch) :]
             assert len(np.unique(own)) == len(own)
         else:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from enumeration import all_draws, batch_objective, exact_objective
 
-from ncfbench.auditing.variance import meeting_all_users
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
@@ -32,8 +31,6 @@ SIZES = {
     "strat-ns": (4, 2, 1),
     "mixed-ns": (3, 1, 1),
     "xbm": (2, 1, 1),
-    "ns-all": (3, 1, 1),
-    "strat-all": (4, 2, 1),
 }
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
@@ -95,46 +92,6 @@ def test_expected_loss_of_all_draws_is_the_objective(
     config = configure(sampler, family, unique_items=unique, **settings)
     exact = exact_objective(five_nodes, config.noise_exponent, mask, family)
     assert expected_loss(five_nodes, config, family) == pytest.approx(exact, rel=1e-9)
-
-
-@pytest.mark.parametrize("mask", [True, False])
-@pytest.mark.parametrize("sampler", ["ns-all", "strat-all"])
-def test_one_drawn_user_is_unbiased(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
-    config = configure(sampler, noise="0.5", mask=mask, negative_users=1)
-    exact = exact_objective(five_nodes, 0.5, mask, "pointwise")
-    assert expected_loss(five_nodes, config) == pytest.approx(exact, rel=1e-9)
-
-
-@pytest.mark.parametrize("mask", [True, False])
-@pytest.mark.parametrize("sampler", [name for name in SIZES if name not in ("mixed-ns", "xbm")])
-def test_items_may_meet_all_users(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
-    """Any sampler's items meet all users with the weights of their own links: the same mean."""
-    found = expected_loss(
-        five_nodes,
-        configure(sampler, noise="0.5", mask=False),
-        change=lambda batch: meeting_all_users(five_nodes, batch, mask=mask),
-    )
-    exact = exact_objective(five_nodes, 0.5, mask, "pointwise")
-    assert found == pytest.approx(exact, rel=1e-6)
-
-
-@pytest.mark.parametrize(("own", "other"), [("ns-all", "ns"), ("strat-all", "strat-ns")])
-def test_all_users_have_no_larger_variance(
-    five_nodes: BipartiteGraph, own: str, other: str
-) -> None:
-    """Over all draws, with the same positive links in both."""
-
-    def variance(sampler: str) -> float:
-        config = configure(sampler)
-        made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-        draws = [
-            (chance, batch_objective(made.assemble(draw), "pointwise"))
-            for chance, draw in all_draws(config, five_nodes)
-        ]
-        mean = sum(chance * value for chance, value in draws)
-        return sum(chance * (value - mean) ** 2 for chance, value in draws)
-
-    assert variance(own) < variance(other)
 
 
 @pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])

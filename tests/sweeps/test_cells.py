@@ -121,7 +121,6 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-encoders",
         "paper-coupling",
         "paper-plain",
-        "all-users",
         "rivals",
         "board",
     }
@@ -131,21 +130,16 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
     assert axes("paper-encoders", "encoder") == {"mf", "bow", "cnn", "lstm", "gru", "transformer"}
-    assert axes("paper-plain", "sampler") == paper | {"ns-all", "strat-all"}
+    assert axes("paper-plain", "sampler") == paper
     assert axes("paper-plain", "convolution") == {"plain"}
     assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
     assert axes("model-ask-the-gru", "encoder") == {"gru"}
     coupled, _ = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes)
     assert len(coupled) == 6
     assert sum(cell.config.coupling == "direct" for cell in coupled) == 1
-    # Five samplers without the setting, two with three values of it; two losses, three seeds.
-    meeting, _ = sweeps.expand(read_sweep("all-users").axes)
-    assert len(meeting) == (5 + 2 * 3) * 2 * 3
-    counts = {cell.config.to_dict().get("negative_users") for cell in meeting}
-    assert counts == {None, 0, 512, 2048}
-    # With sg six samplers, four of them with and without the hardest; with softmax five; three.
+    # With sg five samplers, three of them with and without the hardest; with softmax four; two.
     rivals, _ = sweeps.expand(read_sweep("rivals", seeds=1).axes)
-    assert len(rivals) == (1 + 2 + 4 * 2) + (2 + 4 * 2) + 3 * 2
+    assert len(rivals) == (1 + 2 + 3 * 2) + (2 + 3 * 2) + 2 * 2
     labels = sweeps.label_cells(rivals).values()
     assert len(set(labels)) == len(rivals)
     assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"

@@ -59,7 +59,7 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-@pytest.mark.long_cases(r"(?!(ns|strat-all|xbm)$)")
+@pytest.mark.long_cases(r"(?!(ns|xbm)$)")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_unique_items_leave_the_gradient_alone(tiny: Dataset, sampler: str) -> None:
     gradients = []
@@ -81,7 +81,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     assert_alike(gradient, same, 1e-6)
 
 
-@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|(neg|strat-all|xbm)-sg-mf|ns-sg-bow)")
+@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|(neg|xbm)-sg-mf|ns-sg-bow)")
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
     [
