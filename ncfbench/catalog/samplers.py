@@ -50,7 +50,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
         path="ncfbench.sampling.listed:IidSampler",
         in_paper=True,
-        uses=("negatives", "mask", "unique_items"),
+        uses=("negatives", "mask"),
         settings=(EXPLICIT_NEGATIVES,),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
@@ -59,7 +59,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
         in_paper=True,
-        uses=("negatives", "mask", "unique_items"),
+        uses=("negatives", "mask"),
         settings=(
             EXPLICIT_NEGATIVES,
             Setting(
@@ -106,7 +106,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         by_user={
             "families": FAMILIES,
             "uses": (
-                *("stratum_size", "strata", "negatives", "mask", "unique_items"),
+                *("stratum_size", "strata", "negatives", "mask"),
                 "explicit_negatives",
             ),
             "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
@@ -115,7 +115,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     "ns": SamplerInfo(
         path="ncfbench.sampling.shared:NegativeSharingSampler",
         in_paper=True,
-        uses=("mask", "unique_items"),
+        uses=("mask",),
         settings=HARD,
         families=FAMILIES,
         shares_items=True,
@@ -133,14 +133,14 @@ _RECORDS: dict[str, SamplerInfo] = {
         least_strata=2,
         symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
         by_user={
-            "uses": ("stratum_size", "strata", "mask", "unique_items"),
+            "uses": ("stratum_size", "strata", "mask"),
             "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
         },
         drawn_off_paper_clock=True,
     ),
     "mixed-ns": SamplerInfo(
         path="ncfbench.sampling.shared:MixedSharingSampler",
-        uses=("uniform_items", "mask", "unique_items"),
+        uses=("uniform_items", "mask"),
         settings=HARD,
         families=FAMILIES,
         shares_items=True,
@@ -148,7 +148,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
-        uses=("mask", "unique_items"),
+        uses=("mask",),
         settings=(
             *HARD,
             Setting(

@@ -59,7 +59,6 @@ class SharedSettings:
         "unigram", "Noise distribution P_n: unigram, uniform, or an exponent of the item degree"
     )
     mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
-    unique_items: bool = _sampler(True, "Embed each distinct item of a batch once")
     epochs: int = _training(30, "Passes over the training links", at_least=1)
     optimizer: str = _training(
         "auto",
@@ -137,11 +136,6 @@ class SharedSettings:
         "Dense features of items beside their texts: added to g through a linear layer, or ignored",
         choices=("add", "ignore"),
         tried=("add", "ignore"),
-    )
-    word_vectors: str = _model(
-        "",
-        "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
-        shown="random ones",
     )
     patience: int = _training(
         10,

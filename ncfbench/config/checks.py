@@ -150,12 +150,11 @@ def _text_faults(values: Values) -> Iterator[str]:
             f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
             " and hyphens."
         )
-    for name, what, given in (
-        ("word_vectors", "word vectors", "their file to ncfbench run --word-vectors FILE"),
-        ("checkpoint", "a checkpoint", "its folder to ncfbench run --checkpoint FOLDER"),
-    ):
-        if (value := values.get(name)) and not is_digest(value):
-            yield f"{name} = {value!r} is not the digest of {what}. Give {given}, which prints it."
+    if (value := values.get("checkpoint")) and not is_digest(value):
+        yield (
+            f"checkpoint = {value!r} is not the digest of a checkpoint. Give its folder to ncfbench"
+            " run --checkpoint FOLDER, which prints it."
+        )
 
 
 def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -> Iterator[str]:

@@ -84,11 +84,9 @@ def _line(error: Exception, plugin: type) -> str:
 def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Checks:
     """Tokens after the last word must not affect the result, nor other items, nor chance."""
     module = yield from _built(info, config, data)
-    words = ("words",) if config.word_vectors else ()
     yield from _named("item_tables", info.item_tables, module, data.items)
     yield from _named("word_tables", info.word_tables, module, data.words + 1)
     yield from _named("pretrained_parts", info.pretrained_parts, module)
-    yield from _named("word_vectors", words, module, data.words + 1)
     rng, longest = np.random.default_rng(0), max(length // 2, 1)
     lengths = np.minimum([longest, (longest + 1) // 2, 0, 1, 2, 3, longest], longest)
     lengths = (lengths * bool(data.words)).astype(np.int32)
@@ -110,7 +108,7 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
         " which texts.present is false",
     )
     if info.word_tables and data.words:
-        other = texts._replace(tokens=_next_rows(texts.tokens, data.words), words=texts.tokens)
+        other = texts._replace(tokens=_next_rows(texts.tokens, data.words))
         yield from _by_row("word_tables", info.word_tables, module, texts, other, "texts.tokens")
 
 

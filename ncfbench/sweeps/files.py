@@ -35,7 +35,7 @@ from ncfbench.config import (
     split_assignment,
     toml_value,
 )
-from ncfbench.data.assets import KEPT, name_files
+from ncfbench.data.assets import name_files
 from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.settings import Kind
 from ncfbench.storage import tables
@@ -78,7 +78,7 @@ def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -
         DataError, UsageError: see :func:`ncfbench.data.assets.name_files`.
     """
     axes = dict(sweep.axes)
-    for name in axes.keys() & set(KEPT):
+    if (name := "checkpoint") in axes:
         for dataset in axes.get("dataset", (SETTINGS["dataset"].default,)):
             cells = [{"dataset": dataset, name: value} for value in sweep.axes[name]]
             axes[name] = tuple(name_files(cell, data_dir, say)[name] for cell in cells)

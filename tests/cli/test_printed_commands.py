@@ -25,7 +25,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"loss": "hinge", "gamma": 0.2, "sampler": "neg"},
     {"lambda": 3.0, "item_dropout": 0.0, "noise": "0.75", "mask": False},
     {"encoder": "lstm", "negatives": 7, "learning_rate": 1e-5, "user_l2": 1e-7},
-    {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3, "unique_items": False},
+    {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3},
     {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
     {"sampler": "xbm", "memory": 4, "loss": "softmax"},
     {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},

@@ -245,14 +245,12 @@ def test_unused_settings_do_not_split_identity() -> None:
     for first, second in (
         ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
         ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "lstm_units": 3, "word_dimension": 3}),
-        ({"unique_items": False}, {}),
         ({"devices": 4, "shard_tables": True}, {}),
     ):
         assert digest(settings(**first)) == digest(settings(**second))
     for first, second in (
         ({"sampler": "iid", "negatives": 3}, {"sampler": "iid"}),
         ({"stratum_size": 8}, {}),
-        ({"strata": "user", "unique_items": False}, {"strata": "user"}),
         ({"filters": 3}, {}),
         ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
         ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
@@ -290,10 +288,9 @@ def test_a_run_has_the_settings_of_its_encoder() -> None:
 
 
 def test_a_command_line_gives_a_setting_its_value() -> None:
-    given = {"mask": False, "unique_items": True, "lambda": 2.5}
+    given = {"mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == [
         "--no-mask",
-        "--unique-items",
         *("--lambda", "2.5"),
     ]

@@ -38,7 +38,7 @@ CASES: list[dict[str, Any]] = [
         | {"positive_margin": 0.01}
         for start in (1, 99)
     ),
-    {"sampler": "strat-ns", "encoder": "bow", "devices": 2, "word_dimension": 100, "idf": True},
+    {"sampler": "strat-ns", "encoder": "bow", "devices": 2, "word_dimension": 100},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},

@@ -85,18 +85,15 @@ def test_the_docstrings_example() -> None:
     assert parts.negatives.weight.tolist() == weight.tolist()
 
 
-@pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize(
     ("sampler", "strata"),
     [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
 )
-def test_a_shard_has_the_links_of_its_rows(
-    tiny: Dataset, sampler: str, strata: str, unique: bool
-) -> None:
+def test_a_shard_has_the_links_of_its_rows(tiny: Dataset, sampler: str, strata: str) -> None:
     """Every link by its ids, for all processes together and for each of two; shapes do not depend
     on the batch.
     """
-    config = settings(sampler, strata=strata, unique_items=unique)
+    config = settings(sampler, strata=strata)
     made = make_sampler(tiny.graph, config, Streams(0))
     both = [ShardedSampler(made, 8, own) for own in (range(4), range(4, 8))]
     shapes = set()

@@ -19,7 +19,7 @@ from typer.testing import Result
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.data.store import Dataset
 from ncfbench.storage import schemas, tables
 from ncfbench.training import run as training
@@ -49,9 +49,7 @@ def model(encoder: str, **more: Any) -> RunConfig:
 
 @pytest.fixture(autouse=True, scope="module")
 def _kept_checkpoint(featured: Dataset) -> None:
-    write_checkpoint(
-        CHECKPOINT.path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1
-    )
+    write_checkpoint(kept_path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1)
 
 
 @pytest.mark.long_cases(r"(?!mlp)")

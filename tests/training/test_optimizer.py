@@ -214,7 +214,7 @@ def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainSt
     ("more", "tables"),
     [
         (
-            {"encoder": "bow", "idf": True, "sampler": "strat-ns", "word_dropout": 0.2}
+            {"encoder": "bow", "sampler": "strat-ns", "word_dropout": 0.2}
             | {"interaction": "cosine", "learn_temperature": True},
             2,
         ),

@@ -59,18 +59,6 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-@pytest.mark.long_cases(r"(?!(ns|xbm)$)")
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_unique_items_leave_the_gradient_alone(tiny: Dataset, sampler: str) -> None:
-    gradients = []
-    for unique in (True, False):
-        trial = Trial(tiny, settings(sampler=sampler, encoder="bow", unique_items=unique))
-        gradients.append(trial.gradient(trial.batch(2)))
-    (value, left), (other, right) = gradients
-    assert value == pytest.approx(other, rel=1e-5)
-    assert_alike(left, right, 1e-5)
-
-
 def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     """More capacity: the same loss and gradient, dropout included."""
     trial = Trial(tiny, settings(sampler="strat-ns", encoder="bow"))
