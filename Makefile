@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DATASET ?= synthetic
 ENCODER ?= cnn
+TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
 .PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-board clean
@@ -25,15 +26,15 @@ demo: $(VENV)/.installed
 # Three workers also where there are two cores: a good part of the tests waits for processes that they start.
 # Whole stretches of the list go to a worker, so that few make what the tests of a module share.
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 # Minutes on the real data that NCFBENCH_SHARED_DATA names.
 test-real: $(VENV)/.installed
 	$(BIN)/python -m pytest -m real
 
-# What `make test` does a few times, many times.
+# What `make test` does a few times, many times, and properties on new random examples.
 test-long: $(VENV)/.installed
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m 'long or hypothesis' --hypothesis-profile random
 
 # The HTML report in Chromium, which must be installed (the package chromium, or `playwright install chromium`).
 test-browser: $(VENV)/.installed

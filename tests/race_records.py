@@ -20,7 +20,7 @@ FIXED = {"dataset": "tiny", "encoder": "cnn"}
 
 def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Candidate:
     config = complete(FIXED | {"sampler": sampler} | more)
-    found = Candidate(name, config, iteration_seconds=0.01, seeds=[0, 1])
+    found = Candidate(name, config, seeds=[0, 1])
     if reason:
         found.leave(Status.DIVERGED if reason.startswith("diverged") else Status.LEFT, reason)
     return found

@@ -161,9 +161,10 @@ def test_parameters_are_those_of_the_checkpoint(exported: Exported) -> None:
     assert sorted(found) == sorted(PARAMETERS[exported.model].split())
     last = exported.record.summary["iterations"]
     kept = np.load(exported.record.folder / "checkpoints" / f"{last}.npz")
-    for at, name in enumerate(PARAMETERS[exported.model].split()):
-        assert found[name].shape == kept[f"state/{at:04d}"].shape
-        np.testing.assert_array_equal(found[name], kept[f"state/{at:04d}"])
+    for name in PARAMETERS[exported.model].split():
+        path = ".parameters" + "".join(f"['{part}']" for part in name.split("."))
+        assert found[name].shape == kept[path].shape
+        np.testing.assert_array_equal(found[name], kept[path])
     assert exported.meta == json.loads((exported.home / "vectors/meta.json").read_text())
     assert about == {name: value for name, value in exported.meta.items() if name != "seconds"}
     assert about["settings"] == exported.record.config.to_dict()

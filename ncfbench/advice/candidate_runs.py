@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
 from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.costs import Costs
 from ncfbench.advice.state import State
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
@@ -27,9 +26,15 @@ from ncfbench.training.turns import Turns
 
 EVALUATED = 1.4
 """Growth of a run's clock between two evaluations in a rung."""
+TURNS = 3
+"""Number of turns in the first rung; all turns have about the same seconds of training."""
 
 Key = tuple[str, int]
 """The name of a candidate, and the seed of its run."""
+
+
+class OutOfTimeError(Exception):
+    """Raised while items are embedded, where no time is left; nothing is lost."""
 
 
 @dataclass
@@ -39,16 +44,11 @@ class Clock:
     Attributes:
         reserve_seconds: kept for the answer.
         spent_before: seconds of earlier sessions.
-        guess: the pace of what is not measured yet.
-        measured: wall seconds of each ``opening``, ``evaluation``, ``saving`` and ``turn`` of a
-            run, and the ``training`` of each turn.
     """
 
     budget_seconds: float
     reserve_seconds: float
     spent_before: float = 0.0
-    guess: Pace = field(default_factory=Pace)
-    measured: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -61,33 +61,14 @@ class Clock:
         """Seconds left for the race."""
         return self.budget_seconds - self.reserve_seconds - self.spent
 
-    @contextmanager
-    def timed(self, part: str, runs: int = 1) -> Iterator[None]:
-        """Measure a part of the race, of several runs."""
-        began = time.perf_counter()
-        yield
-        self.measured[part] += [(time.perf_counter() - began) / runs] * runs
-
-    @property
-    def pace(self) -> Pace:
-        """Mean seconds of the parts measured so far; guesses for the others."""
-
-        def mean(part: str, guess: float) -> float:
-            return fmean(self.measured[part]) if self.measured[part] else guess
-
-        return Pace(
-            mean("opening", self.guess.opening),
-            mean("turn", self.guess.training) / mean("training", 1.0),
-            mean("saving", self.guess.saving) + mean("evaluation", 0.0),
-        )
-
 
 @dataclass
 class CandidateRuns:
     """The runs of a race's candidates, below the folder of the race.
 
-    The run with the least training clock trains next, to its next probe, so that a disturbance of
-    the machine meets all of them. One that fails takes its candidate out of the race.
+    The run with the least training clock trains next, for a turn that ends by the clock, so that a
+    disturbance of the machine meets all of them. One that fails takes its candidate out of the
+    race. Nothing begins that would leave too little time to evaluate and save all open runs.
 
     Args:
         locations: of the data, and of the race's own runs.
@@ -104,36 +85,47 @@ class CandidateRuns:
     interrupted: Callable[[], bool]
 
     def __post_init__(self) -> None:
+        self.costs = Costs(self.state.pace)
         self.turns: Turns[Key] = Turns(
             self.dataset, self.content, self.locations, self.interrupted, self._failed
         )
         self._folders: dict[Key, Path] = {}
-        self._compiling: dict[Key, float] = {}
+        self._encoders: dict[Key, str] = {}
+        self._opened: dict[Key, float] = {}
         """Seconds that opening took, of runs that have not trained since."""
         self._evaluated: dict[Key, float] = {}
         """Clocks at the latest evaluations."""
 
+    def pace(self, candidates: Sequence[Candidate]) -> Pace:
+        """Return the mean pace of some candidates."""
+        return self.costs.pace([each.config.encoder for each in candidates])
+
     def train(self, candidates: Sequence[Candidate], seed: int, target: float) -> None:
-        """Train candidates to a training clock, in seconds, while there is time to save them."""
-        saving = len(candidates) * self.clock.pace.saving
-        keys = {(candidate.name, seed): candidate for candidate in candidates}
+        """Train candidates to a training clock, in seconds, while there is time."""
+        keys = {(each.name, seed): each for each in candidates}
         for key, candidate in keys.items():
-            if key not in self.turns.runs and self.clock.left > saving:
+            if key not in self.turns.runs and self._left() >= self._opening(candidate):
                 self._open(key, candidate)
-        while self.clock.left > saving:
-            behind = self.turns.behind(lambda run: run.recorder.train_seconds, target, keys)
-            if behind is None:
-                break
-            self._advance(behind)
+        while (behind := self.turns.behind(_trained, target, keys)) is not None:
+            run, left = self.turns.runs[behind], self._left(behind)
+            if left > (run.iteration_seconds or 0.0):
+                turn = self.state.first_clock / TURNS or target
+                self._advance(behind, min(turn, target - _trained(run), left))
+                continue
+            candidate = keys.pop(behind)
+            if left < 0 and seed == 0 and run.recorder.last_row is None:
+                seconds = self.costs.evaluation(candidate.config.encoder)
+                self.leave(candidate, f"no time to evaluate it, which takes about {seconds:.3g} s")
 
     def keep(self) -> None:
-        """Evaluate and save all open runs."""
-        for key in list(self.turns.runs):
-            with self.clock.timed("evaluation"):
+        """Evaluate the open runs, the cheapest first, while there is time, and save all."""
+        for key in sorted(self.turns.runs, key=self._evaluation):
+            if self.clock.left - self._saving() >= self._evaluation(key):
                 self._evaluate(key)
-        if count := sum(not run.is_saved for run in self.turns.runs.values()):
-            with self.clock.timed("saving", count):
-                self.turns.save()
+        for key, run in list(self.turns.runs.items()):
+            if not run.is_saved:
+                with self.costs.timed("saving", self._encoders[key]):
+                    self.turns.take(key, Session.save)
 
     def leave(self, candidate: Candidate, reason: str) -> None:
         """Let a candidate leave the race, and close its first run."""
@@ -162,41 +154,112 @@ class CandidateRuns:
         for candidate in self.state.entrants:
             yield from filter(None, (self.read(candidate, seed) for seed in candidate.seeds))
 
+    def _opening(self, candidate: Candidate) -> float:
+        """Return the seconds that a run of a candidate takes before it is worth anything."""
+        costs, encoder = self.costs, candidate.config.encoder
+        return costs.opening(encoder) + costs.evaluation(encoder) + costs.saving(encoder)
+
+    def _evaluation(self, key: Key) -> float:
+        is_done = self.turns.runs[key].is_evaluated
+        return 0.0 if is_done else self.costs.evaluation(self._encoders[key])
+
+    def _saving(self, besides: Collection[Key] = ()) -> float:
+        """Return the seconds that it takes to save what open runs have trained."""
+        return sum(
+            self.costs.saving(self._encoders[key])
+            for key, run in self.turns.runs.items()
+            if key in besides or not run.is_saved
+        )
+
+    def _left(self, key: Key | None = None) -> float:
+        """Return the seconds left but for evaluating and saving the open runs.
+
+        Args:
+            key: of a run that is to train on, and has to be evaluated and saved after that.
+        """
+        evaluations = sum(self._evaluation(each) for each in self.turns.runs if each != key)
+        if key is not None:
+            evaluations += self.costs.evaluation(self._encoders[key])
+        return self.clock.left - evaluations - self._saving([] if key is None else [key])
+
     def _open(self, key: Key, candidate: Candidate) -> None:
         record, began = self.read(candidate, key[1]), time.perf_counter()
         if record is not None and record.summary["status"] in ("finished", "diverged"):
             return
-        shown = ArmProgress(self.progress, candidate.name, spent=lambda: self.clock.spent)
+        shown = _Shown(self.progress, candidate.name, self.clock, self._saving)
         config, folder = candidate.with_seed(key[1]), self._folders.get(key)
         self.turns.open(key, config, folder, shown, stops_at_epochs=False)
         if key in self.turns.runs:
             made = self.turns.runs[key].recorder.folder
             assert made is not None, "only the first of several processes has none"
-            self._folders[key] = made
-            self._compiling[key] = time.perf_counter() - began
+            self._folders[key], self._encoders[key] = made, config.encoder
+            self._opened[key] = time.perf_counter() - began
 
-    def _advance(self, key: Key) -> None:
-        run, began = self.turns.runs[key], time.perf_counter()
-        before = run.recorder.train_seconds
-        self.turns.take(key, Session.advance)
-        wall, trained = time.perf_counter() - began, run.recorder.train_seconds - before
-        if key in self._compiling:  # the first block compiles
-            self.clock.measured["opening"].append(self._compiling.pop(key) + wall - trained)
+    def _advance(self, key: Key, seconds: float) -> None:
+        """Give an open run a turn of some seconds of training; evaluate it where that is due, and
+        takes no longer than what was trained since the last time.
+        """
+        run, encoder, began = self.turns.runs[key], self._encoders[key], time.perf_counter()
+        before, evaluated = _trained(run), self._evaluated.get(key, 0.0)
+        self._take(key, lambda run: run.advance(seconds))
+        clock, is_new = _trained(run), key in self._opened
+        if is_new:
+            self._take(key, self._forecast)
+        is_due = clock >= EVALUATED * evaluated
+        if is_due and self.costs.evaluation(encoder) <= clock - evaluated:
+            self._evaluate(key, is_timed=not is_new)  # the first one compiles
+        wall, trained = time.perf_counter() - began, clock - before
+        if is_new:
+            self.costs.measured["opening", encoder].append(self._opened.pop(key) + wall - trained)
         else:
-            if run.recorder.train_seconds >= EVALUATED * self._evaluated.get(key, 0):
-                self._evaluate(key)
-                wall = time.perf_counter() - began
-            self.clock.measured["turn"].append(wall)
-            self.clock.measured["training"].append(trained)
+            self.costs.measured["turn", encoder].append(wall)
+            self.costs.measured["training", encoder].append(trained)
 
-    def _evaluate(self, key: Key) -> None:
+    def _evaluate(self, key: Key, *, is_timed: bool = True) -> None:
+        def work(run: Session) -> None:
+            timed = self.costs.timed("evaluation", self._encoders[key])
+            with timed if is_timed else nullcontext():
+                run.evaluate()
+            self._evaluated[key] = _trained(run)
+
+        if key in self.turns.runs and not self.turns.runs[key].is_evaluated:
+            self._take(key, work)
+
+    def _forecast(self, run: Session) -> None:
+        self.costs.forecasts[run.plan.config.encoder] = run.forecast_evaluation()
+
+    def _take(self, key: Key, work: Callable[[Session], None]) -> None:
+        """Give a run that is open a piece of work, which may run out of time."""
+
+        def in_time(run: Session) -> None:
+            with suppress(OutOfTimeError):
+                work(run)
+
         if key in self.turns.runs:
-            self.turns.take(key, Session.evaluate)
-        if key in self.turns.runs:
-            self._evaluated[key] = self.turns.runs[key].recorder.train_seconds
+            self.turns.take(key, in_time)
 
     def _failed(self, key: Key, error: BaseException) -> None:
         (candidate,) = (each for each in self.state.entrants if each.name == key[0])
         status = Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED
         candidate.leave(status, f"{status}: {first_line(error)}")
         self.progress.say(f"{candidate.name} {candidate.reason}")
+
+
+class _Shown(ArmProgress):
+    """Shows an arm in the bar of the race; ends what embeds items where no time is left."""
+
+    def __init__(
+        self, race: Progress, name: str, clock: Clock, saving: Callable[[], float]
+    ) -> None:
+        super().__init__(race, name, spent=lambda: clock.spent)
+        self.clock, self.saving = clock, saving
+
+    def embedded(self, done: int, total: int) -> None:
+        """Show the items in place of the iteration."""
+        super().embedded(done, total)
+        if self.clock.left < self.saving():
+            raise OutOfTimeError
+
+
+def _trained(run: Session) -> float:
+    return run.recorder.train_seconds

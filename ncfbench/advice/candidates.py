@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from ncfbench.config import RunConfig
 from ncfbench.racing.rule import Status as Status
 
-FIRST_PROBES = 3
-"""Number of probes in the first rung. Turns last from probe to probe."""
-
 
 @dataclass
 class Candidate:
@@ -18,13 +15,11 @@ class Candidate:
 
     Attributes:
         config: settings of its first run; its other seeds differ in the seed alone.
-        iteration_seconds: predicted before the race.
         reason: why it left; empty while it races.
     """
 
     name: str
     config: RunConfig
-    iteration_seconds: float = 0.0
     seeds: list[int] = field(default_factory=lambda: [0])
     status: Status = Status.RACING
     reason: str = ""
@@ -36,14 +31,3 @@ class Candidate:
     def leave(self, status: Status, reason: str) -> None:
         """Leave the race."""
         self.status, self.reason = status, reason
-
-    def schedule_probes(self, seconds: float) -> None:
-        """Probe after so many seconds of training, unless the question says how often."""
-        every = max(round(seconds / self.iteration_seconds), 1)
-        if not self.config.probe_every:
-            self.config = dataclasses.replace(self.config, probe_every=every)
-
-    def probe_like(self, other: Candidate) -> None:
-        """Expect another one's seconds of an iteration, and probe as often."""
-        self.iteration_seconds = other.iteration_seconds
-        self.config = dataclasses.replace(self.config, probe_every=other.config.probe_every)

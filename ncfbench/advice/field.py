@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from ncfbench.advice.calibration import Calibration, calibrate
-from ncfbench.advice.candidate_runs import Clock
-from ncfbench.advice.candidates import FIRST_PROBES, Candidate
+from ncfbench.advice.candidate_runs import TURNS, CandidateRuns
+from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.search import Search
-from ncfbench.advice.state import State
-from ncfbench.data import Dataset
-from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
+from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.racing.rungs import plan_rungs
-from ncfbench.runs.progress import Progress
 
 FIRST_EPOCHS = 0.5
-"""Epochs of the fastest candidate in the first rung."""
+"""Epochs of the first candidate in the first rung."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
 EPOCHS_SHARES = (1 / 300, 1 / 120)
@@ -29,73 +25,90 @@ LEAST_GROWTHS = ((4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
 with. Fewer begin until the first of these is reached, else the second, and so on.
 """
+TIMED_SECONDS = 0.5
+"""Seconds of training that the first candidate is timed by."""
 
 
 @dataclass(frozen=True)
 class FirstField:
-    """Chooses the candidates of a race that has not begun."""
+    """Chooses the candidates of a race that has not begun, by the first turns of one of them."""
 
-    dataset: Dataset
-    content: DeviceContent
-    clock: Clock
-    progress: Progress
-    interrupted: Callable[[], bool]
+    search: Search
+    runs: CandidateRuns
 
-    def choose(self, search: Search) -> State:
-        """Return the state of a race before its first rung.
+    def choose(self) -> None:
+        """Put into the state who begins, who may follow, and the clock of the first rung.
 
         Raises:
-            KeyboardInterrupt: ``interrupted()`` was true.
+            KeyboardInterrupt: interrupted.
+            NcfbenchError: every candidate failed.
             UsageError: one candidate only, or the budget is too small for two and one rung.
         """
-        field = search.first_field()
-        if len(field) == 1 and not search.neighbours(field[0], ()):
+        field, runs, clock = self.search.first_field(), self.runs, self.runs.clock
+        if len(field) == 1 and not self.search.neighbours(field[0], ()):
             raise UsageError(
                 f"There is one candidate only, {field[0].name}: nothing to race. Let more be tried,"
                 " or train it with ncfbench run."
             )
-        self.progress.say(f"Search: begins with {len(field)} candidates; timing the first.")
-        self.progress.move(int(self.clock.spent), "timing")
-        if self.interrupted():
-            raise KeyboardInterrupt
-        calibrated = calibrate(self.dataset, self.content, field[0].config)
-        for each in field:
-            each.iteration_seconds = calibrated.iteration_seconds
-        state = self._begun(field, calibrated)
-        self.progress.say(
-            f"{self.clock.spent:.0f} s: {len(state.entrants)} race first; others follow."
-        )
-        return state
+        runs.progress.say(f"Search: begins with {len(field)} candidates; timing the first.")
+        runs.progress.move(int(clock.spent), "timing")
+        state = runs.state
+        state.entrants = []
+        for first in field:
+            state.entrants.append(first)
+            self._time(first)
+            if first.status is Status.RACING:
+                break
+        else:
+            raise NcfbenchError(f"No candidate is left. {field[0].name} {field[0].reason}")
+        wanted = [first, *(each for each in field if each not in state.entrants)]
+        self._begin(wanted)
+        runs.progress.say(f"{clock.spent:.0f} s: {len(state.racing)} race first; others follow.")
 
-    def _begun(self, wanted: list[Candidate], calibrated: Calibration) -> State:
-        """Return the state of a race that as many begin as there is time for; the others follow.
+    def _time(self, first: Candidate) -> None:
+        """Train a candidate for two turns, and evaluate it after each."""
+        seconds = min(TIMED_SECONDS, FIRST_SHARE * self.runs.clock.budget_seconds / TURNS)
+        for turns in (1, 2):
+            self.runs.train([first], 0, turns * seconds)
+            self.runs.keep()
+
+    def _begin(self, wanted: Sequence[Candidate]) -> None:
+        """Let as many begin as there is time for, those of other encoders if they fit.
 
         Raises:
             UsageError: the budget is too small for two candidates and one rung.
         """
-        n_links, budget = self.dataset.graph.n_links, self.clock.budget_seconds
-        epoch = n_links * min(each.iteration_seconds / each.config.batch_size for each in wanted)
-        probed = FIRST_PROBES * (calibrated.probe_seconds + calibrated.evaluation_seconds)
-        least, most = EPOCHS_SHARES
-        epochs = min(max(FIRST_EPOCHS * epoch, least * budget), most * budget)
-        first = min(max(epochs, probed), FIRST_SHARE * budget)
-        pace = calibrated.pace(first / FIRST_PROBES, first)
+        runs, state, clock, first = self.runs, self.runs.state, self.runs.clock, wanted[0]
+        alike_first = sorted(wanted, key=lambda each: each.config.encoder != first.config.encoder)
+        state.first_clock, state.pace = self._first_clock(first), runs.pace([first])
 
-        def needs(size: int, growth: float) -> float:
-            return size * (pace.opening + growth * pace.training * first + 2 * pace.saving)
+        def needs(arms: Sequence[Candidate], growth: float) -> float:
+            pace = runs.pace(arms)
+            each = pace.opening + growth * pace.training * state.first_clock + 2 * pace.saving
+            return len(arms) * each - state.pace.opening
 
-        for growth, fewest in LEAST_GROWTHS:
-            for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
-                plan = plan_rungs(self.clock.left - needs(size, 1), first, size, pace, seeds=1)
-                if plan is not None and plan.horizon >= growth * first:
-                    for each in wanted:
-                        each.schedule_probes(first / FIRST_PROBES)
-                    begin, pool = wanted[:size], wanted[size:]
-                    fingerprint = self.dataset.fingerprint
-                    return State(fingerprint, begin, pool, first, pace, horizon=plan.horizon)
-        shortest = needs(min(len(wanted), 2), LEAST_GROWTHS[-1][0])
-        shortest += self.clock.spent + self.clock.reserve_seconds
+        for order, (growth, fewest) in product((wanted, alike_first), LEAST_GROWTHS):
+            for size in range(len(order), min(fewest, len(order)) - 1, -1):
+                left = clock.left - needs(order[:size], 1)
+                pace = runs.pace(order[:size])
+                plan = plan_rungs(left, state.first_clock, size, pace, seeds=1)
+                if plan is not None and plan.horizon >= growth * state.first_clock:
+                    state.entrants += order[1:size]
+                    state.pool, state.horizon = list(order[size:]), plan.horizon
+                    return
+        seconds = clock.spent + needs(alike_first[:2], LEAST_GROWTHS[-1][0]) + clock.reserve_seconds
         raise UsageError(
-            f"--budget: {budget:.0f} s are too few for one rung of two"
-            f" candidates, which need about {math.ceil(1.2 * shortest / 10) * 10} s."
+            f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two"
+            f" candidates, which need about {math.ceil(1.2 * seconds / 10) * 10} s."
         )
+
+    def _first_clock(self, first: Candidate) -> float:
+        """Return the clock of the first rung, by what a candidate has trained."""
+        budget, record = self.runs.clock.budget_seconds, self.runs.read(first, 0)
+        summary = {} if record is None else record.summary
+        seconds, trained = (summary.get(f"{of}_seconds") for of in ("full_iteration", "train"))
+        epochs = FIRST_EPOCHS * self.runs.dataset.graph.n_links / first.config.batch_size
+        least, most = (share * budget for share in EPOCHS_SHARES)
+        clock = min(max(epochs * (seconds or 0.0), least), most)
+        clock = max(clock, TURNS * self.runs.costs.evaluation(first.config.encoder))
+        return max(min(clock, FIRST_SHARE * budget), trained or 0.0)

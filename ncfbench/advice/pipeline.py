@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -48,8 +50,10 @@ FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
 """In the order in which they are fitted: those that rank known items best first."""
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
-RESERVE = (3.0, 0.02)
-"""Kept for the answer: seconds, or a share of the budget, whichever is more."""
+RESERVE = (5.0, 0.02)
+"""Kept for the answer: seconds, a share of the budget, or as long as the start took, whichever is
+most: a busy machine takes longer for both.
+"""
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
     f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
@@ -92,6 +96,7 @@ def advise(
     runs_dir: Folder = None,
     progress: Progress | None = None,
     assignments: Sequence[str] = (),
+    began: float | None = None,
     **asked: Any,
 ) -> Advice:
     """Race candidates within a budget of time, and return what to train with, and why.
@@ -105,10 +110,12 @@ def advise(
             ``learning_rates`` to try, by default the usual ones; ``others``, a mapping of such
             sequences; and settings that all candidates share.
         progress: shows the race to its user; by default nothing is shown.
+        began: when the budget began, by ``time.perf_counter()``; by default now.
 
     Raises:
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
     """
+    began = time.perf_counter() if began is None else began
     names = {field.name for field in dataclasses.fields(Question)} - {"others"}
     tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
     others = asked.pop("others", {})
@@ -123,7 +130,8 @@ def advise(
     )
     given = {name: values for name, values in tried.items() if values}
     question = Question(fixed, metric, seeds=seeds, others=others, **given)
-    return answer_question(question, locations, budget_seconds, dry_run=dry_run, progress=progress)
+    more: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "began": began}
+    return answer_question(question, locations, budget_seconds, **more)
 
 
 def answer_question(
@@ -133,11 +141,15 @@ def answer_question(
     *,
     dry_run: bool = False,
     progress: Progress,
+    began: float | None = None,
 ) -> Advice:
     """Answer a question within a budget of wall time, or continue to.
 
     The same question continues in its folder; one that is answered trains further if the budget is
     larger than what was spent.
+
+    Args:
+        began: as for :func:`advise`.
 
     Raises:
         DataError: the data set is not prepared or has no validation links, or a folder cannot be
@@ -147,8 +159,10 @@ def answer_question(
     """
     if not budget_seconds > 0:
         raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
-    say, others = progress.say, OtherPrograms()
-    clock = Clock(budget_seconds, max(RESERVE[0], RESERVE[1] * budget_seconds))
+    say, others, now = progress.say, OtherPrograms(), time.perf_counter()
+    began = now if began is None else began
+    reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)
+    clock = Clock(budget_seconds, reserve, began=began)
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
@@ -166,23 +180,24 @@ def answer_question(
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
         if state is not None:
-            clock.spent_before, clock.guess = state.spent_seconds, state.pace
+            clock.spent_before = state.spent_seconds
         progress.start(int(budget_seconds), int(clock.spent), "second")
         has_time = clock.left > DONE_SHARE * budget_seconds
         unfitted: list[str] = []
         if has_time and not dry_run:
             unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        if state is None:
-            first = FirstField(dataset, content, clock, progress, interrupted)
-            state = first.choose(search)
-            clock.guess = state.pace
-            if not dry_run:
-                state.write(folder)
-        if dry_run:
+        if dry_run and state is not None:
             return Advice(folder, state)
-        here = dataclasses.replace(locations, runs_dir=folder)
+        if state is None:
+            state, has_time = State(dataset.fingerprint, [], [], 0.0), True
+        runs_dir = Path(stack.enter_context(TemporaryDirectory())) if dry_run else folder
+        here = dataclasses.replace(locations, runs_dir=runs_dir)
         runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
+        if dry_run:
+            with runs.turns:
+                FirstField(search, runs).choose()
+            return Advice(folder, state)
         is_complete = True
         if has_time:
             try:

@@ -13,12 +13,14 @@ own neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ncfbench.advice.candidate_runs import CandidateRuns
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.chance import learned_at
+from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import Question
 from ncfbench.advice.search import Search
 from ncfbench.errors import NcfbenchError
@@ -79,9 +81,13 @@ class Race:
             KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved. The same
                 call continues.
             NcfbenchError: no candidate is left.
+            UsageError: see :meth:`FirstField.choose`.
         """
         self.state.is_over = False
         with self.runs.turns:
+            if not self.state.first_clock:
+                FirstField(self.search, self.runs).choose()
+                self._write()
             target: float | None = self.state.clock or self.state.first_clock
             while target is not None:
                 self.runs.train(self.state.racing, 0, target)
@@ -151,8 +157,9 @@ class Race:
 
     def _plan(self, seeds: int, kept: float = 0.0) -> Plan | None:
         """Plan the rest, less some seconds that are kept."""
-        seconds, arms = self.clock.left - kept, len(self.state.racing)
-        return plan_rungs(seconds, self.state.clock, arms, self.clock.pace, seeds=seeds)
+        seconds, racing = self.clock.left - kept, self.state.racing
+        pace = self.runs.pace(racing)
+        return plan_rungs(seconds, self.state.clock, len(racing), pace, seeds=seeds)
 
     def _arms(self) -> dict[str, Arm]:
         """Return the arms in the race; one that time did not suffice to begin leaves."""
@@ -227,16 +234,21 @@ class Race:
 
     def _newcomers(self) -> list[Candidate]:
         """Return as many as there is time for of those beside the leader, then beside others."""
-        pace, state = self.clock.pace, self.state
+        state, left, arms = self.state, self._left, self._arms()
         rungs = 1 + math.ceil(math.log2(max(state.clock / self._first_rung, 1.0)))
-        each = pace.opening + pace.training * self._first_rung * (1 + rungs / 2)
-        if self._left < pace.opening + pace.training * state.clock:
-            return []
-        arms = self._arms()
         order = sorted(state.racing, key=lambda each: arms[each.name].curve.level)
+        pace = self.runs.pace(order[:1])
+        if left < pace.opening + pace.training * state.clock:
+            return []
         near = (other for leader in order for other in self.search.near(state, leader))
-        found = {other.name: other for other in near}
-        return list(found.values())[: min(NEWCOMERS, max(int(self._left / each), 1))]
+        found: list[Candidate] = []
+        for other in {other.name: other for other in near}.values():
+            pace = self.runs.pace([other])
+            takes = pace.opening + pace.training * self._first_rung * (1 + rungs / 2)
+            if left >= takes and len(found) < NEWCOMERS:
+                found.append(other)
+                left -= takes
+        return found
 
     def _promising(self, wave: list[Candidate], ahead: Curve, target: float) -> list[Candidate]:
         """Return those of a wave that train on; the others leave."""
@@ -259,7 +271,7 @@ class Race:
         finalists = self._finalists()
         for seed in range(1, self.question.seeds):
             finalists = [each for each in finalists if each.status is Status.RACING]
-            finalists = finalists[: self._seeds_in_time]
+            finalists = finalists[: self._seeds_in_time(finalists)]
             if not finalists:
                 break
             for candidate in finalists:
@@ -282,12 +294,12 @@ class Race:
             del tops[order[-1]]
         return [each for name in order for each in self.state.racing if each.name == name]
 
-    @property
-    def _seeds_in_time(self) -> int:
-        """Number of further runs that there is time for."""
-        pace = self.clock.pace
-        seconds = pace.opening + pace.training * LEAST_SEED * self.state.clock
-        return int(max(self.clock.left, 0.0) / seconds)
+    def _seeds_in_time(self, finalists: Sequence[Candidate]) -> int:
+        """Return the number of finalists whose further runs there is time for."""
+        paces = (self.runs.pace([each]) for each in finalists)
+        share = LEAST_SEED * self.state.clock
+        takes = accumulate(pace.opening + pace.training * share + pace.saving for pace in paces)
+        return sum(seconds <= self.clock.left for seconds in takes)
 
     def _write(self) -> None:
         self.state.spent_seconds = self.clock.spent

@@ -99,10 +99,7 @@ class Search:
             return min(places, default=len(ORDER))
 
         found = map(self._candidate, sorted(self.space.neighbours(leader.config), key=place))
-        fresh = [candidate for candidate in found if candidate.name not in known]
-        for candidate in fresh:
-            candidate.probe_like(leader)
-        return fresh
+        return [candidate for candidate in found if candidate.name not in known]
 
     def _candidate(self, config: RunConfig) -> Candidate:
         if "probe_links" not in self.space.fixed:

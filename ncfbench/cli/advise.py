@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -93,7 +94,7 @@ def advise(
 
     Example: ncfbench advise custom --budget 10m
     """
-    seconds = options.parse_duration(budget, "--budget")
+    began, seconds = time.perf_counter(), options.parse_duration(budget, "--budget")
     tried = {
         "samplers": _list(samplers, str, "--samplers"),
         "batch_sizes": _list(batch_sizes, int, "--batch-sizes"),
@@ -116,6 +117,7 @@ def advise(
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),
         assignments=set_ or (),
+        began=began,
         **tried,
     )
     answer, folder = advice.answer, advice.folder

@@ -104,6 +104,7 @@ def run(
     """Train one recommender with one sampler, and record times, losses and recall.
 
     Settings come from flags, then --set, then the environment, then --config, then --preset. The
+    recall is that of the epoch that validation chose; the last epoch's stands beside it. The
     records are kept in a folder below --runs-dir; `ncfbench report` compares them. A finished run
     is not trained again; with --resume --again a run is continued where there is one to continue,
     and begun where there is none. The last lines set its recall beside the kept floors of the data.
@@ -166,8 +167,12 @@ def _print_results(
 ) -> None:
     from ncfbench.reporting.floors import compare, floor_command, reported_recall, run_sentence
     from ncfbench.reporting.views.run import ledger_table, run_table
+    from ncfbench.runs.reported import describe_fall, evaluations_of
 
     recall = reported_recall(record)
+    fall = describe_fall(record.curve, record.config.patience)
+    if fall is not None:
+        say(f"Warning: {fall}")
     if json_:
         found = {"folder": str(record.folder), **record.summary}
         found |= {
@@ -175,6 +180,10 @@ def _print_results(
             for name in ("mesh", "sent_bytes")
             if name in record.environment
         }
+        names = ("epoch", "iteration", "validation_recall_at_50", "test_recall_at_50")
+        last = evaluations_of(record.curve)[-1:]
+        found["last_epoch"] = {name: last[0][name] for name in names} if last else None
+        found["warnings"] = [fall] if fall else []
         found["floors"] = [
             floor.facts | {"this_run": recall and stands.word} | stands.difference
             for floor in floors

@@ -81,7 +81,7 @@ def canonical_noise(noise: str) -> str:
     """Return the one spelling of a distribution: ``1.0`` is unigram, ``0`` uniform."""
     exponent = noise_exponent(noise)
     names = {value: name for name, value in NAMED_EXPONENTS.items()}
-    return names.get(exponent, f"{exponent:g}")
+    return names.get(exponent, repr(exponent).removesuffix(".0"))
 
 
 def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import UNFINISHED, Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, TextOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32
@@ -118,6 +119,11 @@ class Dataset(Content):
         """Return whether an item or a link is of a split."""
         number = SPLITS.index(split)
         return bool(((self.split if self.held_out is None else self.held_out) == number).any())
+
+    def advise_hold_out(self, split: Split) -> str:
+        """Return a sentence that says how to hold out something of a split that has nothing."""
+        n_links = np.bincount(self.users, minlength=self.n_users)
+        return advise_hold_out(self.manifest["options"], n_links, self.n_items, split)
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""

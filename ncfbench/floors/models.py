@@ -17,8 +17,8 @@ from scipy import linalg, sparse
 
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
-from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, Task
+from ncfbench.runs.ranks import Scores
 
 Fitted: TypeAlias = Callable[[Ids], Scores]
 """Returns the scores of some candidates, by their ids."""

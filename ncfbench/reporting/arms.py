@@ -19,7 +19,7 @@ from ncfbench.reporting.quality import RECALL, Quality, standard_error
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.folder import clock_at
-from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
@@ -55,9 +55,10 @@ class Peak:
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
-        """The mean over seeds; None where some run has not kept it."""
-        found = [evaluations.find(folder, iteration) for folder, iteration in self.kept_in]
-        if None in found:
+        """The mean over seeds; None where some run has not kept it, or over other users."""
+        kept = [evaluations.find(folder, iteration) for folder, iteration in self.kept_in]
+        found = [evaluation for evaluation in kept if evaluation is not None]
+        if len(found) < len(kept) or not comparable(found):
             return None
         names = ("user_recalls", "item_shares")
         lists = ([getattr(evaluation, name) for evaluation in found] for name in names)

@@ -168,14 +168,19 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
 
     Where each user's recall and each item's share of it are known of both, the error of the
     difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds; else it has
-    both errors in quadrature, which is rather too large.
+    both errors in quadrature, which is rather too large. Recalls over other users are not compared:
+    an earlier version kept one of them.
     """
     if own is None:
         return Standing("unknown")
     above_by, errors = own.recall - other.recall, [own.error, other.error]
     theirs = other.evaluation
     ours = own.evaluation if theirs else None
-    paired = difference(ours, theirs) if ours and theirs else None
+    paired = None
+    if ours and theirs:
+        if len(ours.user_recalls) != len(theirs.user_recalls):
+            return Standing("unknown")
+        paired = difference(ours, theirs)
     if paired is not None:
         errors = [paired.error, intervals.standard_error(own.recalls) or 0.0]
     error = math.hypot(*(part or 0.0 for part in errors))

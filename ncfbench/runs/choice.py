@@ -33,19 +33,19 @@ class Match:
 
     @property
     def has_checkpoint(self) -> bool:
-        """True if there is something to continue from."""
-        return any((self.folder / "checkpoints").glob("[0-9]*"))
+        """True if there is something to continue from, or the folder of it cannot be read."""
+        try:
+            names = [path.name for path in (self.folder / "checkpoints").iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return any(name[0].isdecimal() for name in names)
 
     @property
     def is_held(self) -> bool:
         """True if a process trains it now."""
-        try:
-            with locks.held(self.folder, "writing"):
-                return False
-        except UsageError:
-            return True
-        except DataError:  # a folder that cannot be written: nobody trains there
-            return False
+        return is_held(self.folder)
 
     @property
     def can_move(self) -> bool:
@@ -57,6 +57,17 @@ class Match:
             return not any(sessions) and not self.is_held
         except (DataError, TypeError, KeyError):
             return False
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether a process trains the run of a folder now."""
+    try:
+        with locks.held(folder, "writing"):
+            return False
+    except UsageError:
+        return True
+    except DataError:  # a folder that cannot be written: nobody trains there
+        return False
 
 
 def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | None:

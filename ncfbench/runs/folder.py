@@ -29,7 +29,7 @@ from typing import Any
 from ncfbench.config import RunConfig, complete, digest, revisions_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
-from ncfbench.runs.reported import find_candidate
+from ncfbench.runs.reported import choose_epoch, reported_columns
 from ncfbench.storage import schemas, tables
 
 RECORDS = (
@@ -86,8 +86,8 @@ class RunRecord:
     @property
     def reported_iteration(self) -> int | None:
         """The iteration of the epoch whose recall is reported; None where there is none."""
-        epoch = self.summary["reported_epoch"]
-        return next((row["iteration"] for row in self.curve if row.get("epoch") == epoch), None)
+        row, _ = choose_epoch(self.curve, self.config.patience)
+        return None if row is None else int(row["iteration"])
 
     @property
     def is_simulated(self) -> bool:
@@ -117,15 +117,30 @@ def clock_at(record: RunRecord, iteration: int) -> float:
 def create(
     runs_dir: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float = 0.0
 ) -> Path:
-    """Create a folder named after the settings, with ``config.json``.
+    """Create a folder by :func:`make_run_folder` and :func:`write_config`, and return it."""
+    folder = make_run_folder(runs_dir, config)
+    write_config(folder, config, data_fingerprint, feature_seconds)
+    return folder
 
-    Args:
-        feature_seconds: that derived item features of the data took.
+
+def make_run_folder(runs_dir: Path, config: RunConfig) -> Path:
+    """Create an empty folder named after the settings. It is no run before :func:`write_config`, so
+    that its maker can hold it first.
     """
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
     name = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
-    folder = make_folder(runs_dir, name)
+    return make_folder(runs_dir, name)
+
+
+def write_config(
+    folder: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float
+) -> None:
+    """Write ``config.json`` into a run's folder.
+
+    Args:
+        feature_seconds: that derived item features of the data took.
+    """
     document = {
         "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
@@ -135,7 +150,6 @@ def create(
     if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
     tables.write_json(folder / "config.json", document)
-    return folder
 
 
 def make_folder(parent: Path, name: str) -> Path:
@@ -178,6 +192,9 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
 def read(folder: Path) -> RunRecord:
     """Read a run's records.
 
+    The reported epoch and its quality are computed from the curve
+    (:mod:`ncfbench.runs.reported`).
+
     Raises:
         DataError: a file is missing or damaged; the message names it.
     """
@@ -210,7 +227,7 @@ def read(folder: Path) -> RunRecord:
         curve=curve,
         timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
-        summary=summary[0],
+        summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=_feature_seconds(folder / "config.json"),
         revisions=read_revisions(folder / "config.json", config),
     )
@@ -219,8 +236,7 @@ def read(folder: Path) -> RunRecord:
 def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | None] = ()) -> None:
     """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
-    Reports read the evaluations of the reported epoch, of the best one by validation, which shows
-    why it is reported or not, and of those that are set beside floors.
+    Reports read the evaluations of the reported epoch, and of those that are set beside floors.
 
     Args:
         beside_floors: iterations of these.
@@ -233,9 +249,7 @@ def copy_records(record: RunRecord, folder: Path, beside_floors: Iterable[int | 
         for name in RECORDS:
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
-    candidate = find_candidate(record.curve, record.config.patience) or {"iteration": None}
-    wanted = {record.reported_iteration, candidate["iteration"], *beside_floors}
-    evaluations.copy(record.folder, folder, wanted)
+    evaluations.copy(record.folder, folder, {record.reported_iteration, *beside_floors})
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:

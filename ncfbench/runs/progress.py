@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SILENCE_SECONDS = 60.0
 """After this time without a line, lines say how far the run is."""
-SHOWN_SECONDS = 0.2
-"""Between two moves of a bar."""
+SHOWN_SECONDS = 2.0
+"""Between two moves of a bar beside training, whose clock has them: each takes about 1 ms."""
 
 LOGGED = ("probe_loss", "validation_recall_at_50", "test_recall_at_50")
 """Columns of the curve in a line of JSON, where they were measured."""
@@ -52,8 +52,9 @@ class Progress:
 class ConsoleProgress(Progress):
     """Prints a line for each message and each end of an epoch.
 
-    On a terminal a bar below them shows epoch, iteration, time left, loss and items a second;
-    elsewhere a line after a long silence says how far the run is.
+    On a terminal a bar below them shows epoch, iteration, time left, loss and items a second, drawn
+    at probes and every :data:`SHOWN_SECONDS`; elsewhere a line after a long silence says how far
+    the run is.
 
     Args:
         bars: where several runs have their bars; by default this run has one of its own.
@@ -141,6 +142,7 @@ class ConsoleProgress(Progress):
             if text is not None:
                 more["description"] = f"{self.name} {text}".strip()
             self.bars.update(self._task, **more)
+            self.bars.refresh()
 
 
 class LoggingProgress(ConsoleProgress):
@@ -198,7 +200,9 @@ def describe_quality(row: Mapping[str, Any]) -> list[str]:
 
 
 def make_bars(console: Console) -> Bars | None:
-    """Return the live bars of runs; None for a console that cannot draw anew."""
+    """Return the bars of runs, which are drawn when they are moved, and by no thread beside
+    training; None for a console that cannot draw anew.
+    """
     if not console.is_terminal or console.is_dumb_terminal:
         return None
     from rich.progress import (
@@ -217,6 +221,6 @@ def make_bars(console: Console) -> Bars | None:
         TimeRemainingColumn(),
         TextColumn("left{task.fields[state]}", markup=False),
         console=console,
-        refresh_per_second=5,
+        auto_refresh=False,
         transient=True,
     )

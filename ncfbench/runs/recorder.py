@@ -15,7 +15,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, alike, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch, find_candidate
+from ncfbench.runs.reported import choose_epoch, reported_columns
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import speedups
@@ -56,6 +56,7 @@ class Recorder:
         self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
         self._evaluations: dict[tuple[int, str], Evaluation] = {}
+        self._has_unwritten_evaluations = False
         self._timing: list[dict[str, Any]] = []
         self._earlier_ledger: list[dict[str, Any]] = []
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
@@ -79,10 +80,10 @@ class Recorder:
         return any(row.get(f"{split}_recall_at_50") is not None for split in schemas.EVALUATED)
 
     @property
-    def best_iteration(self) -> int | None:
-        """The iteration of the best validation so far; None where there is none."""
-        best = find_candidate(self._curve, self.config.patience)
-        return None if best is None else best["iteration"]
+    def reported_iteration(self) -> int | None:
+        """The iteration of the epoch that is reported so far; None where there is none."""
+        row, _ = choose_epoch(self._curve, self.config.patience)
+        return None if row is None else int(row["iteration"])
 
     def read(self) -> RunRecord | None:
         """Return the run as its folder holds it; None without a folder."""
@@ -151,7 +152,7 @@ class Recorder:
         self.add_evaluations(row["iteration"], evaluated or {})
         self.progress.record(whole)
         if time.perf_counter() >= self._due:
-            self.write("running", row["iteration"])
+            self._write_tables("running", row["iteration"])
 
     def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
         """Add evaluations to the last row of the curve, if it is of this iteration."""
@@ -161,9 +162,11 @@ class Recorder:
             figures = evaluation.figures.items()
             self._curve[-1] |= {f"{split}_{name}": value for name, value in figures}
             self._evaluations[iteration, split] = evaluation
+            self._has_unwritten_evaluations = True
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
-        """Write the tables, the summary last: it names rows that are there.
+        """Write all tables, as a checkpoint needs them: the evaluations, which are large, are
+        written here alone.
 
         Args:
             status: of the run, as in ``summary.parquet``.
@@ -172,14 +175,20 @@ class Recorder:
         Raises:
             DataError: they cannot be written.
         """
+        if self.folder is not None and self._has_unwritten_evaluations:
+            with self.ledger.line("tables"):
+                evaluations.write(self.folder, self._evaluations)
+            self._has_unwritten_evaluations = False
+        self._write_tables(status, iteration, message)
+
+    def _write_tables(self, status: str, iteration: int, message: str = "") -> None:
+        """Write the tables, the summary last: it names rows that are there."""
         if self.folder is None:
             return
         with self.ledger.line("tables"):
             self.write_environment()
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
-            if self._evaluations:
-                evaluations.write(self.folder, self._evaluations)
             ledger = self._ledger_rows()  # late, so that it has the time of the tables before it
             tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
             summary = self._summary(status, iteration, ledger) | {"message": message}
@@ -205,6 +214,7 @@ class Recorder:
             for key, evaluation in evaluations.read(folder).items()
             if 0 < iteration >= key[0]
         }
+        self._has_unwritten_evaluations = bool(self._evaluations)
         timed = [row["environment_key"] for row in self._timing if row["kind"] == "full"]
         if timed:
             self._timed_key = timed[-1]
@@ -224,17 +234,7 @@ class Recorder:
         )
         return [*self._earlier_ledger, *rows]
 
-    def _reported(self) -> tuple[Mapping[str, Any] | None, str]:
-        validation = {
-            iteration: evaluation
-            for (iteration, split), evaluation in self._evaluations.items()
-            if split == "validation"
-        }
-        return choose_epoch(self._curve, self.config.patience, validation)
-
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        reported, rule = self._reported()
-        shown = reported or {}
         timing = [row for row in self._timing if row["environment_key"] == self._timed_key]
         full = [row for row in timing if row["kind"] == "full"]
         timing = alike(self.config, timing)
@@ -258,8 +258,6 @@ class Recorder:
             "train_seconds": self.train_seconds,
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": speedups.weighted_mean(self._timing, "item_slots"),
-            "reported_epoch": shown.get("epoch"),
-            "reported_by": rule if reported else None,
-            **{name: shown.get(name) for name in schemas.QUALITY_COLUMNS},
+            **reported_columns(self._curve, self.config.patience),
             "recall_reason": self._recall_reason,
         }

@@ -1,66 +1,72 @@
-"""The epoch whose quality a run reports, and the rule that chose it."""
+"""The epoch that a run reports: the one that validation chose.
+
+One rule holds for all records: it is computed from the curve wherever a run is read, whatever the
+summary says that an earlier version wrote.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.runs.quality import Evaluation, difference
+from ncfbench.storage.schemas import QUALITY_COLUMNS
 
 NO_VALIDATION = "last epoch, without validation"
 BY_VALIDATION = "validation"
-UNSUPPORTED = "last epoch, validation cannot tell"
-"""Values of ``reported_by``; runs of schema versions 1 and 2 have none, and their epoch is that of
-the largest validation recall, whether the difference meant anything or not.
-"""
-ERRORS = 3.0
-"""Standard errors by which the best epoch must be above the last one in validation recall.
-
-The best is chosen among all epochs: of 30 that are equally good, independent normal noise puts one
-three errors above the last in 3 runs of 100, and two errors in 23.
-"""
+"""Values of ``reported_by``."""
 MEASURE = "validation_recall_at_50"
+TEST = "test_recall_at_50"
+Row = Mapping[str, Any]
 
 
-def choose_epoch(
-    curve: Sequence[Mapping[str, Any]], patience: int, validation: Mapping[int, Evaluation]
-) -> tuple[Mapping[str, Any] | None, str]:
+def choose_epoch(curve: Sequence[Row], patience: int) -> tuple[Row | None, str]:
     """Return the row of the curve to report, None where nothing was evaluated, and the rule.
 
-    The candidate (:func:`find_candidate`) is reported if its recall is above that of the last epoch
-    by more than :data:`ERRORS` standard errors of the paired difference. If it is not, the
-    validation users and items are too few to see a difference, and the last epoch is reported.
-
-    Args:
-        validation: evaluations of the validation items by iteration.
+    It is the row of the largest validation recall@50 before ``patience`` evaluations have passed
+    without a larger one, of equal ones the earlier. Without validation it is the last evaluated
+    row; so too where the validation recall is 1 by construction, which chooses nothing.
     """
-    evaluated = [
-        row for row in curve if row["test_recall_at_50"] is not None or row[MEASURE] is not None
+    evaluated = evaluations_of(curve)
+    validated = [
+        row
+        for row in evaluated
+        if row.get(MEASURE) is not None and (row.get(f"{MEASURE}_chance") or 0.0) < 1
     ]
-    best = find_candidate(curve, patience)
-    if best is None:
-        return evaluated[-1] if evaluated else None, NO_VALIDATION
-    last = [row for row in evaluated if row[MEASURE] is not None][-1]
-    if best is last:
-        return best, BY_VALIDATION
-    if all(row["iteration"] in validation for row in (best, last)):
-        apart = difference(*(validation[row["iteration"]] for row in (best, last)))
-        if apart is not None and apart.is_above(ERRORS):
-            return best, BY_VALIDATION
-    return last, UNSUPPORTED
-
-
-def find_candidate(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
-    """Return the row of the largest validation recall@50 before ``patience`` epochs have passed
-    without a larger one, of equal ones the later; None where nothing was validated.
-    """
-    validated = [row for row in curve if row[MEASURE] is not None]
     if not validated:
-        return None
+        return evaluated[-1] if evaluated else None, NO_VALIDATION
     best, waited = validated[0], 0
     for row in validated[1:]:
-        waited = 0 if row[MEASURE] > best[MEASURE] else waited + 1
-        best = row if row[MEASURE] >= best[MEASURE] else best
+        is_larger = row[MEASURE] > best[MEASURE]
+        best, waited = (row, 0) if is_larger else (best, waited + 1)
         if waited >= patience:
             break
-    return best
+    return best, BY_VALIDATION
+
+
+def reported_columns(curve: Sequence[Row], patience: int) -> dict[str, Any]:
+    """Return the columns of ``summary.parquet`` on the reported epoch and its quality."""
+    row, rule = choose_epoch(curve, patience)
+    shown = row or {}
+    columns = {"reported_epoch": shown.get("epoch"), "reported_by": rule if row else None}
+    return columns | {name: shown.get(name) for name in QUALITY_COLUMNS}
+
+
+def evaluations_of(curve: Sequence[Row]) -> list[Row]:
+    """Return the rows of a curve that have recall."""
+    return [row for row in curve if any(row.get(name) is not None for name in (TEST, MEASURE))]
+
+
+def describe_fall(curve: Sequence[Row], patience: int) -> str | None:
+    """Return a warning where validation recall has fallen since the reported epoch, else None."""
+    reported, rule = choose_epoch(curve, patience)
+    last = evaluations_of(curve)[-1:]
+    if reported is None or rule != BY_VALIDATION or last[0][MEASURE] is None:
+        return None
+    best, end = reported[MEASURE], last[0][MEASURE]
+    if end >= best:
+        return None
+    return (
+        f"Validation recall@50 fell from {best:.4f} at epoch {reported['epoch']:g} to {end:.4f} at"
+        f" epoch {last[0]['epoch']:g}: fewer epochs would do. Epoch {reported['epoch']:g} is"
+        " reported, exported and recommended from."
+    )

@@ -23,6 +23,16 @@ def require_memory(what: str, needed: int) -> None:
         )
 
 
+def memory_limit() -> int:
+    """Return the bytes of the machine's memory, or of its control group's limit if that is less."""
+    total = int(psutil.virtual_memory().total)
+    try:
+        limit = (CONTROL_GROUP / "memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return total if limit == "max" else min(total, int(limit))
+
+
 def available_memory() -> int:
     """Return the bytes that this process can still take without swapping or hitting its control
     group's limit; cached files count as free, since the kernel drops them when memory is short.

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -53,10 +53,11 @@ QUALITY = (
     *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
     "recall_at_50_item_error",
     *(f"recall_at_50_{part}{end}" for part in PARTS for end in ("", "_error")),
+    "cold_users",
 )
 """The measures of an evaluation of a split, each with its standard error over users and its chance
 level; the error of recall@50 over items; recall@50 of users without training links, and of links
-to items without and with training links, each with its error.
+to items without and with training links, each with its error; the number of the former users.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 OF_USERS = ("test_user_recalls", "test_item_shares")
@@ -66,6 +67,7 @@ ADDED_IN = dict.fromkeys(OF_USERS, 12) | {
     for name in QUALITY_COLUMNS
     if "hit_rate" in name or "new_item" in name or "known" in name
 }
+ADDED_IN |= {f"{split}_cold_users": 13 for split in EVALUATED}
 """The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]

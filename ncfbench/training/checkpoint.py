@@ -1,23 +1,25 @@
 """Checkpoints of a run: the training state and what the tables do not hold, a file each.
 
-``checkpoints/<iteration>.npz`` holds the arrays of the state, those of the best validated epoch's
-parameters, unless these are the state's, and a JSON text. The format has checksums.
+``checkpoints/<iteration>.npz`` holds the arrays of the state and those of the reported epoch's
+parameters, unless these are the state's, by their paths in the trees; a JSON text; and behind the
+archive its checksum, by which a torn file is known.
 """
 
 from __future__ import annotations
 
 import json
-import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import keystr
 
-from ncfbench.errors import reason
+from ncfbench.errors import DataError, reason
 from ncfbench.storage import tables
 from ncfbench.training.state import Parameters, TrainState
 
@@ -25,12 +27,19 @@ KEPT = 2
 """Checkpoints kept."""
 TOUCHED = "touched/"
 """Begins the names of the arrays of ``touched``."""
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
-"""Errors that NumPy raises over damaged files."""
+SEAL = b"crc32 "
+"""Begins the last bytes of a file, which end with the CRC-32 of all before them."""
+SEAL_BYTES = len(SEAL) + 4
+BLOCK_BYTES = 2**20
+"""Bytes of a file in memory while its checksum is computed."""
+NUMBERED = b"state/0000.npy"
+"""First name in the archives of earlier versions, whose arrays had numbers in place of paths."""
+NAMED = 3
+"""Differences of a checkpoint that a message names."""
 
 
 class Best(NamedTuple):
-    """Parameters that a run may report: those of its best validated epoch so far."""
+    """Parameters that a run may report: those of the epoch that is to report so far."""
 
     iteration: int
     parameters: Parameters
@@ -43,28 +52,31 @@ class Saved(NamedTuple):
     state: TrainState
     progress: dict[str, Any]
     best: Best | None
-    """None where nothing was validated."""
-
-    def reported(self, iteration: int | None) -> Best:
-        """Return the parameters of the iteration that the run reports; None: that of the state."""
-        if self.best is not None and self.best.iteration == iteration:
-            return self.best
-        return Best(int(self.state.iteration), self.state.parameters)
+    """None where nothing was evaluated."""
 
 
 class Checkpoints:
-    """The newest checkpoints of a run in a folder, each whole or absent."""
+    """The newest checkpoints of a run in a folder, each whole or absent. Reading changes nothing.
+
+    Args:
+        say: shows which ones are skipped.
+    """
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
         self.folder, self.say = folder, say
-        with tables.storage_errors(folder):
-            folder.mkdir(exist_ok=True)
-            for leftover in folder.glob(".*.tmp"):
-                leftover.unlink()
+        self._torn: set[int] = set()
+        """Iterations of those that were skipped; a writing run replaces them."""
 
     def iterations(self) -> list[int]:
-        """Return the iterations that have a checkpoint, ascending."""
-        return sorted(int(path.stem) for path in self.folder.glob("*.npz"))
+        """Return the iterations that have a checkpoint, ascending.
+
+        Raises:
+            DataError: the folder cannot be read.
+        """
+        with _reading(self.folder):
+            paths = [*self.folder.iterdir()] if self.folder.exists() else []
+        names = [path.stem for path in paths if path.suffix == ".npz"]
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def path(self, iteration: int) -> Path:
         """Return the file of a checkpoint."""
@@ -73,7 +85,7 @@ class Checkpoints:
     def save(
         self, state: TrainState, progress: Mapping[str, Any], best: Best | None = None
     ) -> None:
-        """Write a state; replace an earlier one of its iteration.
+        """Write a state; replace an earlier one of its iteration, and those that were skipped.
 
         Args:
             progress: a JSON object that is kept beside the state.
@@ -81,61 +93,147 @@ class Checkpoints:
         Raises:
             DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
-        iteration, arrays = int(state.iteration), _numbered("state", state._replace(touched={}))
+        iteration, untouched = int(state.iteration), state._replace(touched={})
+        document: dict[str, Any] = {"progress": progress, "arrays": _describe(untouched)}
+        arrays: dict[str, Any] = {
+            keystr(path): np.asarray(leaf) for path, leaf in _leaves(untouched)
+        }
         arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in state.touched.items()}
         if best is not None:
-            progress = {**progress, "best": best.iteration}
-            if best.iteration != iteration:
-                arrays |= _numbered("best", best.parameters)
-        arrays["progress"] = np.array(json.dumps(progress))
-        with tables.atomic_path(self.path(iteration)) as temporary, temporary.open("wb") as file:
+            document["best"] = best.iteration
+            # Between two stops the state's own rows are not up to date, as the best ones are.
+            is_settled = all(np.all(rows == iteration) for rows in state.touched.values())
+            if best.iteration != iteration or not is_settled:
+                named = _leaves(best.parameters)
+                arrays |= {f"best{keystr(path)}": np.asarray(leaf) for path, leaf in named}
+        arrays["document"] = np.array(json.dumps(document))
+        with tables.storage_errors(self.folder):
+            self.folder.mkdir(exist_ok=True)
+            for leftover in self.folder.glob(".*.tmp"):
+                leftover.unlink()
+        with tables.atomic_path(self.path(iteration)) as temporary, temporary.open("w+b") as file:
             np.savez(file, **arrays)
-        for older in self.iterations()[:-KEPT]:
-            self.path(older).unlink()
+            file.write(_seal(file, file.seek(0, 2)))
+        self._torn.discard(iteration)
+        present = self.iterations()
+        whole = [at for at in present if at <= iteration and at not in self._torn]
+        with tables.storage_errors(self.folder):
+            for other in {*present}.difference(whole[-KEPT:]):
+                self.path(other).unlink()
 
-    def restore(self, like: TrainState) -> Saved | None:
-        """Return the newest readable checkpoint, with the shapes of another state, but for
-        ``touched``, which is that of the run that saved it; None without.
+    def restore(
+        self, like: TrainState, put: Callable[[np.ndarray], Any] = jnp.array
+    ) -> Saved | None:
+        """Return the newest checkpoint that is not torn; None without. Torn ones are reported.
 
-        Checkpoints that cannot be read are reported and removed.
+        Args:
+            like: shapes and dtypes of the state; ``touched`` is that of the run that saved it.
+            put: makes the arrays of the state, one by one, so that memory holds one state. They
+                must be copies: a step takes over its state's memory.
+
+        Raises:
+            DataError: a checkpoint cannot be read, is of an earlier version, or does not fit
+                ``like``; the message says in what.
         """
         for iteration in reversed(self.iterations()):
             path = self.path(iteration)
-            try:
-                return _read(path, like)
-            except UNREADABLE as error:
-                self.say(
-                    f"Checkpoint {iteration} cannot be read and is removed: {reason(error)[:200]}."
-                )
-                path.unlink()
+            with _reading(path), path.open("rb") as file:
+                if _is_whole(file):
+                    return _read(file, path, like, put)
+                file.seek(30)  # of the archive's first name
+                if file.read(len(NUMBERED)) == NUMBERED:
+                    raise DataError(
+                        f"{path} is of an earlier version, whose arrays have no names and could be"
+                        " mixed up. Train the run again: ncfbench run --again."
+                    )
+            self._torn.add(iteration)
+            self.say(f"Checkpoint {iteration} is damaged, and is skipped: {path}.")
         return None
 
 
-def _read(path: Path, like: TrainState) -> Saved:
-    with path.open("rb") as opened, np.load(opened) as file:
-        progress = json.loads(str(file["progress"]))
-        saved = _filled("state", like._replace(touched={}), file)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to read into a DataError: no checkpoint is torn by it."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"Cannot read {path}: {reason(error)}. Nothing was changed: make it readable, and try"
+            " again."
+        ) from error
+
+
+def _seal(file: IO[bytes], size: int) -> bytes:
+    """Return the seal of the first bytes of a file, and move behind them."""
+    checksum = 0
+    file.seek(0)
+    while size > 0 and (block := file.read(min(size, BLOCK_BYTES))):
+        checksum = zlib.crc32(block, checksum)
+        size -= len(block)
+    return SEAL + checksum.to_bytes(4)
+
+
+def _is_whole(file: IO[bytes]) -> bool:
+    """Return whether a file ends with the seal of all that is before it."""
+    seal = _seal(file, file.seek(0, 2) - SEAL_BYTES)
+    return file.read() == seal
+
+
+def _read(
+    opened: IO[bytes], path: Path, like: TrainState, put: Callable[[np.ndarray], Any]
+) -> Saved:
+    opened.seek(0)
+    like = like._replace(touched={})
+    with np.load(opened) as file:
+        document = json.loads(str(file["document"]))
+        _require_alike(path, document["arrays"], _describe(like))
+        state = jax.tree.map_with_path(
+            lambda path, leaf: put(_array(file, keystr(path), leaf)), like
+        )
         kinds = [name.removeprefix(TOUCHED) for name in file if name.startswith(TOUCHED)]
-        saved = saved._replace(touched={kind: file[TOUCHED + kind] for kind in kinds})
-        # Copies: the step takes over its state's memory.
-        state: TrainState = jax.tree.map(jnp.array, saved)
-        iteration = progress.pop("best", None)
+        state = state._replace(touched={kind: put(file[TOUCHED + kind]) for kind in kinds})
+        progress, iteration = document["progress"], document.get("best")
         if iteration is None:
             return Saved(state, progress, None)
-        is_saved = iteration == int(state.iteration)
-        parameters = saved.parameters if is_saved else _filled("best", like.parameters, file)
-    return Saved(state, progress, Best(iteration, parameters))
+        prefix = "best" if any(name.startswith("best") for name in file) else ".parameters"
+        parameters = jax.tree.map_with_path(
+            lambda path, leaf: _array(file, prefix + keystr(path), leaf), like.parameters
+        )
+        return Saved(state, progress, Best(iteration, parameters))
 
 
-def _numbered(name: str, tree: Any) -> dict[str, Any]:
-    return {f"{name}/{at:04d}": np.asarray(leaf) for at, leaf in enumerate(jax.tree.leaves(tree))}
+def _array(file: Mapping[str, np.ndarray], name: str, leaf: Any) -> np.ndarray:
+    # A view, since NumPy does not know JAX's types of 16 bits by name.
+    return file[name].view(leaf.dtype)
 
 
-def _filled(name: str, like: Any, file: Mapping[str, np.ndarray]) -> Any:
-    """Return a tree of the arrays of a file, which must have the shapes of another tree's."""
-    leaves, structure = jax.tree.flatten(like)
-    # Views, since NumPy does not know JAX's types of 16 bits by name.
-    arrays = [file[f"{name}/{at:04d}"].view(leaf.dtype) for at, leaf in enumerate(leaves)]
-    if [array.shape for array in arrays] != [leaf.shape for leaf in leaves]:
-        raise ValueError("an array has another shape")
-    return jax.tree.unflatten(structure, arrays)
+def _leaves(tree: Any) -> list[tuple[Any, Any]]:
+    return jax.tree_util.tree_leaves_with_path(tree)
+
+
+def _describe(state: TrainState) -> dict[str, str]:
+    """Return dtype and shape of each array of a state by its path, the parameters' first."""
+    return {
+        keystr(path): f"{leaf.dtype}[{', '.join(map(str, leaf.shape))}]"
+        for path, leaf in _leaves(state)
+    }
+
+
+def _require_alike(path: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Refuse a checkpoint whose arrays are not the model's, by a DataError."""
+    differing = [
+        f"it has no {name}"
+        if name not in found
+        else f"the model has no {name}"
+        if name not in wanted
+        else f"{name} is {found[name]} there and {wanted[name]} in the model"
+        for name in {**wanted, **found}
+        if found.get(name) != wanted.get(name)
+    ]
+    if differing:
+        more = f"; and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+        raise DataError(
+            f"{path} does not fit the model: {'; '.join(differing[:NAMED])}{more}. If a plug-in was"
+            " edited or a library upgraded since, undo that; else train the run again: ncfbench run"
+            " --again."
+        )

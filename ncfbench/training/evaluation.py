@@ -36,6 +36,8 @@ class Evaluators:
         self.probe = Probe(dataset.graph, trainer.config, self.embedder)
         encoder = trainer.config.encoder
         self._learns_items = not find_encoder(encoder).scores_cold_items
+        self.recall_reason = describe_unranked(encoder, dataset)
+        """The reason that there is no recall on test items; None where there is."""
         scores = can_rank(encoder, dataset)
         self.splits = {
             split: RecallEvaluator(dataset, split, self.embedder)
@@ -43,15 +45,6 @@ class Evaluators:
             if scores and len(dataset.links(split)[0])
         }
         self._ranks_known_items = dataset.ranks_known_items
-        self.recall_reason: str | None = None
-        """The reason that there is no recall on test items; None where there is."""
-        if not scores:
-            self.recall_reason = (
-                f"{encoder} learns a vector for each item, and held-out items have none"
-            )
-        elif "test" not in self.splits:
-            kind = "link" if dataset.ranks_known_items else "item"
-            self.recall_reason = f"no user has a held-out test {kind}"
 
     def evaluate(self, parameters: Parameters) -> dict[str, Evaluation]:
         """Return the quality of each split."""
@@ -79,11 +72,20 @@ class Evaluators:
         return items[:1] if self._ranks_known_items else items
 
     def notes(self, parameters: Parameters, schedule: Schedule, epochs_done: float) -> list[str]:
-        """Return what a user should know in advance: few items to rank, items without a trained
-        vector, and long waits.
+        """Return what a user should know in advance: chance levels, users without training links,
+        few items to rank, items without a trained vector, and long waits.
         """
-        notes = []
+        chances = [
+            f"{evaluator.ranking.chances[f'recall_at_{COMPARED}_chance']:.4f} on {split} links"
+            for split, evaluator in self.splits.items()
+        ]
+        notes = [f"By chance recall@{COMPARED} is {' and '.join(chances)}."] if chances else []
         for split, evaluator in self.splits.items():
+            if users := evaluator.ranking.cold_users:
+                notes.append(
+                    f"{users:,} users with {split} links have no training link: their recall stands"
+                    " apart."
+                )
             if evaluator.most_ranked <= COMPARED:
                 what = f"{split} items" if not self._ranks_known_items else "items to rank"
                 whose = "their" if not self._ranks_known_items else f"the {split} links'"
@@ -101,6 +103,15 @@ class Evaluators:
             waits = describe_waits(self.forecast(parameters), items, schedule, epochs_done)
             notes += [] if waits is None else [waits]
         return notes
+
+
+def describe_unranked(encoder: str, dataset: Dataset) -> str | None:
+    """Return why an encoder has no recall on a data set's test items; None where it has."""
+    if not can_rank(encoder, dataset):
+        return f"{encoder} learns a vector for each item, and held-out items have none"
+    if len(dataset.links("test")[0]):
+        return None
+    return f"no user has a held-out test {'link' if dataset.ranks_known_items else 'item'}"
 
 
 @dataclass(frozen=True)

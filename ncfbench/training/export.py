@@ -42,7 +42,12 @@ from ncfbench.storage import tables
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recommend import named
 from ncfbench.training.state import Parameters
-from ncfbench.training.trained import open_data, read_trained, restore_trained
+from ncfbench.training.trained import (
+    describe_parameters,
+    open_data,
+    read_trained,
+    restore_trained,
+)
 
 META, TOWERS = "meta.json", "towers.safetensors"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
@@ -95,6 +100,7 @@ def export_vectors(
         "settings": record.config.to_dict(),
         "epoch": schedule.epoch_of(reported.iteration),
         "iteration": reported.iteration,
+        "parameters": describe_parameters(record),
     }
     with tables.atomic_folder(home) as new:
         try:

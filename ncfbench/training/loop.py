@@ -30,14 +30,14 @@ from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, Feed
 from ncfbench.training.inference import Embedder
 from ncfbench.training.state import TrainState, copy_state
-from ncfbench.training.step import Trainer
+from ncfbench.training.step import Trainer, free_bytes
 
 IN_FLIGHT = 4
 """Most iterations dispatched but not done, or two dispatches, if these are more: enough to keep the
 device busy, and few to wait for after Ctrl-C.
 """
 LARGE_STATE = 2**30
-"""Bytes of a state from which on memory may hold no copy: the step is compiled, and not tried."""
+"""Bytes of a state from which on the step is compiled without trying it on a copy."""
 TIMED_REFRESHES = 9
 """Refreshes whose median time iterations are charged with."""
 
@@ -94,6 +94,7 @@ class TimedLoop:
     def __post_init__(self) -> None:
         self.iteration = self.start
         self._compiled: set[Shape] = set()
+        self._step_bytes = 0
         self._per_dispatch = n = self.trainer.per_dispatch
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
@@ -181,6 +182,17 @@ class TimedLoop:
         )
         values: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
         return values
+
+    def has_room_for_copy(self) -> bool:
+        """Return whether memory can hold the state twice, and a step beside. Simulated devices
+        share one memory.
+        """
+        leaves, first = jax.tree.leaves(self.state), jax.local_devices()[0]
+        shards = [shard for leaf in leaves for shard in leaf.addressable_shards]
+        if not self.trainer.layout.is_simulated:
+            shards = [shard for shard in shards if shard.device == first]
+        size = sum(int(shard.data.nbytes) for shard in shards)
+        return size + self._step_bytes <= free_bytes()
 
     def step_block(self, iterations: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
@@ -330,7 +342,8 @@ class TimedLoop:
         with self.ledger.line("compile"):
             watch.start()
             if self.trainer.layout.size == 1:
-                self.trainer.require_memory(self.state, batch, self.content)
+                needed = self.trainer.require_memory(self.state, batch, self.content)
+                self._step_bytes = max(self._step_bytes, needed)
             for count in sorted({1, self._per_dispatch}):
                 self._try((batch,) * count)
             watch.stop()
@@ -339,7 +352,8 @@ class TimedLoop:
 
     def _try(self, part: tuple[Batch, ...]) -> None:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
-        if self.trainer.layout.size == 1 and size >= LARGE_STATE:
+        is_large = size >= LARGE_STATE or not self.has_room_for_copy()
+        if self.trainer.layout.size == 1 and is_large:
             batches = part[0] if len(part) == 1 else part
             self.trainer.trace(self.state, batches, self.content).lower().compile()
         else:

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
-import numpy as np
-import psutil
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.distributed.layout import Layout, make_layout
+from ncfbench.distributed.layout import NUMBER_BYTES, Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
+from ncfbench.models.tables import kind_of, names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -26,14 +26,10 @@ from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule, require_hard_iterations
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks, tables
+from ncfbench.storage.free_space import memory_limit
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.optimizer import updates_rows
-
-FLOAT_BYTES = 4
-STATE_COPIES = {"adagrad": 2}
-"""Arrays of each table on the device: itself, and its moments, of which Adam has two. Unless its
-rows are updated one by one, there is its gradient too.
-"""
+from ncfbench.training.optimizer import tables_by_row
+from ncfbench.training.step import state_shapes
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class RunPlan:
         schedule = Schedule.of(config, dataset.graph.n_links)
         require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
-        _require_room_for_vectors(config, dataset, layout)
+        _require_room(config, dataset, layout)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
         if trace is not None:
             with tables.storage_errors(trace):
@@ -106,35 +102,48 @@ class RunPlan:
         if not ProcessGroup.current().is_first:
             yield make()
             return
-        folder = folder or runs.create(
-            self.locations.runs_dir, config, fingerprint, self.dataset.feature_seconds
-        )
+        is_new = folder is None
+        folder = folder or runs.make_run_folder(self.locations.runs_dir, config)
         with locks.held(folder, "writing"):
+            if is_new:  # held before it is a run, which another process could continue
+                runs.write_config(folder, config, fingerprint, self.dataset.feature_seconds)
             yield make(folder)
 
 
-def _require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
-    # The encoder and the step, which need more, are not counted.
-    rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
+def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+    """Refuse a state that a device's memory cannot hold; what a step makes beside is not counted.
+
+    It holds the state, the gradient of what is not updated by row, and the content.
+    """
+    shapes = state_shapes(config, dataset)
+    by_row = tables_by_row(config, shapes.parameters)
+
+    def bytes_of(tree: Any) -> int:
+        total = 0
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            size = leaf.size * leaf.dtype.itemsize
+            if config.shard_tables and kind_of(config, path):
+                rows = leaf.shape[0]
+                size = size // rows * -(-rows // layout.size)
+            total += size
+        return total
+
+    gradient = jax.tree.map_with_path(
+        lambda path, leaf: None if names_of(path) in by_row else leaf, shapes.parameters
+    )
     histories = 0
     if config.reads_histories:
         features = dataset.item_features if config.reads_history_features else None
         width = 0 if features is None else features.shape[1]
-        histories = dataset.graph.n_links + dataset.n_users * (1 + width)
-    state = STATE_COPIES.get(config.optimizer, 3)
-    copies = [state + (not updates_rows(config, count, config.dimension)) for count in rows]
-    if config.shard_tables:
-        rows = [-(-count // layout.size) for count in rows]
-    needed = np.dot(rows, copies) * config.dimension * FLOAT_BYTES
-    needed += histories * FLOAT_BYTES + dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
-    for features in (dataset.user_features, dataset.item_features):
-        needed += 0 if features is None else features.nbytes
+        histories = dataset.graph.n_links + dataset.n_users * (1 + width) + 1
+    needed = bytes_of(shapes) + bytes_of(gradient) + NUMBER_BYTES * histories
+    content = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
+    needed += sum(array.nbytes for array in content if array is not None)
     device = jax.local_devices()[0]
-    available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
+    available = (device.memory_stats() or {}).get("bytes_limit", memory_limit())
     if needed > available:
-        kinds = "users' and items'" if rows[1] else "users'"
         raise UsageError(
-            f"The {kinds} vectors with the optimiser's moments, their gradient and the content take"
+            "The parameters with the optimiser's moments, their gradient and the content take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension, or --shard-tables on several --devices."
         )

@@ -37,7 +37,12 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.inference import Embedder, best_items
 from ncfbench.training.state import Parameters
-from ncfbench.training.trained import open_data, read_trained, restore_trained
+from ncfbench.training.trained import (
+    describe_parameters,
+    open_data,
+    read_trained,
+    restore_trained,
+)
 
 FILE, NEW_USERS_FILE = "recommendations.parquet", "recommendations-new-users.parquet"
 Int32 = NDArray[np.int32]
@@ -100,7 +105,7 @@ def recommend(
     else:
         users = _new_users(new, config, dataset, embedder, reported.parameters)
     about = {
-        "parameters": "of the reported epoch",
+        "parameters": describe_parameters(record),
         "epoch": f"{Schedule.of(config, dataset.graph.n_links).epoch_of(reported.iteration):g}",
         "iteration": str(reported.iteration),
     }
@@ -122,8 +127,7 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
         )
     if len(dataset.candidates("test")) == 0:
         raise UsageError(
-            f"Test items are ranked, and {dataset.name} has none. Prepare it with a"
-            " --test-fraction above 0."
+            f"Test items are ranked, and {dataset.name} has none. {dataset.advise_hold_out('test')}"
         )
 
 

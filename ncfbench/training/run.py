@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import can_rank
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.evaluation import describe_unranked
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.session import Session
 
@@ -127,6 +130,7 @@ def run(
                     " --again."
                 )
             return finished
+        _warn_unranked(plan, progress.say)
         if group.count == 1:  # else the other processes of the run would count as others
             with ledger.line("initialising"):
                 others.warn(progress.say)
@@ -158,12 +162,30 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     if again:
         return None
     finished, begun = choice.find_trained(runs_dir, config, fingerprint)
+    if finished is None and begun is not None and choice.is_held(begun):
+        raise UsageError(
+            f"Another process trains a run with these settings now: {begun}. Wait until it ends, or"
+            " train a new one with --again."
+        )
     if finished is None and begun is not None:
         raise UsageError(
             f"{begun} holds a run with these settings that is not finished. --resume continues it;"
             " --again trains a new one."
         )
     return finished
+
+
+def _warn_unranked(plan: RunPlan, say: Callable[[str], None]) -> None:
+    """Say that a run will have no recall, and what to do for some."""
+    encoder, dataset = plan.config.encoder, plan.dataset
+    if reason := describe_unranked(encoder, dataset):
+        advice = "prepare the data with --hold-out links, or train with --encoder bow"
+        if can_rank(encoder, dataset):
+            advice = "prepare data with more users, items and links"
+        say(
+            f"Warning: nothing can be ranked: {reason}. The run measures losses and times, and no"
+            f" recall. For recall {advice}."
+        )
 
 
 def _read_finished(folder: Path | None) -> RunRecord | None:

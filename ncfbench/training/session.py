@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
@@ -30,12 +31,12 @@ from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
-"""Seconds between checkpoints, which are written at the next end of an epoch."""
+"""Seconds between checkpoints, which are written at the next probe."""
 
 
 class Session:
@@ -54,6 +55,9 @@ class Session:
             (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
         stops_at_epochs: probe, evaluate and time steps at the end of each epoch. Else the run is
             probed as often as its settings say, and :meth:`evaluate` alone evaluates.
+
+    Attributes:
+        iteration_seconds: of the last block; None before the first.
 
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
@@ -77,6 +81,7 @@ class Session:
         """True if the run is trained to its end and written."""
         self.is_saved = False
         """True if a checkpoint holds everything that was trained."""
+        self.iteration_seconds: float | None = None
         self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
         self._config, self._trace = plan.config, plan.trace
         self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
@@ -87,6 +92,7 @@ class Session:
         self._turns: list[str | None] = []
         """Those of the earlier sessions of the run."""
         self._catch_up_epochs = 0
+        self._times_steps = True
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
             self.recorder = stack.enter_context(plan.open_recorder(ledger, progress, folder))
@@ -102,17 +108,22 @@ class Session:
         if content is None:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
-        self._trainer, state = Trainer.create(plan.config, plan.dataset, plan.layout)
-        self._evaluators = Evaluators(self._trainer, plan.dataset, content)
-        self._evaluators.embedder.watch = self._progress.embedded
-        folder = self.recorder.folder
-        self._checkpoints = folder and Checkpoints(folder / "checkpoints", say)
-        with self._ledger.line("checkpoint"):
-            restored = self._restore()
+        folder, parts = self.recorder.folder, (plan.config, plan.dataset, plan.layout)
+        self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
+        is_begun = self._checkpoints is not None and bool(self._checkpoints.iterations())
+        (is_begun,) = self._group.any(is_begun)
+        restored = None
+        if is_begun:  # memory holds one state: no initial one
+            self._trainer = Trainer.without_state(*parts)
+            with self._ledger.line("checkpoint"):
+                restored = self._restore()
         if restored is None:
+            self._trainer, state = Trainer.create(*parts)
             slots = plan_capacity(plan.dataset.graph, plan.config)
         else:
             state, slots = restored
+        self._evaluators = Evaluators(self._trainer, plan.dataset, content)
+        self._evaluators.embedder.watch = self._progress.embedded
         self._start = int(state.iteration)
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
@@ -171,32 +182,60 @@ class Session:
             self.advance()
         return self.is_done
 
-    def advance(self) -> None:
+    def advance(self, seconds: float | None = None) -> None:
         """Train to the next probe, and record there; after the last, finish the run and close it.
+
+        Args:
+            seconds: of training, after which it stops between two iterations, whatever these take;
+                nothing is recorded there, nor at probes. One iteration is the least; the first one
+                shows how many fit. The numbers that a run trains do not depend on such stops.
 
         Raises:
             DivergedError: the loss stopped being finite.
             KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
         """
         with self._ledger.turn():
-            if self.iteration == 0:
+            if seconds is not None:
+                self._train_for(seconds)
+            elif self.iteration == 0:
                 self._record()
-            if self.iteration < self._schedule.last:
+            if seconds is None and self.iteration < self._schedule.last:
                 # After the first block the step is compiled, and the queue of batches full.
                 if self._trace is not None and self.iteration > self._start:
                     self._trace_block(self._trace)
                 self._train_block()
             if self.iteration == self._schedule.last:
+                if seconds is not None and not self._is_recorded:
+                    self._record()
                 self._finish()
                 self.close()
 
     def evaluate(self) -> None:
-        """Evaluate at the last probe, unless that was done; the curve's row gets it."""
+        """Evaluate at this iteration, unless that was done; the curve's row gets it."""
         with self._ledger.turn():
+            if self.iteration and not self._is_recorded:
+                self._record()
             if self.iteration and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
                 self._keep_best()
+
+    def forecast_evaluation(self) -> float:
+        """Return about how many seconds :meth:`evaluate` embeds items; the first call times a
+        block of them.
+        """
+        with self._ledger.turn(), self._ledger.line("probe"):
+            return sum(self._evaluators.forecast(self._parameters()))
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether this iteration has been evaluated."""
+        return self._is_recorded and self.recorder.is_evaluated
+
+    @property
+    def _is_recorded(self) -> bool:
+        row = self.recorder.last_row
+        return row is not None and row["iteration"] == self.iteration
 
     def save(self) -> None:
         """Save the state of a run that is to continue later."""
@@ -215,23 +254,39 @@ class Session:
         self._write("finished")
         self.is_done = True
 
-    def _train_block(self) -> None:
+    def _train_for(self, seconds: float) -> None:
+        """Train for some seconds, to half an iteration, or to the end of the run."""
+        left = seconds
+        while self.iteration < self._schedule.last:
+            left -= self._train_block(left)
+            if left <= (self.iteration_seconds or 0.0) / 2:
+                break
+
+    def _train_block(self, seconds: float | None = None) -> float:
+        """Train to the next stop, or for some seconds if these are over before; return the seconds
+        of training.
+        """
         self.is_saved = False
-        first, slots = self.iteration, float(self._loop.item_slots)
-        stop = self._schedule.next_stop(first)
+        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
+        stop = wanted = self._schedule.next_stop(first)
         ends_epoch = self._schedule.ends_epoch(stop)
+        if seconds is not None:
+            pace = self.iteration_seconds
+            wanted = min(stop, first + max(round(seconds / pace) if pace else 1, 1))
 
         def after_iteration() -> bool:
             self._progress.advance(self.iteration, slots)
+            is_over = seconds is not None and time.perf_counter() - began >= seconds
             # Several processes stop together, at the end of a block.
-            return self._group.count == 1 and self._interrupted()
+            return is_over or (self._group.count == 1 and self._interrupted())
 
-        losses = self._loop.full_block(stop - first, stop=after_iteration)
+        losses = self._loop.full_block(wanted - first, stop=after_iteration)
         is_cut = self.iteration < stop
         catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
-        self.recorder.take(
-            self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
-        )
+        samples, was_cut = self._loop.take_samples(), is_cut and seconds is None
+        self.recorder.take(samples, resumed=self._epoch_was_cut or was_cut or catches_up)
+        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+        self.iteration_seconds = trained / len(losses)
         if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
         self._losses += losses
@@ -242,19 +297,33 @@ class Session:
             with self._ledger.line("probe"):
                 self._loop.settle()
             if ends_epoch and self._schedule.stops_at_epochs:
-                self._loop.step_block(self._schedule.step_batches)
-                self.recorder.take(self._loop.take_samples())
-            self._record()
+                self._time_steps()
+            if seconds is None:
+                self._record()
         with self._ledger.line("collective"):
-            is_due = ends_epoch and time.perf_counter() >= self._checkpoint_due
+            is_due = not is_cut and time.perf_counter() >= self._checkpoint_due
             interrupted, is_due = self._group.any(
                 self._interrupted(), is_due and self._checkpoints is not None
             )
         if interrupted and self.iteration < self._schedule.last:
             self.save()
             raise AgreedInterrupt(self.recorder.folder)
-        if is_due:
+        if is_due and seconds is None:
             self._save_checkpoint()
+        return trained
+
+    def _time_steps(self) -> None:
+        """Time the step account, which runs on a copy of the state, where memory can hold one."""
+        with self._ledger.line("collective"):
+            (has_none,) = self._group.any(not self._loop.has_room_for_copy())
+        if not has_none:
+            self._loop.step_block(self._schedule.step_batches)
+            self.recorder.take(self._loop.take_samples())
+        elif self._times_steps:
+            self._progress.say(
+                "Steps are not timed by themselves: memory has no room for a copy of the state."
+            )
+        self._times_steps = not has_none
 
     def _trace_block(self, folder: Path) -> None:
         # Tracing costs time, so these samples have a kind of their own.
@@ -270,12 +339,13 @@ class Session:
         self._trace = None
 
     def _record(self) -> None:
-        iteration, parameters = self.iteration, self._parameters()
+        iteration, state = self.iteration, self._settled()
+        parameters = self._trainer.layout.to_one_device(state.parameters)
         ends_epoch = self._schedule.ends_epoch(iteration)
         with self._timed("probe"):
             probe_loss = self._evaluators.probe(parameters)
             embedder, carry = self._evaluators.embedder, self._trainer.carry
-            observed = carry.observe(self._loop.state, embedder) if ends_epoch else None
+            observed = carry.observe(state, embedder) if ends_epoch else None
         if not math.isfinite(probe_loss):
             self._diverge(iteration, "The probe")
         columns, text = observed or ({}, None)
@@ -293,17 +363,27 @@ class Session:
             self._keep_best()
 
     def _keep_best(self) -> None:
-        """Copy the parameters to the host if they are those of the best validation so far."""
+        """Copy the parameters to the host if their epoch is the one to report so far."""
         with self._ledger.line("collective"):
-            (is_best,) = self._group.any(self.recorder.best_iteration == self.iteration)
+            (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
-                shapes, state = self._trainer.shapes, self._loop.state
+                shapes, state = self._trainer.shapes, self._settled()
                 parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
                 self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
 
     def _parameters(self) -> Parameters:
-        return self._trainer.layout.to_one_device(self._loop.state.parameters)
+        return self._trainer.layout.to_one_device(self._settled().parameters)
+
+    def _settled(self) -> TrainState:
+        """Return the state with all rows up to date: a copy between two stops, since that rounds,
+        and a run trains the same numbers wherever it is evaluated.
+        """
+        state, iteration = self._loop.state, self.iteration
+        is_stop = not iteration or self._schedule.next_stop(iteration - 1) == iteration
+        if is_stop or not self._trainer.optimizer.tables:
+            return state
+        return self._trainer.settle(copy_state(state))
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):
@@ -334,11 +414,14 @@ class Session:
 
         Every process gets what the first one has read.
         """
-        saved = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
+        shapes = self._trainer.shapes
+        # Several devices get copies of what is read, one of them the arrays themselves.
+        put = jnp.array if self.plan.layout.size == 1 else np.asarray
+        saved = self._checkpoints.restore(shapes, put) if self._checkpoints else None
         (is_there,) = self._group.any(saved is not None)
         if not is_there:
             return None
-        state, extra, self._best = saved or (self._trainer.shapes, {}, None)
+        state, extra, self._best = saved or (shapes, {}, None)
         if saved is not None:
             state = self._trainer.adapted(state)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ncfbench.catalog import find_encoder
+from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
@@ -142,15 +142,33 @@ class Trainer:
         precision.require(config.precision)
         layout = layout or make_layout(config)
         with layout.initialise_on_host():
-            graph, variables = nnx.split(make_towers(config, dataset))
-            parameters = nnx.as_pure(variables)
-            carry = make_carry(config, dataset.graph)
-            optimizer = Optimizer(config, tables_by_row(config, parameters))
-            moments, touched = optimizer.init(parameters)
-            state = TrainState(parameters, moments, jnp.uint32(0), carry.initial(), touched)
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-        trainer = cls(config, graph, optimizer, shapes, layout, carry)
+            towers, optimizer, carry, state = _initial(config, dataset)
+        trainer = cls(config, towers, optimizer, _shapes(state), layout, carry)
         return trainer, trainer.from_host(state)
+
+    @classmethod
+    def without_state(
+        cls, config: RunConfig, dataset: Dataset, layout: Layout | None = None
+    ) -> Trainer:
+        """Return a trainer of :meth:`create` for a state that a checkpoint holds: memory holds no
+        other. Plug-ins, which may keep arrays where JAX does not see them, make one and drop it.
+
+        Raises:
+            UsageError: see :meth:`create`.
+        """
+        chosen = {kind: getattr(config, kind) for kind in ("encoder", "user_tower", "interaction")}
+        if any(name not in BUILT_IN[kind] for kind, name in chosen.items()):
+            return cls.create(config, dataset, layout)[0]
+        precision.require(config.precision)
+        traced = []
+
+        def initial() -> TrainState:
+            traced.append(_initial(config, dataset))
+            return traced[0][-1]
+
+        shapes: TrainState = jax.eval_shape(initial)
+        towers, optimizer, carry, _ = traced[0]
+        return cls(config, towers, optimizer, shapes, layout or make_layout(config), carry)
 
     def to_host(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, with arrays of :attr:`shapes`."""
@@ -250,13 +268,11 @@ class Trainer:
         output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
         return int(analysis.temp_size_in_bytes + output)
 
-    def require_memory(self, state: TrainState, batch: Batch, content: DeviceContent) -> None:
-        """Refuse a step that needs more memory than is free, by a UsageError."""
-        needed, config = self.step_bytes(state, batch, content), self.config
-        device = jax.local_devices()[0].memory_stats() or {}
-        free = available_memory()
-        if "bytes_limit" in device:
-            free = device["bytes_limit"] - device["bytes_in_use"]
+    def require_memory(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
+        """Return :meth:`step_bytes`; refuse a step that needs more memory than is free, by a
+        UsageError.
+        """
+        needed, config, free = self.step_bytes(state, batch, content), self.config, free_bytes()
         if needed > free:
             raise UsageError(
                 f"A step of {config.encoder} with {config.sampler} and batches of"
@@ -264,6 +280,7 @@ class Trainer:
                 f" {free / 2**30:,.1f} GiB are free. Use a smaller --batch-size, --item-block to"
                 " encode the items in pieces, or data prepared with a smaller --max-length."
             )
+        return needed
 
     def settle(self, state: TrainState) -> TrainState:
         """Return the state with all rows of all tables up to date, for whoever reads them. The
@@ -272,15 +289,17 @@ class Trainer:
         return self._settled(state, self.scalars) if self.optimizer.tables else state
 
     def adapted(self, state: TrainState) -> TrainState:
-        """Return a state as it is saved, of a run that may update the rows of other tables."""
+        """Return a state as it is saved, of a run that may update the rows of other tables. The
+        state's memory is taken over.
+        """
         wanted, found = self.shapes.touched, state.touched
         if wanted.keys() == found.keys():
             return state
         kinds = tables_of_kinds(self.config, self.shapes.parameters, found)
-        settled: TrainState = jax.jit(Optimizer(self.config, kinds).settle)(state, self.scalars)
-        touched = {
-            kind: jnp.full(rows.shape, state.iteration, rows.dtype) for kind, rows in wanted.items()
-        }
+        settle = jax.jit(Optimizer(self.config, kinds).settle, donate_argnums=0)
+        settled: TrainState = settle(state, self.scalars)
+        now = settled.iteration
+        touched = {kind: jnp.full(rows.shape, now, rows.dtype) for kind, rows in wanted.items()}
         return settled._replace(touched=touched)
 
     def trace(
@@ -344,6 +363,46 @@ class Trainer:
             ids |= {"items": items, "words": jnp.where(tokens > 0, tokens, -1)}
         held: Held = self.layout.on_each(self.optimizer.hold(state, ids, scalars))
         return held
+
+
+def free_bytes() -> int:
+    """Return the free bytes of the first device's memory."""
+    device = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in device:
+        return int(device["bytes_limit"] - device["bytes_in_use"])
+    return available_memory()
+
+
+def state_shapes(config: RunConfig, dataset: Dataset) -> TrainState:
+    """Return the shapes of a run's state, which is not made, but where a plug-in needs numbers."""
+
+    def initial() -> TrainState:
+        return _initial(config, dataset)[-1]
+
+    try:
+        shapes: TrainState = jax.eval_shape(initial)
+    except jax.errors.JAXTypeError:
+        shapes = _shapes(initial())
+    return shapes
+
+
+def _initial(
+    config: RunConfig, dataset: Dataset
+) -> tuple[nnx.GraphDef[Towers], Optimizer, Carry, TrainState]:
+    graph, variables = nnx.split(make_towers(config, dataset))
+    parameters = nnx.as_pure(variables)
+    carry = make_carry(config, dataset.graph)
+    optimizer = Optimizer(config, tables_by_row(config, parameters))
+    moments, touched = optimizer.init(parameters)
+    state = TrainState(parameters, moments, jnp.uint32(0), carry.initial(), touched)
+    return graph, optimizer, carry, state
+
+
+def _shapes(state: TrainState) -> TrainState:
+    shapes: TrainState = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state
+    )
+    return shapes
 
 
 def is_hard(config: RunConfig, iteration: jax.Array) -> jax.Array | None:

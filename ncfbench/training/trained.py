@@ -61,26 +61,45 @@ def open_data(record: RunRecord, data_dir: Folder, say: Callable[[str], None]) -
     return dataset
 
 
+def describe_parameters(record: RunRecord) -> str:
+    """Return which parameters of a run are given away."""
+    is_evaluated = record.reported_iteration is not None
+    return "of the reported epoch" if is_evaluated else "of the last iteration, never evaluated"
+
+
 def restore_trained(
     record: RunRecord, dataset: Dataset, say: Callable[[str], None]
 ) -> tuple[Embedder, Best]:
-    """Return an embedder, and the parameters of the epoch that a run reports.
+    """Return an embedder, and the parameters of the epoch that a run reports; those of its last
+    iteration, with a message, where it never evaluated an epoch.
 
     Raises:
-        DataError: the checkpoint is gone or damaged.
+        DataError: the checkpoint is gone or damaged, or keeps parameters of another epoch.
     """
     keep_compiled(say)
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
-    trainer, _ = Trainer.create(one_device, dataset)
-    folder = record.folder / "checkpoints"
-    found = Checkpoints(folder, say).restore(trainer.shapes) if folder.is_dir() else None
-    iteration = record.summary["iterations"]
+    trainer = Trainer.without_state(one_device, dataset)
+    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
+    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
+    iteration, reported = record.summary["iterations"], record.reported_iteration
+    if found is not None and found.best is not None and found.best.iteration == reported:
+        return embedder, found.best
     if found is None or int(found.state.iteration) != iteration:
         raise DataError(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that its parameters are lost. Train it again: ncfbench run --again."
         )
+    if reported not in (iteration, None):
+        raise DataError(
+            f"{record.folder} keeps no parameters of the epoch that it reports (iteration"
+            f" {reported:,}): an earlier version chose another one. Train it again: ncfbench run"
+            " --again."
+        )
+    if reported is None:
+        say(
+            f"No epoch of {record.folder} was evaluated: the parameters are those of its last"
+            f" iteration, {iteration:,}, and no recall belongs to them."
+        )
     # An interruption within a block leaves rows whose momentum and decay are still to come.
-    settled = found._replace(state=trainer.settle(trainer.adapted(found.state)))
-    embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
-    return embedder, settled.reported(record.reported_iteration)
+    state = trainer.settle(trainer.adapted(found.state))
+    return embedder, Best(iteration, state.parameters)

@@ -20,7 +20,7 @@ from ncfbench.reporting.quality import NEW_ITEMS
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("untimed", "undrawn")
+@pytest.mark.usefixtures("undrawn")
 def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     """Chance by plain loops, and recall of new and known items apart."""
     options = replace(tiny_options, hold_out="links")

@@ -81,7 +81,7 @@ def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) ->
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("untimed", "undrawn")
+@pytest.mark.usefixtures("undrawn")
 def test_floors_without_time_or_room_are_named(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +122,7 @@ def test_times_of_two_environments_are_named(data_dir: Path, raced: Advice, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("untimed", "undrawn")
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a rung, while other programs are at work, which the command says at
     once and the answer later. The answer stays when its runs train on, by the command that it
@@ -194,7 +194,6 @@ def test_the_winner_is_trained_on_by_run(
     assert len(records) == len(list(raced.folder.glob("*/config.json")))
 
 
-@pytest.mark.usefixtures("untimed")
 def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
     found, _ = ask(data_dir, tmp_path, dry_run=True)
     assert found.answer is None
@@ -217,7 +216,6 @@ def test_a_dry_run_lists_a_race_that_is_over(data_dir: Path, raced: Advice) -> N
     assert (raced.folder / "advice.parquet").stat().st_mtime_ns == before
 
 
-@pytest.mark.usefixtures("untimed")
 def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     found = ncfbench.advise(
         "tiny",
@@ -238,7 +236,6 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     assert names == ["bow hinge neg", "bow hinge ns"]
 
 
-@pytest.mark.usefixtures("untimed")
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -253,7 +250,6 @@ def test_what_is_no_race_is_refused(
         ask(data_dir, tmp_path, **more)
 
 
-@pytest.mark.usefixtures("untimed")
 def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Advice) -> None:
     state = read_state(raced.folder)
     assert state is not None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ncfbench.advice import candidate_runs
-from ncfbench.advice.candidate_runs import CandidateRuns, Clock
+from ncfbench.advice.candidate_runs import TURNS, CandidateRuns, Clock
 from ncfbench.advice.candidates import Status
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import Race, rests
@@ -22,7 +25,7 @@ from ncfbench.advice.space import Space
 from ncfbench.advice.state import State, read_state
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
-from ncfbench.errors import DivergedError, NcfbenchError
+from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.rule import Curve
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
@@ -36,6 +39,7 @@ DATASET: Any = SimpleNamespace(
     candidates=lambda split: range(1000),
     holds_out=lambda split: True,
     ranks_known_items=False,
+    graph=SimpleNamespace(n_links=50_000),
 )
 RECALL = "validation_recall_at_50"
 
@@ -52,49 +56,77 @@ def hidden_and_late(config: RunConfig, seconds: float) -> float:
     return hidden(config, seconds / 2 if config.learning_rate == 0.003 else seconds)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of the parts of a run; an iteration of samplers without sharing takes four times."""
+
+    opening: float = 2.0
+    link: float = 1e-5
+    evaluation: float = 0.2
+    saving: float = 0.1
+    forecast: float = 1.0
+    """Expected seconds of an evaluation over the true ones."""
+
+
 class Run:
     """Stands for a session: it moves a clock, and keeps its records in memory."""
 
     now, law = 0.0, hidden
+    costs: dict[str, Cost]
     records: dict[Path, Any]
 
     def __init__(self, plan: Any, *_: Any, folder: Path | None, **__: Any) -> None:
         config: RunConfig = plan.config
-        Run.now += 2.0
+        self.plan, self.cost = plan, Run.costs.get(config.encoder, Cost())
+        Run.now += self.cost.opening
         if folder is None:
             folder = plan.locations.runs_dir / f"run{len(Run.records)}"
             folder.mkdir(exist_ok=True)
-            Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={})
+            Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={}, turns=[])
         self.kept, self.rows = Run.records[folder], [*Run.records[folder].curve]
-        self.pace = config.batch_size * (4e-5 if config.sampler == "iid" else 1e-5)
+        self.pace = config.batch_size * self.cost.link * (4 if config.sampler == "iid" else 1)
         self.iteration = self.rows[-1]["iteration"] if self.rows else 0
-        self.recorder = SimpleNamespace(folder=folder, train_seconds=self.iteration * self.pace)
+        self.recorder = SimpleNamespace(
+            folder=folder, train_seconds=self.iteration * self.pace, last_row=None
+        )
+        self.iteration_seconds: float | None = None
         self.is_done = self.is_saved = False
 
-    def advance(self) -> None:
-        config = self.kept.config
-        self.iteration, self.is_saved = self.iteration + config.probe_every, False
+    def advance(self, seconds: float) -> None:
+        iterations = max(round(seconds / self.pace), 1)
+        self.kept.turns.append((seconds, iterations * self.pace))
+        self.iteration, self.is_saved = self.iteration + iterations, False
+        self.iteration_seconds = self.pace
         self.recorder.train_seconds = self.iteration * self.pace
-        Run.now += config.probe_every * self.pace + 0.1
-        if math.isnan(Run.law(config, self.recorder.train_seconds)):
+        Run.now += iterations * self.pace
+        if math.isnan(Run.law(self.kept.config, self.recorder.train_seconds)):
             self.write("diverged")
             raise DivergedError("The loss is not finite.")
-        errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
-        errors[f"{RECALL}_chance"] = 0.05
-        self.rows.append({"iteration": self.iteration, RECALL: None, **errors})
+
+    @property
+    def is_evaluated(self) -> bool:
+        return bool(self.rows) and self.rows[-1]["iteration"] == self.iteration
+
+    def forecast_evaluation(self) -> float:
+        return self.cost.forecast * self.cost.evaluation
 
     def evaluate(self) -> None:
-        Run.now += 0.2
-        self.rows[-1][RECALL] = Run.law(self.kept.config, self.recorder.train_seconds)
+        Run.now += self.cost.evaluation
+        errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
+        row = {"iteration": self.iteration, **errors, f"{RECALL}_chance": 0.05}
+        row[RECALL] = Run.law(self.kept.config, self.recorder.train_seconds)
+        self.rows.append(row)
+        self.recorder.last_row = row
 
     def save(self) -> None:
-        Run.now += 0.1
+        Run.now += self.cost.saving
         self.is_saved = True
         self.write("interrupted")
 
     def write(self, status: str) -> None:
         (self.recorder.folder / "summary.parquet").touch()
         times = {"full_iteration_seconds": self.pace, "recall_reason": None}
+        times["train_seconds"] = self.recorder.train_seconds
         self.kept.summary, self.kept.curve = {"status": status, **times}, [*self.rows]
 
     def close(self) -> None:
@@ -102,14 +134,21 @@ class Run:
 
 
 @pytest.fixture
-def search(tiny: Dataset) -> Search:
-    given = {"encoder": ("bow",), "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
-    return Search(Space.of(tiny, {"dataset": "tiny"}, given))
+def search(tiny: Dataset) -> Callable[[tuple[str, ...]], Search]:
+    """A function that returns the search among some encoders."""
+
+    def search(encoders: tuple[str, ...]) -> Search:
+        given = {"encoder": encoders, "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
+        return Search(Space.of(tiny, {"dataset": "tiny"}, given))
+
+    return search
 
 
 @pytest.fixture
 def hold(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, search: Search
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    search: Callable[[tuple[str, ...]], Search],
 ) -> Callable[..., tuple[State, list[str]]]:
     """A function that holds a race of 300 s, and returns its state and what it said."""
 
@@ -127,21 +166,24 @@ def hold(
     monkeypatch.setattr(choice, "find", find)
 
     def hold(
-        law: Law = hidden, *, cut: float = math.inf, state: State | None = None
+        law: Law = hidden,
+        *,
+        cut: float = math.inf,
+        state: State | None = None,
+        budget: float = 300.0,
+        encoders: Mapping[str, Cost] | None = None,
     ) -> tuple[State, list[str]]:
         if state is None:
             Run.now, Run.records, Run.law = 0.0, {}, staticmethod(law)
-            pool = search.first_field()
-            for each in pool:
-                each.iteration_seconds = 5e-3
-                each.schedule_probes(0.5)
-            state = State(DATASET.fingerprint, pool[:4], pool[4:], 1.0)
+            Run.costs = dict(encoders or {})
+            state = State(DATASET.fingerprint, [], [], 0.0)
         progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
-        clock = Clock(300.0, 3.0, state.spent_seconds, began=Run.now)
+        clock = Clock(budget, 3.0, state.spent_seconds, began=Run.now)
         work: Any = state, DATASET, None, here, clock, progress, lambda: Run.now > cut
+        own = search(tuple(encoders or ["bow"]))
         try:
-            Race(Question({"dataset": "tiny"}), search, CandidateRuns(*work)).run()
+            Race(Question({"dataset": "tiny"}), own, CandidateRuns(*work)).run()
         finally:
             state.spent_seconds = clock.spent
             state.write(tmp_path)
@@ -203,7 +245,8 @@ def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold: Callable[..., 
 
     _, said = hold(recall)
     first = next(place for place, line in enumerate(said) if "were tried" in line)
-    clocks = [float(line.partition("trained ")[2].split()[0]) for line in said[:first]]
+    rungs = [line.partition("trained ")[2] for line in said[:first] if "trained " in line]
+    clocks = [float(line.split()[0]) for line in rungs]
     assert max(clocks) >= 5
 
 
@@ -224,20 +267,72 @@ def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], recall:
     left = [each for each in state.entrants if each.status is Status.LEFT]
     assert any("in a wave" in each.reason for each in left)
     assert 0.7 * 300 < state.spent_seconds <= 300
-    # The winner and the next one get a second seed.
-    assert best.seeds == [0, 1]
-    assert sum(each.seeds == [0, 1] for each in state.entrants) == 2
+    # Two of the best get a second seed; they are equal here.
+    seeded = [each.config for each in state.entrants if each.seeds == [0, 1]]
+    assert [hidden(config, 60.0) for config in seeded] == [hidden(best.config, 60.0)] * 2
 
 
 def test_time_is_left_to_train_a_leader_that_still_learns(hold: Callable[..., Any]) -> None:
     """By the clock a wave would begin, but with it the leader would train half as long."""
 
     def rising(config: RunConfig, seconds: float) -> float:
-        return 0.05 + 0.5 * (hidden(config, 9.0) - 0.05) * min(seconds / 60, 1.0)
+        return 0.05 + 0.5 * (hidden(config, 9.0) - 0.05) * min(seconds / 60, 1.0) ** 0.5
 
     state, said = hold(rising)
     assert not any("were tried" in line or "last rung" in line for line in said)
     assert state.clock > 50
+
+
+def test_a_costly_arm_trains_by_its_own_clock(hold: Callable[..., Any]) -> None:
+    """An iteration of one encoder takes 300 times as long as the other's. All turns end within an
+    iteration of the same seconds, and so do the clocks of all that end the first rung.
+    """
+    costs = {"bow": Cost(), "transformer": Cost(20.0, 3e-3, 8.0, 0.5)}
+    state, _ = hold(budget=600.0, encoders=costs)
+    turns = {encoder: list[float]() for encoder in costs}
+    for run in Run.records.values():
+        pace = run.config.batch_size * costs[run.config.encoder].link
+        turns[run.config.encoder] += [real for _, real in run.turns]
+        for asked, real in run.turns:
+            assert asked <= state.first_clock / TURNS or run.config == state.entrants[0].config
+            assert real <= asked + pace / 2 or real == pytest.approx(pace)
+    assert max(turns["bow"]) < 1.5 < max(turns["transformer"]) < 7
+    costly = [run for run in Run.records.values() if run.config.encoder == "transformer"]
+    assert all(run.curve for run in costly), "every one that began was evaluated"
+    assert state.spent_seconds <= 600
+
+
+def costs(opening: float, link: float) -> st.SearchStrategy[Cost]:
+    """Costs of an encoder up to so many seconds; an evaluation takes no longer than forecast."""
+    return st.builds(
+        Cost,
+        opening=st.floats(0.01, opening),
+        link=st.floats(1e-6, link),
+        evaluation=st.floats(0.01, 60.0),
+        saving=st.floats(0.01, 0.3),
+        forecast=st.floats(1.0, 2.0),
+    )
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
+@given(
+    bow=costs(4.0, 4e-4),
+    other=costs(8.0, 1e-3),
+    surprise=st.sampled_from([0.0, 100.0]),
+    budget=st.sampled_from([30.0, 60.0, 300.0, 600.0]),
+)
+def test_the_budget_is_kept_whatever_an_arm_costs(
+    hold: Callable[..., Any], bow: Cost, other: Cost, surprise: float, budget: float
+) -> None:
+    """But for what nobody can know: that an encoder takes longer to compile than any before."""
+    found = {"bow": bow, "transformer": replace(other, opening=other.opening + surprise)}
+    try:
+        hold(budget=budget, encoders=found)
+    except UsageError as error:
+        assert "too few for one rung" in str(error)
+    assert Run.now <= budget + surprise
 
 
 def test_one_that_cannot_come_near_leaves_a_wave(hold: Callable[..., Any]) -> None:

@@ -16,7 +16,6 @@ from ncfbench.reporting.views import overall as views
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
-@pytest.mark.usefixtures("untimed")
 def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path) -> None:
     """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
     The same question answers again at once.

@@ -191,6 +191,9 @@ def test_one_distribution_has_one_name() -> None:
         "1.0": "unigram",
         "0": "uniform",
         "0.750": "0.75",
+        "0.33333333": "0.33333333",
+        "2": "2",
+        "1e-7": "1e-07",
         "unigram": "unigram",
     }
     assert {name: settings(noise=name).noise for name in names} == names

@@ -53,6 +53,7 @@ def test_reports_name_the_stand_in_and_its_command(
     assert results.beside_paper == [], "they are not the paper's data"
 
 
+@pytest.mark.real
 def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
     said: list[str] = []
     options = Options(from_=shared_data / "mind-sample", history=True)

@@ -73,21 +73,28 @@ def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
         for split in ("train", "test")
     )
     degrees = np.bincount(data.links("train")[1], minlength=data.n_items)
-    recalls, listed, shares = [], set(), dict.fromkeys(range(data.n_items), 0.0)
+    test_items = sorted({item for _, item in test})
+    recalls, missed, shares = [], np.ones(data.n_items), dict.fromkeys(test_items, 0.0)
     users = sorted({user for user, _ in test})
     for user in users:
         ranked = [item for item in range(data.n_items) if (user, item) not in training]
-        ranked.sort(key=lambda item: (-degrees[item], item))
+
+        def within(item: int, m: int, ranked: list[int] = ranked) -> float:
+            above = sum(degrees[other] > degrees[item] for other in ranked)
+            alike = sum(degrees[other] == degrees[item] for other in ranked)
+            return min(max((m - above) / alike, 0.0), 1.0)
+
         own = [item for other, item in test if other == user]
-        recalls.append(sum(item in ranked[:50] for item in own) / len(own))
-        listed.update(ranked[:10])
-        for item in {*own} & {*ranked[:50]}:
-            shares[item] += 1 / len(own) / len(users)
+        recalls.append(sum(within(item, 50) for item in own) / len(own))
+        missed[ranked] *= [1 - within(item, 10) for item in ranked]
+        for item in own:
+            shares[item] += within(item, 50) / len(own) / len(users)
     row = found.rows[0]
     assert row["test_user_recalls"] == pytest.approx(recalls)
     assert row["test_item_shares"] == pytest.approx(list(shares.values()))
     assert row["test_recall_at_50"] == pytest.approx(np.mean(recalls))
-    assert row["test_coverage_at_10"] == pytest.approx(len(listed) / data.n_items)
+    assert row["test_coverage_at_10"] == pytest.approx(np.mean(1 - missed))
+    assert row["test_cold_users"] == 0
     assert row["validation_recall_at_50"] is not None
     assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
 

@@ -86,7 +86,7 @@ def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
 LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 
 
-@pytest.mark.long_cases(r"first|mean-True$")
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
 def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
     """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""

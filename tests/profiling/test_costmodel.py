@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import (
     AXES,
     CAUSES,
@@ -143,6 +145,15 @@ def test_formulas_count_what_batches_hold(
     assert counts.kind == info.symbols[-1]
     if sampler in ("iid", "neg"):
         assert counts.interactions == 64 * 6
+
+
+@pytest.mark.parametrize("symbol", ["b(1+x)", "b(", "b/0"])
+def test_symbols_of_a_record_that_are_no_formula_are_named(symbol: str) -> None:
+    info = replace(find_sampler("ns"), symbols=("bk", "b", symbol, "b", "-"))
+    with pytest.raises(
+        UsageError, match=f"symbols: {re.escape(repr(symbol))} .* no formula of b, k"
+    ):
+        nominal(info, "item", {"b": 2, "k": 3})
 
 
 def test_full_iterations_by_hand() -> None:

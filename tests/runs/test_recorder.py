@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ncfbench.config import complete
+from ncfbench.runs import evaluations
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
@@ -170,6 +173,40 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
     recorder.take([full(5, 1.0)])
     recorder.write("interrupted", 10)
     assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 1 / 5
+
+
+def test_evaluations_are_written_with_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not each time that the tables are, nor twice; a session that continues has the earlier."""
+    monkeypatch.setattr("ncfbench.runs.recorder.TABLES_SECONDS", 0.0)
+    written: list[list[int]] = []
+    write = evaluations.write
+
+    def counted(folder: Path, found: evaluations.Evaluations) -> None:
+        written.append([iteration for iteration, _ in found])
+        write(folder, found)
+
+    monkeypatch.setattr(evaluations, "write", counted)
+    recorder = open_recorder(tmp_path)
+    recorder.begin(environment("here"), None, None)
+    recorder.write_environment()
+    evaluation = Evaluation({"recall_at_50": 0.5}, np.ones(3, "f"), np.ones(2, "f"))
+    for iteration in (5, 10, 15):
+        recorder.record(row(iteration, 9), {"test": evaluation})
+        assert len(tables.read_rows(recorder.folder / "curve.parquet", schemas.CURVE)) == (
+            iteration // 5
+        )
+    assert written == []
+    for _ in range(2):
+        recorder.write("running", 15)
+        assert written == [[5, 10, 15]]
+    assert [*evaluations.read(recorder.folder)] == [(5, "test"), (10, "test"), (15, "test")]
+    later = open_recorder(tmp_path, recorder.folder)
+    later.begin(environment("here"), None, 10)
+    later.record(row(15, 8), {"test": evaluation})
+    later.write("finished", 20)
+    assert written[1:] == [[5, 10, 15]]
 
 
 def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,28 @@
-"""The reported epoch, from curves and evaluations that are written out."""
+"""The reported epoch, from curves that are written out."""
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from folders import write_run
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import BY_VALIDATION, NO_VALIDATION, UNSUPPORTED, choose_epoch
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.quality import quality_of
+from ncfbench.reporting.verify import runs as verify
+from ncfbench.runs import folder as runs
+from ncfbench.runs.reported import (
+    BY_VALIDATION,
+    NO_VALIDATION,
+    choose_epoch,
+    describe_fall,
+    reported_columns,
+)
+from ncfbench.storage import schemas, tables
 
 
 def row(epoch: float, validation: float | None, test: float | None = 0.1) -> dict[str, Any]:
@@ -20,81 +34,89 @@ def row(epoch: float, validation: float | None, test: float | None = 0.1) -> dic
     }
 
 
-def curve_of(*validation: float) -> list[dict[str, Any]]:
+def curve_of(*validation: float | None) -> list[dict[str, Any]]:
     return [row(epoch, value) for epoch, value in enumerate(validation, 1)]
 
 
-def evaluations_of(
-    curve: list[dict[str, Any]], users: int, noise: float = 0.2
-) -> dict[int, Evaluation]:
-    """Users, and as many items, that scatter about each epoch's recall."""
-    rng = np.random.default_rng(0)
-    found = {}
-    for one in curve:
-        if one["validation_recall_at_50"] is not None:
-            apart = rng.normal(0, noise, users)
-            values = one["validation_recall_at_50"] + apart - apart.mean()
-            shares = values / users
-            found[one["iteration"]] = Evaluation(
-                {}, values.astype(np.float32), shares.astype(np.float32)
-            )
-    return found
-
-
-def choose(curve: list[dict[str, Any]], patience: int, users: int) -> tuple[Any, str]:
-    row, by = choose_epoch(curve, patience, evaluations_of(curve, users))
-    return row and row["epoch"], by
-
-
 @pytest.mark.parametrize(
-    ("recalls", "patience", "users", "reported"),
+    ("recalls", "patience", "epoch"),
     [
-        pytest.param((0.1, 0.3, 0.2, 0.25, 0.2), 10, 4000, (2, BY_VALIDATION), id="many users"),
-        # The difference of 0.1 has a standard error of about 0.28 x sqrt(2 / 30) = 0.07.
-        pytest.param((0.1, 0.3, 0.2, 0.25, 0.2), 10, 30, (5, UNSUPPORTED), id="few users"),
-        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 2, 4000, (2, BY_VALIDATION)),
-        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 3, 4000, (5, BY_VALIDATION)),
-        pytest.param((0.3, 0.1, 0.3, 0.1), 10, 4000, (3, BY_VALIDATION), id="the later of equals"),
-        ((1.0, 1.0, 1.0), 10, 4000, (3, BY_VALIDATION)),
-        pytest.param((0.1, 0.2, 0.3), 10, 4, (3, BY_VALIDATION), id="the last is the best"),
+        ((0.1, 0.3, 0.2, 0.25, 0.2), 10, 2),
+        pytest.param((0.1, 0.3, 0.3 - 1e-12), 10, 2, id="however small the difference"),
+        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 2, 2),
+        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 3, 5),
+        ((0.1, 0.3, 0.3, 0.3, 0.9), 2, 2),
+        pytest.param((0.3, 0.1, 0.3, 0.1), 10, 1, id="the earlier of equals"),
+        pytest.param((0.0, 0.0, 0.0), 10, 1, id="all are equal"),
+        ((0.1, 0.2, 0.3), 10, 3),
+        ((None, 0.2, None, 0.3, 0.1), 1, 4),
     ],
 )
-def test_the_best_supported_epoch_is_reported(
-    recalls: tuple[float, ...], patience: int, users: int, reported: tuple[int, str]
+def test_the_largest_validation_recall_chooses(
+    recalls: tuple[float | None, ...], patience: int, epoch: int
 ) -> None:
-    assert choose(curve_of(*recalls), patience, users) == reported
+    found, by = choose_epoch(curve_of(*recalls), patience)
+    assert found is not None
+    assert (found["epoch"], by) == (epoch, BY_VALIDATION)
 
 
-def test_few_items_do_not_either() -> None:
-    """However many the users are, if all of the difference comes of two of the items."""
-    curve = curve_of(0.3, 0.2)
-    found = evaluations_of(curve, 4000, noise=0.01)
-    for place, one in enumerate(found.values()):
-        one.item_shares[:] = 0
-        one.item_shares[:2] = (0.15, 0.15) if place == 0 else (0.1, 0.1)
-    assert choose_epoch(curve, 10, found)[1] == UNSUPPORTED
+@given(
+    recalls=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    tests=st.lists(st.integers(0, 5), min_size=12, max_size=12),
+    patience=st.integers(1, 12),
+)
+def test_it_is_the_first_peak_within_patience(
+    recalls: list[int], tests: list[int], patience: int
+) -> None:
+    """No later epoch before the search ends is better, none earlier as good; the test plays no
+    part.
+    """
+    both = zip(recalls, tests[: len(recalls)], strict=True)
+    curve = [row(at, value, test) for at, (value, test) in enumerate(both)]
+    found, _ = choose_epoch(curve, patience)
+    assert found is not None
+    at = int(found["epoch"])
+    assert all(value < recalls[at] for value in recalls[:at])
+    assert all(value <= recalls[at] for value in recalls[at + 1 : at + patience + 1])
+    highs = [place for place in range(at + 1) if recalls[place] > max(recalls[:place], default=-1)]
+    assert all(after - before <= patience for before, after in itertools.pairwise(highs))
 
 
 def test_without_validation_the_last_epoch_counts() -> None:
-    curve = [row(0, None, None), row(1, None, 0.3), row(1.5, None, None)]
-    assert choose(curve, 10, 1) == (1, NO_VALIDATION)
-    assert choose_epoch([row(0, None, None)], 10, {})[0] is None
-    curve = curve_of(0.9, 0.1)
-    assert choose_epoch(curve, 10, {})[1] == UNSUPPORTED, "an older version kept no evaluations"
+    curve = [row(0, None, None), row(1, None, 0.3), row(2, None, 0.1), row(2.5, None, None)]
+    assert choose_epoch(curve, 10) == (curve[2], NO_VALIDATION)
+    assert choose_epoch(curve[:1], 10)[0] is None
+    certain = [one | {"validation_recall_at_50_chance": 1.0} for one in curve_of(1.0, 1.0)]
+    assert choose_epoch(certain, 10) == (certain[1], NO_VALIDATION)
 
 
-@pytest.mark.parametrize("epochs", [5, 30])
-def test_noise_alone_seldom_chooses_an_epoch(epochs: int) -> None:
-    """All epochs are equally good: what validation saw is noise of its users."""
-    rng = np.random.default_rng(epochs)
-    chosen = 0
-    for _ in range(200):
-        values = 0.3 + rng.normal(0, 0.2, (epochs, 50))
-        curve = curve_of(*values.mean(axis=1))
-        found = {
-            one["iteration"]: Evaluation({}, own.astype(np.float32), (own / 50).astype(np.float32))
-            for one, own in zip(curve, values, strict=True)
-        }
-        reported, by = choose_epoch(curve, 30, found)
-        chosen += by == BY_VALIDATION and reported is not curve[-1]
-    assert chosen / 200 < 0.03
+def test_a_fall_since_is_described() -> None:
+    sentence = describe_fall(curve_of(0.1, 0.43, 0.36, 0.3125), 10)
+    assert sentence is not None
+    assert sentence.startswith(
+        "Validation recall@50 fell from 0.4300 at epoch 2 to 0.3125 at epoch 4: fewer epochs"
+    )
+    for recalls in ((0.1, 0.2), (0.2, 0.2), (0.2,), (None, None), ()):
+        assert describe_fall(curve_of(*recalls), 10) is None
+
+
+def test_the_curve_of_an_older_record_decides(tmp_path: Path) -> None:
+    """Whatever epoch its summary names, all readers see the one that validation chose."""
+    folder = write_run(tmp_path, "ns", [3.0, 2.0, 1.0], 5.0, recalls=[0.0, 0.4, 0.3])
+    curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)
+    for one, validation in zip(curve, (None, 0.25, 0.2), strict=True):
+        one["validation_recall_at_50"] = validation
+    tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)
+    before = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)[0]
+    assert (before["reported_epoch"], before["test_recall_at_50"]) == (2, 0.3)
+    record = runs.read(folder)
+    names = ("reported_epoch", "reported_by", "test_recall_at_50", "validation_recall_at_50")
+    assert [record.summary[name] for name in names] == [1, BY_VALIDATION, 0.4, 0.25]
+    assert record.reported_iteration == 100
+    assert record.summary | reported_columns(curve, record.config.patience) == record.summary
+    found = Run.of(record)
+    assert (found.reported_iteration, quality_of({0: found})[0].values["recall_at_50"]) == (
+        100,
+        0.4,
+    )
+    assert verify.Run(record).reported["test_recall_at_50"] == 0.4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,23 @@ def test_no_table_is_left_half_written(tmp_path: Path) -> None:
         temporary.write_text("half")
         raise OSError(5, "Input/output error")
     assert not list(tmp_path.iterdir())
+
+
+def test_files_are_on_the_disk_before_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves the old file or the whole new one."""
+    rename, events = os.replace, list[tuple[str, int]]()
+
+    def replace(source: Path, target: Path) -> None:
+        events.append(("name", source.stat().st_ino))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "fsync", lambda file: events.append(("sync", os.fstat(file).st_ino)))
+    tables.write_json(tmp_path / "a.json", {})
+    file, folder = (path.stat().st_ino for path in (tmp_path / "a.json", tmp_path))
+    assert events == [("sync", file), ("name", file), ("sync", folder)]
 
 
 def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,38 +61,154 @@ def test_the_reported_parameters_come_back(tmp_path: Path, best: int) -> None:
     checkpoints.save(state(20), PROGRESS, Best(best, jax.device_get(state(best).parameters)))
     found = checkpoints.restore(state(0))
     assert found is not None
-    for iteration, expected in ((None, 20), (best, best)):
-        reported = found.reported(iteration)
-        assert reported.iteration == expected
-        table = reported.parameters["users"]["embedding"]
-        assert np.array_equal(table, state(expected).parameters["users"]["embedding"])
+    assert found.best is not None
+    assert found.best.iteration == best
+    table = found.best.parameters["users"]["embedding"]
+    assert np.array_equal(table, state(best).parameters["users"]["embedding"])
     with np.load(checkpoints.path(20)) as file:
-        assert ("best/0000" in file) == (best == 10)
+        assert any(name.startswith("best") for name in file) == (best == 10)
 
 
-@pytest.mark.parametrize("kind", ["no archive", "cut", "a bit", "empty"])
-def test_damage_falls_back_and_is_said(tmp_path: Path, kind: str) -> None:
-    """To the older checkpoint, then to none."""
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_torn_files_are_skipped_and_kept(tmp_path: Path) -> None:
+    """Cut at any length, or with any byte changed: the older one is read, and nothing deleted."""
     said: list[str] = []
     checkpoints = Checkpoints(tmp_path, said.append)
     save(checkpoints, 20, 30)
-    for iteration, left in ((30, [20]), (20, [])):
-        path = checkpoints.path(iteration)
-        whole = bytearray(path.read_bytes())
-        whole[250] ^= 1
-        damaged = {"no archive": b"damaged", "cut": whole[:700], "a bit": whole, "empty": b""}[kind]
-        path.write_bytes(damaged)
+    newest = checkpoints.path(30)
+    whole = newest.read_bytes()
+    at = {*range(0, len(whole), 41), *range(1, 13), *range(len(whole) - 12, len(whole))}
+    flipped = (whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1 :] for n in at)
+    for damaged in [*(whole[:n] for n in at), *flipped, b"damaged", bytes(10), whole + b"\0"]:
+        newest.write_bytes(damaged)
+        before = files(tmp_path)
         found = checkpoints.restore(state(0))
-        assert (found and int(found.state.iteration)) == (left[0] if left else None)
-        assert checkpoints.iterations() == left
-        assert f"Checkpoint {iteration} cannot be read and is removed: " in said[-1]
+        assert found is not None
+        assert int(found.state.iteration) == 20
+        assert said.pop() == f"Checkpoint 30 is damaged, and is skipped: {newest}."
+        assert files(tmp_path) == before
+    checkpoints.path(20).write_bytes(whole[:-1])
+    assert checkpoints.restore(state(0)) is None
+    assert checkpoints.iterations() == [20, 30]
 
 
-def test_an_array_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_save_replaces_torn_files(tmp_path: Path) -> None:
+    """Of the iteration saved, and of earlier and later ones: two whole ones stay."""
     checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 10, 20)
+    for torn in (15, 40):
+        checkpoints.path(torn).write_bytes(b"torn")
+    checkpoints.path(20).write_bytes(b"torn")
+    assert checkpoints.restore(state(0)) is not None
     save(checkpoints, 20)
-    like = state(0)._replace(parameters={"users": {"embedding": jnp.zeros((4, 2))}})
-    assert checkpoints.restore(like) is None
+    assert checkpoints.iterations() == [10, 20]
+    found = checkpoints.restore(state(0))
+    assert found is not None
+    assert int(found.state.iteration) == 20
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EMFILE])
+@pytest.mark.parametrize("where", ["open", "read", "list"])
+def test_a_refusal_of_the_system_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, where: str
+) -> None:
+    """It is an error, and neither skips nor deletes a checkpoint."""
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 20, 30)
+    before = files(tmp_path)
+
+    def refuse(*args: Any, **more: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    owner, name = {"open": (Path, "open"), "read": (np, "load"), "list": (Path, "iterdir")}[where]
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, refuse)
+        with pytest.raises(DataError, match=f"Cannot read .*{os.strerror(number)}"):
+            checkpoints.restore(state(0))
+    assert files(tmp_path) == before
+
+
+A, B = (jnp.full((2, 2), value) for value in (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("now", "difference"),
+    [
+        pytest.param(
+            {"b": B, "z": A},
+            "it has no .parameters['z']; it has no .optimizer['z']; the model has no"
+            " .parameters['a']; and 1 more",
+            id="a twin renamed",
+        ),
+        pytest.param({"a": A, "b": B, "c": B}, "it has no .parameters['c'];", id="a layer more"),
+        pytest.param({"a": A}, "the model has no .parameters['b'];", id="a layer less"),
+        pytest.param(
+            {"a": A, "b": B[:1]},
+            ".parameters['b'] is float32[2, 2] there and float32[1, 2] in the model;",
+            id="another shape",
+        ),
+        pytest.param(
+            {"a": A, "b": B.astype(jnp.int32)},
+            ".parameters['b'] is float32[2, 2] there and int32[2, 2] in the model;",
+            id="another type",
+        ),
+        pytest.param({"a": A, "b": {"b": B}}, "it has no .parameters['b']['b'];", id="moved"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(
+    tmp_path: Path, now: dict[str, Any], difference: str
+) -> None:
+    """With what differs; nothing is deleted, and an older one is not taken in its place."""
+
+    def of(parameters: Any) -> TrainState:
+        return TrainState(parameters, parameters, jnp.uint32(7), None, {})
+
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(of(now), PROGRESS)
+    checkpoints.save(of({"a": A, "b": B})._replace(iteration=jnp.uint32(8)), PROGRESS)
+    before = files(tmp_path)
+    with pytest.raises(DataError, match=f"8.npz does not fit the model: {re.escape(difference)}"):
+        checkpoints.restore(of(now))
+    assert files(tmp_path) == before
+
+
+def test_twins_are_told_by_name(tmp_path: Path) -> None:
+    """However the tree orders them."""
+    twins = TrainState({"b": B, "a": A}, (), jnp.uint32(1), None, {})
+    Checkpoints(tmp_path).save(twins, {})
+    found = Checkpoints(tmp_path).restore(twins)
+    assert found is not None
+    assert (float(found.state.parameters["a"][0, 0]), float(found.state.parameters["b"][0, 0])) == (
+        1,
+        2,
+    )
+
+
+def test_numbered_arrays_are_refused(tmp_path: Path) -> None:
+    """Checkpoints of earlier versions have no names: they are neither read nor deleted."""
+    arrays = {f"state/{at:04d}": np.asarray(leaf) for at, leaf in enumerate((A, B))}
+    np.savez(tmp_path / "20.npz", **arrays, progress=np.array("{}"))
+    with pytest.raises(DataError, match="is of an earlier version"):
+        Checkpoints(tmp_path).restore(state(0))
+    assert Checkpoints(tmp_path).iterations() == [20]
+
+
+def test_arrays_are_read_one_by_one(tmp_path: Path) -> None:
+    """Memory never holds more than the state and one array read."""
+    many = TrainState([jnp.full(1000, at) for at in range(50)], (), jnp.uint32(1), None, {})
+    Checkpoints(tmp_path).save(many, {})
+    held: list[weakref.ref[np.ndarray]] = []
+
+    def put(array: np.ndarray) -> jax.Array:
+        assert not any(earlier() is not None for earlier in held)
+        held.append(weakref.ref(array))
+        return jnp.array(array)
+
+    assert Checkpoints(tmp_path).restore(many, put) is not None
+    assert len(held) == 51
 
 
 def test_a_full_disk_keeps_older_checkpoints(

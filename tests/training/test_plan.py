@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
 
 from ncfbench import prepare
@@ -14,12 +15,14 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
-from ncfbench.storage import tables
+from ncfbench.storage import free_space, tables
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import plan
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import run
+from ncfbench.training.step import Trainer, state_shapes
 
 SMALL = {"dataset": "tiny", "batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8}
 
@@ -77,23 +80,57 @@ def test_what_cannot_work_makes_no_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(("shard_tables", "devices"), [(False, 1), (True, 8)])
-def test_users_that_exceed_the_memory_are_refused(
-    tiny: Dataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shard_tables: bool,
-    devices: int,
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"encoder": "mf"},
+        {"encoder": "bow", "optimizer": "adagrad"},
+        {"encoder": "bow", "optimizer": "row-adam"},
+        {"encoder": "bow", "user_tower": "history"},
+        {"encoder": "transformer", "dimension": 16},
+        {"shard_tables": True, "devices": 8},
+    ],
+    ids=str,
+)
+def test_a_state_that_exceeds_the_memory_is_refused(
+    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
-    """Four float32 for each number of the users' table, and the texts, to the byte."""
-    config = complete(SMALL | {"shard_tables": shard_tables, "devices": devices})
-    needed = 16 * 8 * (tiny.n_users // devices) + tiny.tokens_IxL.nbytes + tiny.lengths.nbytes
-    machine = SimpleNamespace(total=needed)
-    monkeypatch.setattr(plan.psutil, "virtual_memory", lambda: machine)
+    """To the byte: the arrays of a state that is made, gradients and content; a container's limit
+    counts, whatever its machine has.
+    """
+    config = complete(SMALL | more)
+    trainer, state = Trainer.create(config, tiny)
+    devices = jax.devices() if config.devices > 1 else jax.devices()[:1]
+    needed = max(
+        sum(
+            shard.data.nbytes
+            for leaf in [*jax.tree.leaves(state), *jax.tree.leaves(state.parameters)]
+            for shard in leaf.addressable_shards
+            if shard.device == device
+        )
+        for device in devices
+    )
+    tables_by_row = trainer.optimizer.tables
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.parameters):
+        needed -= leaf.nbytes * (tuple(key.key for key in path) in tables_by_row)
+    content = DeviceContent.of(tiny, [config])
+    needed += sum(array.nbytes for array in jax.tree.leaves(content))
+    monkeypatch.setattr(plan, "memory_limit", lambda: needed)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
-    machine.total -= 1
+    monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(plan, "memory_limit", free_space.memory_limit)
+    RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+    (tmp_path / "memory.max").write_text(f"{needed - 1}\n")
     with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+
+
+def test_shapes_need_no_memory(tiny: Dataset) -> None:
+    """A table of 2^31 numbers for the users is refused without making it."""
+    huge = dataclasses.replace(complete(SMALL | {"encoder": "mf"}), dimension=2**31 // tiny.n_users)
+    shapes = state_shapes(huge, tiny)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes.parameters)) >= 2**31
 
 
 def test_several_processes_need_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

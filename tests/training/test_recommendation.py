@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import json
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -23,13 +23,17 @@ from stopping import StopAt
 from trained import SMALL, ends_of, train
 from trial import Trial
 
+from ncfbench import prepare
 from ncfbench.config import complete
 from ncfbench.data import store
+from ncfbench.data.sources import synthetic
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.interaction import make_interaction
+from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
 from ncfbench.training import inference
+from ncfbench.training.export import export_vectors
 from ncfbench.training.inference import best_items
 from ncfbench.training.recommend import FILE, known_users, recommend, require_items, write
 
@@ -173,8 +177,6 @@ def test_the_reported_epoch_is_recommended_from(
 ) -> None:
     """An earlier one than the last, of a run that is interrupted after it and trained on."""
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
-    told = SimpleNamespace(is_above=lambda errors: True)
-    monkeypatch.setattr("ncfbench.runs.reported.difference", lambda *_: told)
     monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
     more = SETTINGS | {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
     with pytest.raises(KeyboardInterrupt):
@@ -187,6 +189,127 @@ def test_the_reported_epoch_is_recommended_from(
     found = read(record.folder)
     assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_10"], abs=1e-12)
     assert found.schema.metadata[b"iteration"] == str(at).encode()
+    # A torn last checkpoint does not matter: an older one has these parameters too.
+    last = record.folder / "checkpoints" / f"{ends_of(tiny, 5)[-1]}.npz"
+    last.write_bytes(last.read_bytes()[:-99])
+    recommend(record.folder, count=10, data_dir=data_dir)
+    assert read(record.folder).equals(found)
+
+
+def test_without_validation_a_cut_epoch_is_left_out(
+    tmp_path: Path, tiny_options: synthetic.Options
+) -> None:
+    """The last whole epoch is reported, and its parameters are handed out, not those of the cut."""
+    options = vars(tiny_options) | {"validation_fraction": 0.0}
+    tiny = prepare("synthetic", name="tiny", data_dir=tmp_path, say=lambda text: None, **options)
+    assert not tiny.holds_out("validation")
+    more, runs_dir = SETTINGS | {"epochs": 4}, tmp_path / "runs"
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, runs_dir, progress=StopAt(ends_of(tiny, 4)[1] + 3), **more)
+    (folder,) = runs_dir.iterdir()
+    record = runs.read(folder)
+    assert record.summary["reported_epoch"] == 2 < record.summary["epochs"]
+    recommend(folder, count=50, data_dir=tmp_path)
+    found = read(folder)
+    assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_50"], abs=1e-12)
+    assert found.schema.metadata[b"iteration"] == str(ends_of(tiny, 4)[1]).encode()
+    meta = export_vectors(folder, tmp_path / "vectors", data_dir=tmp_path)
+    assert (meta["iteration"], meta["parameters"]) == (ends_of(tiny, 4)[1], "of the reported epoch")
+
+
+def test_parameters_without_recall_are_said_to_be(data_dir: Path, tmp_path: Path) -> None:
+    """Cut in the first epoch, nothing was evaluated: output and metadata say so."""
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(7), **SETTINGS)
+    (folder,) = (path for path in tmp_path.iterdir())
+    said: list[str] = []
+    recommend(folder, data_dir=data_dir, say=said.append)
+    assert said[0].endswith("its last iteration, 7, and no recall belongs to them.")
+    metadata = read(folder).schema.metadata
+    assert metadata[b"parameters"] == b"of the last iteration, never evaluated"
+    assert metadata[b"iteration"] == b"7"
+    meta = export_vectors(folder, tmp_path / "vectors", data_dir=data_dir)
+    assert (meta["iteration"], meta["parameters"]) == (7, metadata[b"parameters"].decode())
+
+
+EDITED = """
+import jax.numpy as jnp
+from flax import nnx
+from ncfbench.catalog import EncoderInfo
+
+names = ["a", "b"]
+
+
+class Twins(nnx.Module):
+    info = EncoderInfo(uses=())
+
+    def __init__(self, config, data, *, rngs):
+        self.words = nnx.Embed(data.words + 1, config.dimension, rngs=rngs)
+        for name in names:
+            width = config.dimension
+            setattr(self, name, nnx.Linear(width, width, use_bias=False, rngs=rngs))
+
+    def __call__(self, texts):
+        vectors = (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1)
+        for name in names:
+            vectors = jnp.tanh(getattr(self, name)(vectors))
+        return vectors
+"""
+
+
+def test_an_edited_encoder_is_refused(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By all that read a checkpoint, of finished and interrupted runs; whatever stays stays, and
+    works once the edit is undone.
+    """
+    (tmp_path / "edited_twins.py").write_text(EDITED)
+    monkeypatch.syspath_prepend(tmp_path)
+    more = SETTINGS | {"encoder": "edited_twins:Twins"}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path / "cut", progress=StopAt(30), **more)
+    (cut,) = (tmp_path / "cut").iterdir()
+    whole = train(data_dir, tmp_path / "whole", **more).folder
+    recommend(whole, data_dir=data_dir)
+    expected = read(whole)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*/*/checkpoints/*")}
+    assert len(before) >= 2
+    edits = {
+        ("a", "z"): "has no .parameters['encoder']['z']['kernel']",
+        ("a", "b", "c"): "has no .parameters['encoder']['c']['kernel']",
+        ("a",): "the model has no .parameters['encoder']['b']['kernel']",
+    }
+    for names, difference in edits.items():
+        monkeypatch.setattr(sys.modules["edited_twins"], "names", names)
+        for reading in (
+            lambda: recommend(whole, data_dir=data_dir),
+            lambda: recommend(cut, data_dir=data_dir),
+            lambda: export_vectors(whole, tmp_path / "vectors", data_dir=data_dir),
+            lambda: train(data_dir, tmp_path / "cut", resume=True, **more),
+        ):
+            with pytest.raises(DataError, match="does not fit the model") as refused:
+                reading()
+            assert difference in str(refused.value)
+            assert str(refused.value).endswith("train the run again: ncfbench run --again.")
+    monkeypatch.setattr(sys.modules["edited_twins"], "names", ["a", "b"])
+    assert {path: path.read_bytes() for path in tmp_path.glob("*/*/checkpoints/*")} == before
+    recommend(whole, data_dir=data_dir)
+    assert read(whole).equals(expected)
+    train(data_dir, tmp_path / "cut", resume=True, **more)
+    recommend(cut, data_dir=data_dir)
+    assert read(cut).equals(expected)
+
+
+def test_a_torn_end_is_said(data_dir: Path, tmp_path: Path, tiny: store.Dataset) -> None:
+    """Nothing else has the parameters of the reported epoch, the last one."""
+    record = train(data_dir, tmp_path, **SETTINGS)
+    last = record.folder / "checkpoints" / f"{ends_of(tiny, 2)[-1]}.npz"
+    last.write_bytes(last.read_bytes()[:-99])
+    said: list[str] = []
+    with pytest.raises(DataError, match="no checkpoint of its end"):
+        recommend(record.folder, data_dir=data_dir, say=said.append)
+    assert said == [f"Checkpoint {last.stem} is damaged, and is skipped: {last}."]
+    assert last.exists()
 
 
 def named(dataset: store.Dataset) -> store.Dataset:
@@ -238,7 +361,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
 @pytest.mark.parametrize(
     ("encoder", "count", "split", "message"),
     [
-        ("bow", 5, 0, "--test-fraction above 0"),
+        ("bow", 5, 0, "has none. Prepare it again with --"),
         ("bow", 0, 2, "--count 0: it must be at least 1"),
         ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
     ],

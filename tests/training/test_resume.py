@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from processes import compiled_once
+from processes import KILLED, compiled_once
 from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, train
 
@@ -23,9 +23,10 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
+from ncfbench.training import checkpoint, loop, session
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
-from ncfbench.training import session
+from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
 
 STOPS = ((1,), (17,), (20, 36), (47,))
@@ -143,34 +144,68 @@ def assert_resumes(
     assert wall == pytest.approx(resumed.summary["wall_seconds"])
 
 
-@pytest.mark.long_cases(r"late")
-@pytest.mark.parametrize(("epoch", "delay"), [(2, 0.0), (5, 0.03)], ids=("soon", "late"))
-def test_a_killed_run_ends_with_the_same_curve(
-    data_dir: Path, tmp_path: Path, tiny: Dataset, epoch: int, delay: float
-) -> None:
-    """SIGKILL soon after a checkpoint; then it is left to finish."""
+@pytest.mark.parametrize("file", [40, pytest.param(21, marks=pytest.mark.long)])
+def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path, file: int) -> None:
+    """SIGKILL before a file takes its name; then it is left to finish."""
     settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
-        "import sys; from pathlib import Path; from ncfbench.training import run, session;"
+        f"{KILLED}from pathlib import Path; from ncfbench.training import run, session;"
         " from ncfbench.config import *; session.CHECKPOINT_SECONDS = 0.0;"
         f" run.run(complete({settings!r}), Locations(Path(sys.argv[1]), Path(sys.argv[2])))"
     )
-    cut, ends = tmp_path / "cut", ends_of(tiny, 8)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(data_dir), str(cut)], env=os.environ | compiled_once()
-    )
-    while not list(cut.glob(f"*/checkpoints/{ends[epoch - 1]}.npz")) and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(delay)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, "the run was over before it was killed"
+    cut = tmp_path / "cut"
+    words = [sys.executable, "-c", script, str(data_dir), str(cut), str(file)]
+    done = subprocess.run(words, env=os.environ | compiled_once(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    last = max(int(path.stem) for path in cut.glob("*/checkpoints/*.npz"))
+    assert list(cut.glob("**/.*.tmp"))
     said = Said()
     record = training.run(complete(settings), Locations(data_dir, cut), resume=True, progress=said)
-    assert said.began_at in ends[epoch - 1 :]
+    assert said.began_at == last
     whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
     assert figures(record) == figures(whole)
-    assert sum(row["iterations"] for row in record.timing if row["kind"] == "full") == ends[-1]
+    timed = sum(row["iterations"] for row in record.timing if row["kind"] == "full")
+    assert timed == whole.summary["planned_iterations"]
     assert not list(record.folder.glob("checkpoints/.*"))
+
+
+def test_a_resumed_run_holds_one_state(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the checkpoint is read, device memory has no initial state beside the one restored."""
+    more = {"encoder": "mf", "dimension": 512}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(30), **more)
+    read, live = checkpoint._array, []
+
+    def held() -> int:
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    def watched(*args: Any) -> np.ndarray:
+        live.append(held())
+        return read(*args)
+
+    gc.collect()
+    before = held()
+    monkeypatch.setattr(checkpoint, "_array", watched)
+    record = train(data_dir, tmp_path, resume=True, **more)
+    saved = Checkpoints(record.folder / "checkpoints").path(record.summary["iterations"])
+    assert max(live) - before < 1.1 * saved.stat().st_size
+
+
+def test_a_state_that_has_no_room_twice_is_trained(
+    data_dir: Path, tmp_path: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing copies it, the step account is left out with a word, and no number changes."""
+    monkeypatch.setattr(loop, "free_bytes", lambda: 0)
+    monkeypatch.setattr(loop, "copy_state", None)
+    said = Said()
+    record = train(data_dir, tmp_path, progress=said)
+    assert figures(record) == figures(whole)
+    assert record.summary["step_iteration_seconds"] is None
+    assert record.summary["full_iteration_seconds"] > 0
+    words = "Steps are not timed by themselves: memory has no room for a copy of the state."
+    assert said.texts.count(words) == 1
 
 
 def test_a_damaged_checkpoint_costs_no_number(
@@ -181,15 +216,17 @@ def test_a_damaged_checkpoint_costs_no_number(
     """
     monkeypatch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(40))
+        train(data_dir, tmp_path, progress=StopAt(42))
     (folder,) = tmp_path.iterdir()
+    probe = ends_of(tiny)[1] + 4  # checkpoints are written at probes within an epoch too
     checkpoints = folder / "checkpoints"
-    assert {path.name for path in checkpoints.iterdir()} == {f"{ends_of(tiny)[1]}.npz", "40.npz"}
-    (checkpoints / "40.npz").write_bytes(b"damaged")
-    said = Said(38)
+    assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "42.npz"}
+    (checkpoints / "42.npz").write_bytes(b"damaged")
+    said = Said(41)
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, resume=True, progress=said)
-    assert any("Checkpoint 40 cannot be read and is removed" in text for text in said.texts)
-    assert said.began_at == ends_of(tiny)[1]
-    assert runs.read(folder).summary["iterations"] == 38
+    assert any("Checkpoint 42 is damaged, and is skipped" in text for text in said.texts)
+    assert said.began_at == probe
+    assert runs.read(folder).summary["iterations"] == 41
+    assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "41.npz"}
     assert figures(train(data_dir, tmp_path, resume=True)) == figures(whole)

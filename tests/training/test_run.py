@@ -8,24 +8,31 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from stopping import StopAt
-from trained import SMALL, Said, ends_of, figures, train
+from trained import SMALL, Said, ends_of, figures, skippable_clock, train
 
+from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
+from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.session import Session
+from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
 
@@ -61,23 +68,46 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
 
 
+@pytest.mark.parametrize(
+    ("hold_out", "encoder", "is_warned"),
+    [("items", "mf", True), ("links", "mf", False), ("items", "bow", False)],
+)
+def test_what_cannot_be_ranked_is_said_first(
+    tmp_path: Path, hold_out: str, encoder: str, is_warned: bool
+) -> None:
+    """Before anything is trained, with what to do; the run is trained all the same."""
+    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
+    options = {"data_dir": tmp_path, "say": lambda text: None, "hold_out": hold_out}
+    prepare("synthetic", name="tiny", **options, **sizes)
+    said = Said()
+    record = train(tmp_path, tmp_path / "r", progress=said, encoder=encoder, epochs=1)
+    first = (
+        "Warning: nothing can be ranked: mf learns a vector for each item, and held-out items have"
+        " none. The run measures losses and times, and no recall. For recall prepare the data with"
+        " --hold-out links, or train with --encoder bow."
+    )
+    assert (said.texts[:1] == [first]) == is_warned
+    assert any("nothing can be ranked" in text for text in said.texts) == is_warned
+    assert (record.summary["recall_reason"] is not None) == is_warned
+
+
 def test_a_run_of_free_vectors(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
     to the checkpoint; blocks of single iterations leave no room for a trace, which is said.
     """
-    plan = session.plan_capacity
+    plan, skip = session.plan_capacity, skippable_clock(monkeypatch)
 
     def slow(*arguments: Any) -> int:
-        time.sleep(2)
+        skip(1000)
         return plan(*arguments)
 
     monkeypatch.setattr(session, "plan_capacity", slow)
     said, small = Said(), {"encoder": "mf", "epochs": 1, "probe_every": 1}
     record = train(data_dir, tmp_path, progress=said, trace=tmp_path / "t", **small)
     seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
-    assert seconds["initialising"] > 2 > seconds["checkpoint"]
+    assert seconds["initialising"] > 1000 > seconds["checkpoint"]
     assert record.summary["test_recall_at_50"] is None
     assert "held-out items have none" in record.summary["recall_reason"]
     assert any("No trace was written" in text for text in said.texts)
@@ -143,6 +173,124 @@ def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunR
     ):
         plan = RunPlan.of(whole.config, Locations(data_dir, whole.folder.parent))
         Session(plan, Ledger(), Progress(), lambda: False, folder=whole.folder)
+
+
+def test_a_run_is_held_before_it_is_there(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other process can find a new run and take it before its maker holds it."""
+    seen: list[tuple[bool, list[Path]]] = []
+    write = runs.write_config
+
+    def watched(folder: Path, *more: Any) -> None:
+        seen.append((choice.is_held(folder), [*tmp_path.glob("*/config.json")]))
+        write(folder, *more)
+
+    monkeypatch.setattr(runs, "write_config", watched)
+    train(data_dir, tmp_path, encoder="mf", epochs=1)
+    assert seen == [(True, [])]
+
+
+def test_a_run_in_training_is_waited_for(data_dir: Path, tmp_path: Path) -> None:
+    """What the same command advises is what then works: not --resume while it is held."""
+    small = {"encoder": "mf", "epochs": 2}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(20), **small)
+    (folder,) = tmp_path.iterdir()
+    with (
+        locks.held(folder, "writing"),
+        pytest.raises(UsageError, match="Another process trains a run with these settings now"),
+    ):
+        train(data_dir, tmp_path, **small)
+    with pytest.raises(UsageError, match="--resume continues it"):
+        train(data_dir, tmp_path, **small)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
+def test_turns_by_the_clock_change_no_number(
+    tiny: Dataset,
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: str,
+) -> None:
+    """Turns of one iteration and of some milliseconds, evaluated between two probes, interrupted
+    there and continued, end with the parameters of a run that trained alone, bit for bit. The best
+    evaluation's parameters are those that rank as it says, whose resting rows are up to date.
+    """
+    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
+    locations = Locations(data_dir, tmp_path / "turns")
+    alone = training.run(config, Locations(data_dir, tmp_path / "alone"))
+    content, stops = DeviceContent.of(tiny, [config]), [0.0, 0.004, 0.0, 0.0, 0.01]
+    folder, cut = None, 7
+    while folder is None or runs.read(folder).summary["status"] != "finished":
+        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+            turns.open("", config, folder, stops_at_epochs=False)
+            run = turns.runs[""]
+            folder = run.recorder.folder
+            for turn in range(cut):
+                if "" in turns.runs:
+                    seconds = stops[turn % len(stops)]
+                    turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+                if turn % 3 == 0 and "" in turns.runs:
+                    turns.take("", Session.evaluate)
+                    assert run.is_evaluated
+            turns.save()
+            if "" in turns.runs:
+                _assert_kept_best(runs.read(folder), tiny)
+        cut = 10**6
+    ended = runs.read(folder)
+    assert ended.summary["iterations"] == alone.summary["iterations"]
+    arrays = [
+        dict(np.load(each.folder / "checkpoints" / f"{each.summary['iterations']}.npz"))
+        for each in (alone, ended)
+    ]
+    own = [name for name in arrays[0] if not name.startswith(("best", "document"))]
+    assert own
+    for name in own:
+        assert np.array_equal(arrays[0][name], arrays[1][name]), name
+    last = [each.curve[-1] for each in (alone, ended)]
+    assert last[0]["probe_loss"] == last[1]["probe_loss"]
+    assert last[0]["test_recall_at_50"] == last[1]["test_recall_at_50"]
+    probes = {row["iteration"] for row in alone.curve}
+    assert any(row["iteration"] not in probes for row in ended.curve), "evaluated between probes"
+
+
+def _assert_kept_best(record: RunRecord, dataset: Dataset) -> None:
+    embedder, best = restore_trained(record, dataset, print)
+    (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
+    for split in ("validation", "test"):
+        found = RecallEvaluator(dataset, split, embedder)(best.parameters).figures
+        assert found["recall_at_50"] == row[f"{split}_recall_at_50"]
+
+
+def test_a_turn_ends_by_the_clock(
+    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an iteration takes: here 60 ms, of which three fit into 0.2 s and none into 0.01."""
+    step = TimedLoop._run
+
+    def slow(loop: TimedLoop, *parts: Any) -> Any:
+        time.sleep(0.06)
+        return step(loop, *parts)
+
+    monkeypatch.setattr(TimedLoop, "_run", slow)
+    config = complete(SMALL | {"sampler": "ns", "probe_every": 1000})
+    content, trained = DeviceContent.of(tiny), []
+    locations = Locations(data_dir, tmp_path)
+    with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+        turns.open("", config, stops_at_epochs=False)
+        run = turns.runs[""]
+        for seconds in (0.2, 0.01, 0.2):
+            before = run.iteration
+            turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+            trained.append(run.iteration - before)
+        assert run.iteration_seconds >= 0.06
+        assert run.recorder.last_row is None
+    assert 1 <= trained[0] <= 4
+    assert trained[1] == 1
+    assert 1 <= trained[2] <= 4
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path: Path) -> None:

@@ -14,10 +14,8 @@ import numpy as np
 from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.config import RunConfig, default_values
 from ncfbench.reporting.verify.statistics import Floats
-from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.reported import choose_epoch, find_candidate
 from ncfbench.storage import schemas
 
 Row = Mapping[str, Any]
@@ -46,7 +44,7 @@ def unusual_settings(config: RunConfig) -> dict[str, Any]:
 
 
 class Run:
-    """A run. Its summary only says how it ended, and by which rule it reports an epoch.
+    """A run. Its summary only says how it ended.
 
     Attributes:
         full, step: median seconds of an iteration; NaN without times.
@@ -146,16 +144,15 @@ class Run:
 
     @cached_property
     def reported(self) -> Row:
-        """Epoch and quality of the row that is reported; of older runs that of the best
-        validation.
+        """Epoch and quality of the largest validation recall, the first of equal ones, up to the
+        first evaluation that lies ``patience`` behind it; of the last evaluation without any.
         """
-        curve, patience = self.record.curve, self.config.patience
-        if self.record.summary["reported_by"] is None:
-            row = find_candidate(curve, patience) or self.at_end
-        else:
-            kept = evaluations.read(self.record.folder)
-            validation = {at: found for (at, split), found in kept.items() if split == "validation"}
-            row = choose_epoch(curve, patience, validation)[0] or {}
+        name, chance = (f"validation_recall_at_50{end}" for end in ("", "_chance"))
+        rows = [row for row in self.record.curve if row[name] is not None and row[chance] != 1]
+        recalls = np.array([row[name] for row in rows])
+        behind = (at - int(np.argmax(recalls[: at + 1])) for at in range(len(rows)))
+        over = (at for at, waited in enumerate(behind) if waited >= self.config.patience)
+        row = rows[int(np.argmax(recalls[: next(over, None)]))] if rows else self.at_end
         values = {f"test_{name}": row.get(f"test_{name}") for name in schemas.QUALITY}
         return {"reported_epoch": row.get("epoch"), **values}
 

@@ -53,8 +53,9 @@ def chosen(arm: Arm) -> Level:
     of_seeds = np.var([row["test_recall_at_50"] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [evaluations.read(run.record.folder).get((iteration, "test")) for run in arm.values()]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
-    means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
-    lists = means if len(known) == len(kept) else None
+    lists = None
+    if len(known) == len(kept) and len({tuple(map(len, both)) for both in known}) == 1:
+        lists = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     ndcg = float(np.mean([row["test_ndcg_at_50"] for row in rows], dtype=float))
     return Level(_recall(rows), error_of(rows), lists, ndcg, of_seeds / len(rows))
 
@@ -81,6 +82,8 @@ def beside(arm: Arm, level: Level) -> Values:
     if not common:
         return values
     own = chosen(arm)
+    if own.lists and level.lists and len(own.lists[0]) != len(level.lists[0]):
+        return values
     above, errors = own.recall - level.recall, _errors(own, level)
     values |= {"above_by": above, "above_by_error": math.hypot(*errors)}
     values |= {"best_arm_ndcg_at_50": own.ndcg}
@@ -108,6 +111,8 @@ def _errors(own: Level, other: Level) -> list[float]:
     lists, else the errors of both.
     """
     if own.lists is None or other.lists is None or min(map(len, own.lists)) < 2:
+        return [own.error, other.error]
+    if len(own.lists[1]) != len(other.lists[1]):
         return [own.error, other.error]
     users, items = (ours - theirs for ours, theirs in zip(own.lists, other.lists, strict=True))
     of_items = len(items) / (len(items) - 1) * (items @ items)

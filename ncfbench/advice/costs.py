@@ -1,0 +1,99 @@
+"""Wall seconds that the parts of a race take, measured for each encoder."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from statistics import fmean
+from typing import Literal
+
+from ncfbench.catalog import find_encoder
+from ncfbench.racing.rungs import Pace
+
+Statistic = Callable[[Sequence[float]], float]
+Part = Literal["opening", "evaluation", "saving", "turn", "training"]
+UNKNOWN_OPENING = 10.0
+"""Least seconds that an encoder is expected to open in before one was measured: about what a
+transformer takes to compile on one core.
+"""
+COSTLY_OPENING = 3.0
+"""Times that for a costly encoder."""
+LATEST = 3
+"""Number of measurements of which the longest counts where it is asked whether there is time."""
+
+
+def latest_most(seconds: Sequence[float]) -> float:
+    """Return the most of the latest values."""
+    return max(seconds[-LATEST:])
+
+
+@dataclass
+class Costs:
+    """Wall seconds of the parts of runs, by encoder: those of one say nothing of another's.
+
+    Attributes:
+        guess: the pace before anything was measured.
+        measured: seconds of each ``opening`` (with compilation), ``evaluation``, ``saving`` and
+            ``turn`` of a run, and of the ``training`` in each turn, by part and encoder.
+        forecasts: seconds of an evaluation by encoder, as expected before the first one.
+    """
+
+    guess: Pace = field(default_factory=Pace)
+    measured: defaultdict[tuple[Part, str], list[float]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    forecasts: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, part: Part, encoder: str) -> Iterator[None]:
+        """Measure a part of a run."""
+        began = time.perf_counter()
+        yield
+        self.measured[part, encoder].append(time.perf_counter() - began)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether some run has been opened."""
+        return self._of_all("opening", 0.0) > 0
+
+    def opening(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds to open a run, compile it and train its first turn.
+
+        Args:
+            of: what was measured: by default a cautious value, which tells whether there is time.
+        """
+        own = self.measured["opening", encoder]
+        if own or not self.is_begun:
+            return of(own) if own else self.guess.opening
+        times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
+        return max(self._of_all("opening", 0.0), times * UNKNOWN_OPENING)
+
+    def evaluation(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds of an evaluation; for ``of`` see :meth:`opening`."""
+        own = self.measured["evaluation", encoder]
+        return of(own) if own else self.forecasts.get(encoder, self._of_all("evaluation", 0.0))
+
+    def saving(self, encoder: str, of: Statistic = latest_most) -> float:
+        """Return the seconds to save a run; for ``of`` see :meth:`opening`."""
+        own = self.measured["saving", encoder]
+        return of(own) if own else self._of_all("saving", self.guess.saving)
+
+    def pace(self, encoders: Collection[str]) -> Pace:
+        """Return the mean pace of runs of some encoders, one at least."""
+        return Pace(
+            fmean(self.opening(each, fmean) for each in encoders),
+            fmean(map(self._training, encoders)),
+            fmean(self.saving(each, fmean) + self.evaluation(each, fmean) for each in encoders),
+        )
+
+    def _training(self, encoder: str) -> float:
+        turns, training = (self.measured[part, encoder] for part in ("turn", "training"))
+        return sum(turns) / sum(training) if turns else self.guess.training
+
+    def _of_all(self, part: Part, guess: float) -> float:
+        found = [values for (name, _), values in self.measured.items() if name == part]
+        return fmean(chain.from_iterable(found)) if any(found) else guess
