@@ -91,8 +91,8 @@ bench-board: $(VENV)/.installed
 	$(BIN)/python benchmarks/search_reference.py $(DATASET) $(BENCH_FLAGS)
 	$(BIN)/python benchmarks/board.py $(DATASET) --seconds 20 $(BENCH_FLAGS)
 
-# All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes. Begins with a
-# forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
+# All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
+# RESULTS_FLAGS=--dry-run only lists the cells. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
 # the checkpoint for bert (docs/encoders.md says how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)

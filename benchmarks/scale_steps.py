@@ -23,7 +23,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.quality import within
 from ncfbench.runs.ranks import Ranks
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, negative_ids
 
 NAME = "large"
 SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
@@ -286,7 +286,7 @@ def check_batch(batch: Batch, graph: BipartiteGraph) -> None:
     check(len(user) == SETTINGS["batch_size"], "a batch has b positive links")
     check(graph.linked(user, item).all(), "positives are training links")
     users, items = negative_ids(batch)
-    weight = negative_weights(batch)
+    weight = batch.negatives.weight
     check(np.isfinite(weight).all() and (weight >= 0).all(), "weights are finite, 0 or above")
     row, column = np.nonzero(weight)
     linked = graph.linked(users[row, column], items[row, column])

@@ -21,7 +21,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Remembered, negative_weights
+from ncfbench.sampling.batch import Batch, Remembered
 
 Result = Literal["pass", "fail", "not tested", "declared"]
 """``declared``: the sampler says itself that its expected loss is another one, and why."""
@@ -233,7 +233,7 @@ class _Suite:
 
 def _weight_fault(batches: Sequence[Batch]) -> str:
     for number, batch in enumerate(batches):
-        weight = negative_weights(batch)
+        weight = batch.negatives.weight
         is_bad = ~(np.isfinite(weight) & (weight >= 0))
         if is_bad.any():
             return f"batch {number} has a weight of {float(weight[is_bad][0])}"

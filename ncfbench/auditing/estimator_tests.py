@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.auditing.bias import POWER
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import Batch, Listed, MetUsers, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, Listed, negative_ids
 from ncfbench.sampling.noise import Noise, explicit_measure
 
 Float64 = NDArray[np.float64]
@@ -95,7 +95,7 @@ class TestFunctions:
         """
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
-        weight = negative_weights(batch).astype(np.float64)
+        weight = batch.negatives.weight.astype(np.float64)
         linked = float(weight[self.graph.linked(users, items)].sum())
         factor = self._factor(user, item)
         if self.config.family != "pointwise":
@@ -108,10 +108,7 @@ class TestFunctions:
             # All rows have the same items.
             y = self.y[batch.items]
             inner = (weight @ y.reshape(len(y), -1)).reshape(len(weight), *y.shape[1:])
-            if isinstance(batch.negatives, MetUsers):
-                negative = np.einsum("mtd,mtd->t", self.x[users[:, 0]], inner)
-            else:
-                negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
+            negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
     def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:

@@ -133,16 +133,6 @@ def audit(
             help="Training iterations before the parameters at which gradients are taken."
         ),
     ] = WARMUP,
-    variance_parts: Annotated[
-        bool,
-        typer.Option(
-            "--variance-parts",
-            help=(
-                "Also measure how much of each gradient's variance lies over users, over items and"
-                " over positive links; takes two to four times as long."
-            ),
-        ),
-    ] = False,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -183,7 +173,6 @@ def audit(
         unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise}
         unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%", "--all": all_}
         unheeded |= {"--warmup": warmup != WARMUP, "--config": config}
-        unheeded |= {"--variance-parts": variance_parts}
         unheeded |= {
             f"--{name.replace('_', '-')}": value is not None and name != "batch_size"
             for name, value in flags.items()
@@ -211,7 +200,6 @@ def audit(
         margin=options.parse_share(margin, "--margin"),
         warmup=warmup,
         brief=not all_,
-        variance_parts=variance_parts,
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,

@@ -5,7 +5,6 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
     data/citeulike/manifest.json          source, options, statistics, fingerprint
     data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
         ...                               see :mod:`ncfbench.data.content_files`
-        word-vectors-DIGEST.npy           float32[words + 1, length]; see assets/
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
 Replacing the manifest is one rename: an interrupted ``prepare`` leaves the previous data set.
@@ -30,7 +29,6 @@ from ncfbench.config import Folder, Locations, complete
 from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import UNFINISHED, Embed, with_derived, without_derived
-from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, TextOptions, flags_of
@@ -85,13 +83,6 @@ class Dataset(Content):
     def tokens_IxL(self) -> Int32:  # noqa: N802 - a name with its shape
         """int32[n_items, L]: all texts padded to the longest."""
         return self.texts.padded()
-
-    def idf(self) -> Float32:
-        """Return float32[n_words + 1]: token ids' :func:`ncfbench.data.lsa.idf`, 0 of padding."""
-        from ncfbench.data.lsa import idf
-
-        weights = idf(self.texts, self.n_words, self.items_of("train"))
-        return np.concatenate([[0.0], weights]).astype(np.float32)
 
     @cached_property
     def graph(self) -> BipartiteGraph:

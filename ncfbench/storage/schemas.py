@@ -229,7 +229,6 @@ AUDIT = _schema(
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
     "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
     "batch_variance full_iteration_seconds variance_seconds",
-    "variance_over_users variance_over_items variance_over_positive_links",
     "text: negative_items integer: cache_age number: exact_loss probe_loss",
     "text: data_fingerprint environment_key",
 )

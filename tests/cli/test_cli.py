@@ -71,7 +71,7 @@ def test_prepare_run_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("--sampler iid --loss hinge", 2, "Use --sampler neg, ns, strat-ns, mixed-ns, ns-distinct"),
+        ("--sampler iid --loss hinge", 2, "Use --sampler neg, ns, strat-ns, mixed-ns or xbm"),
         ("--batch-size 1000000", 2, "training links"),
         ("--learning-rate fast", 2, "--learning-rate"),
         ("--samplr ns", 2, "--sampler"),
@@ -122,7 +122,7 @@ def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     document = tomllib.loads(printed.stdout)
     wanted = complete({"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2})
     assert document["lstm_units"] == 50
-    assert not {"stratum_size", "gamma", "tuned", "filters"} & set(document)
+    assert not {"stratum_size", "gamma", "filters"} & set(document)
     assert document["learning_rate"] == wanted.learning_rate
     (tmp_path / "c.toml").write_text(printed.stdout)
     found = complete(merge(file=tmp_path / "c.toml")[0])
@@ -148,8 +148,8 @@ def test_settings_that_a_run_does_not_use_are_named(
     check(
         done,
         0,
-        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat,"
-        " strat-ns or strat-all.",
+        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat or"
+        " strat-ns.",
         "--uniform-items changes nothing with --sampler iid; it is used by mixed-ns.",
         "--filters changes nothing with --encoder mf; it is used by cnn.",
     )
@@ -171,7 +171,7 @@ def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
     [
         ("", ["130 interrupted"]),
         ("run", ["Example:", "(citeulike)", "(10; lstm 5; gru 5)", *SAMPLERS]),
-        ("sweep", ["Example:", "--dry-run", "--budget", *preset_titles()]),
+        ("sweep", ["Example:", "--dry-run", "--cell", *preset_titles()]),
         ("describe", ["Example:"]),
         ("floor", ["Examples:", "--penalty", "--budget", "docs/floors.md"]),
         ("report", ["Example:"]),

@@ -24,8 +24,6 @@ from ncfbench.models.interaction import make_interaction
 from ncfbench.runs.ranks import Ranks
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
-from ncfbench.sweeps.cells import Cell
-from ncfbench.sweeps.tuning import require_validation
 from ncfbench.training import run as training
 from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.recommend import FILE, recommend
@@ -92,10 +90,6 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
         zeros = np.zeros(len(evaluator.users), np.int64)
         found = evaluator.ranking(Ranks(zeros, zeros)).figures
         assert chance(dataset, "test") == pytest.approx(found["recall_at_50_chance"])
-    cells = [Cell(complete({"dataset": "x", "encoder": "mf"}))]
-    assert require_validation(cells, {"x": linked}) == []
-    with pytest.raises(UsageError, match="mf has no vector"):
-        require_validation(cells, {"x": tiny})
     with pytest.raises(UsageError, match="mf has no vectors"):
         require_recall(Question({"encoder": "mf"}), tiny)
 

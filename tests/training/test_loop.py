@@ -56,32 +56,6 @@ def only_compiling_takes_time(loop: TimedLoop, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("time.perf_counter_ns", lambda: loop.trainer.traces * 10**9)
 
 
-def test_a_samplers_tables_are_made_off_the_clock(tiny: Dataset) -> None:
-    """Such as the slots for linked pairs, which 64 pilot batches plan."""
-    loop = loop_for(tiny, sampler="ns-all", loss="mse")
-    assert "pair_slots" in vars(loop.sampler)
-    assert loop.ledger.seconds()["initialising"] > 0
-
-
-def test_more_linked_pairs_than_planned_are_compiled_too(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With room for none and steps of four, most batches have other numbers of slots."""
-    monkeypatch.setattr("ncfbench.sampling.all_users.PAIR_MULTIPLE", 4)
-    monkeypatch.setattr("ncfbench.sampling.all_users.NegativeSharingAllUsersSampler.pair_slots", 4)
-    messages: list[str] = []
-    with loop_for(tiny, sampler="strat-all", loss="sg") as loop:
-        loop.say = messages.append
-        only_compiling_takes_time(loop, monkeypatch)
-        loop.full_block(6)
-        assert loop.iteration == 6
-        shapes = {batch.negatives.linked_user.shape for batch in loop._recent}
-        assert len(by_kind(loop, "compile")) >= len(shapes) > 1
-        (full,) = by_kind(loop, "full")
-        assert full.seconds == 0, "a compilation is on the clock"
-    assert "A batch needs more room for linked pairs: compiling again, off the clock." in messages
-
-
 @pytest.mark.long_cases(r"1")
 @pytest.mark.parametrize("per_dispatch", [1, 4])
 def test_growth_is_compiled_off_the_clock(

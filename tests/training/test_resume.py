@@ -32,7 +32,7 @@ from ncfbench.training.trained import open_data, restore_trained
 STOPS = ((1,), (17,), (20, 36), (47,))
 MINED = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2, "loss": "hinge"}
 MINED |= {"negatives": 2, "epochs": 1}
-RIVALS = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq", "batch_size": 24}
+RIVALS = {"sampler": "ns", "hardest": 4, "loss": "softmax-logq", "batch_size": 24}
 RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regularised"}
 
 
