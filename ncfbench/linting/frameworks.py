@@ -11,7 +11,6 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -170,10 +169,11 @@ class Jax(Framework):
 
     def __init__(self, *, double: bool = True) -> None:
         import jax
+        import jaxlib
 
         self.jax, self.is_double = jax, double
         self.step = STEP if double else 1e-2
-        self._quick = QUICK if metadata.version("jaxlib").startswith("0.10.") else None
+        self._quick = QUICK if jaxlib.__version__.startswith("0.10.") else None
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
 
@@ -197,9 +197,7 @@ class Jax(Framework):
         with self.precise():
             if not self._is_eager:
                 if key not in self._compiled:
-                    self._compiled[key] = self.jax.jit(
-                        make(function), compiler_options=self._quick
-                    )
+                    self._compiled[key] = self.jax.jit(make(function), compiler_options=self._quick)
                 try:
                     return self._compiled[key](wanted, rest)
                 except (self.jax.errors.JAXTypeError, self.jax.errors.JAXIndexError):
