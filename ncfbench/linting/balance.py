@@ -12,7 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import CHANGE, LEAST, SEEDS, Facts, logistic, negative_columns
+from ncfbench.linting.facts import (
+    CHANGE,
+    LEAST,
+    SEEDS,
+    Facts,
+    fit_symmetric,
+    logistic,
+    negative_columns,
+)
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Float, Scene
@@ -52,15 +60,24 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             if not is_weight or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
                 yield finding("temperature", found, unit, 1, "they pull harder than others push")
                 return
+    known: dict[str, list[float]] = {}
+    if facts.kind == "symmetric":
+        both = [fit_symmetric(scene, evaluator.pushes(scene)) for scene in scenes]
+        if all(both):
+            known = {f"softmax over {each}": [] for each in ("items", "users")}
+            known = dict(
+                zip(known, ([fit[at] for fit in both if fit] for at in (0, 2)), strict=True)
+            )
     columns = np.arange(len(scenes[0].slot))
     groups = {"positives": columns == 0} if facts.kind == "pointwise" else {}
     groups |= {"the batch's items": (columns > 0) & (columns < ROWS), "drawn": columns >= ROWS}
-    known: dict[str, list[float]] = {}
     for name, some in groups.items():
         pushes = [np.abs(evaluator.pushes(scene)[0]) * some for scene in scenes]
-        at = [int(np.argmax(push)) for push in pushes if push.any()]
-        fits = [logistic(evaluator, scene, 0, *each) for scene, *each in zip(scenes, at)]
-        if len(fits) == len(scenes) and all(fits):
+        fits = [
+            logistic(evaluator, scene, 0, int(np.argmax(push))) if push.any() else None
+            for scene, push in zip(scenes, pushes, strict=True)
+        ]
+        if all(fits):
             known[name] = [fit[0] for fit in fits if fit]
     for one, other in itertools.pairwise(known):
         quotients = np.divide(known[one], known[other])
@@ -162,11 +179,10 @@ def _copies(evaluator: Evaluator, scene: Scene) -> float:
     alike = scene.with_score(0, 0, scene.scores[0, rival] - scene.scores[0, 0])
     usual = evaluator.push(alike, 0, seen)
     step = CHANGE / (100 if evaluator.framework.step < LEAST else 10)
-    effects = [
-        usual / evaluator.push(alike.with_score(0, column, step), 0, seen) - 1
-        for column in (0, rival)
-    ]
-    return effects[0] / effects[1] if abs(effects[1]) > LEAST * step else math.nan
+    moved = [evaluator.push(alike.with_score(0, column, step), 0, seen) for column in (0, rival)]
+    if min(usual, *moved) <= 0 or abs(usual / moved[1] - 1) < LEAST * step:
+        return math.nan
+    return (usual / moved[0] - 1) / (usual / moved[1] - 1)
 
 
 def _takes_place(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
@@ -195,4 +211,5 @@ def _claims_cosine(evaluator: Evaluator) -> bool:
     code = getattr(inspect.unwrap(call_of(evaluator.loss.target)), "__code__", None)
     names = {evaluator.loss.name.rpartition(":")[2], *evaluator.options}
     names |= {*code.co_names, *code.co_varnames} if code else set()
-    return any(re.fullmatch(CLAIMS, name, re.IGNORECASE) for name in names)
+    plain = (re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in names)
+    return any(re.fullmatch(CLAIMS, name) for name in plain)

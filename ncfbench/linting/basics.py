@@ -147,7 +147,9 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         largest.append(float(np.abs(push).max()))
         values.append(evaluator.value(scene))
         limit = 1e-3 * largest[-1]
-        wrong_sign.append(float(np.mean(own > limit)))
+        others = push[(np.abs(push) > limit) & ~np.eye(*push.shape, dtype=bool)]
+        are_pulled = others.size > 0 and bool((others < 0).all())
+        wrong_sign.append(1.0 if are_pulled else float(np.mean(own > limit)))
         pulled = push < -limit
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
         pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
@@ -158,7 +160,7 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
     if max(largest) == 0 and len({*values}) == 1:
         yield finding("no-gradient", largest, "largest push", 1, "all scenes")
     elif min(wrong_sign) > 0.5 and max(pulls) != 1:
-        unit = "share of the positives that are pushed apart"
+        unit = "share of the pairs that are pushed the wrong way"
         yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
     elif min(elsewhere) > 0:
         unit = "share of the rows"

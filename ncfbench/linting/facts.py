@@ -204,9 +204,8 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
 def depends_on_positive(evaluator: Evaluator, scene: Scene, push: Float, row: int) -> bool:
     """Return whether a row's negatives are pushed otherwise where its own item scores higher."""
     counted = negative_columns(evaluator, push)[row]
-    for change in (CHANGE, 1 - scene.score[row, scene.slot[row]], 30.0):
-        if evaluator.loss.has("users") and change > 1:
-            break  # vectors of unit length have no room
+    highest = 1 if evaluator.loss.has("users") else 30
+    for change in (CHANGE, highest - scene.scores[row, row]):
         other = evaluator.pushes(scene.with_score(row, row, change))[row]
         if (np.abs(other[counted] / push[row, counted] - 1) > LEAST).any():
             return True
@@ -292,8 +291,10 @@ def _positive_offset(
     return exponent, float(np.exp(np.median(offsets))), float(count)
 
 
-def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
-    """Return the scale and the exponent of probability of a softmax over items and over users."""
+def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float, float] | None:
+    """Return the scale of a softmax over items, the exponent of probability in it, and the scale of
+    the softmax over users that is added to it with some weight.
+    """
     from scipy.optimize import least_squares
     from scipy.special import softmax
 
@@ -303,16 +304,17 @@ def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
     off = ~np.eye(b, dtype=bool)
 
     def shape(values: Sequence[float]) -> Float:
-        logits = values[0] * scores
-        both = softmax(logits + values[1] * log_p, axis=1) + softmax(logits, axis=0)
+        over_items = softmax(values[0] * scores + values[1] * log_p, axis=1)
+        both = over_items + math.exp(values[3]) * softmax(values[2] * scores, axis=0)
         return np.asarray(both[off] / both[off].sum())
 
     wanted = seen[off] / seen[off].sum()
-    starts = [least_squares(lambda v: shape(v) - wanted, [start, 0.0]) for start in (1, 5, 20)]
-    best = min(starts, key=lambda each: each.cost)
+    starts = [[start, 0.0, start, 0.0] for start in (1, 5, 20)]
+    fits = [least_squares(lambda values: shape(values) - wanted, start) for start in starts]
+    best = min(fits, key=lambda each: each.cost)
     if not math.sqrt(2 * best.cost) < 1e-3 * float(np.linalg.norm(wanted)):
         return None
-    return float(best.x[0]), float(best.x[1])
+    return float(best.x[0]), float(best.x[1]), float(best.x[2])
 
 
 def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:

@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
     ),
     "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
-        "Set masked scores, and a vector's likeness to itself, to minus infinity before the softmax;"
+        "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"
         " do not multiply by the mask.",
     ),
     "mask-dropout": Kind(

@@ -11,7 +11,6 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -170,10 +169,11 @@ class Jax(Framework):
 
     def __init__(self, *, double: bool = True) -> None:
         import jax
+        import jaxlib
 
         self.jax, self.is_double = jax, double
         self.step = STEP if double else 1e-2
-        self._quick = QUICK if metadata.version("jaxlib").startswith("0.10.") else None
+        self._quick = QUICK if jaxlib.__version__.startswith("0.10.") else None
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
 

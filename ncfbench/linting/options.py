@@ -216,8 +216,13 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             severity = None if abs(exponent + expected) < 0.1 else "warning"
             detail = f"{name} = {value}"
             yield finding("temperature", exponents, unit, expected, detail, severity)  # type: ignore[arg-type]
-        # The product is 1 where it is right, so that a value near 1 shows nothing.
-        elif len(named) == 1 and abs(product / value**expected - 1) < 0.02 < abs(product - 1):
+        # The product is 1 where it is right, so that a value near 1 shows nothing; 2 is the factor
+        # by which squared distances of unit vectors exceed cosines.
+        elif (
+            len(named) == 1
+            and abs(product / value**expected - 1) < 0.02
+            and min(abs(product - 1), abs(product - 2)) > 0.02
+        ):
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
 

@@ -53,7 +53,9 @@ ROLES: Mapping[str, str] = {
         r"|false_?negatives?(_?mask)?"
     ),
     "row_weights": r"((sample|row|example|instance|pair|link)_?)?weights?",
-    "negative_mask": r"(is_?)?(valid_?)?neg(ative)?s?(_?(valid|real|pad(ding)?))?_?masks?|valid_?neg(ative)?s?",
+    "negative_mask": (
+        r"(valid_?)?neg(ative)?s?(_?(valid|real|pad(ding)?))?_?masks?|(is_?)?valid_?neg(ative)?s?"
+    ),
     "row_mask": (
         r"((sample|row|example|batch|loss|valid|user|item)_?)?masks?|(is_?)?(valid|real)(_?rows?)?"
         r"|(is_?)?pad(ded|ding)?(_?masks?|_?rows?)?"
