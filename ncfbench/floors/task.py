@@ -69,6 +69,21 @@ class Task:
         assert self.content_IxF is not None, "the items of this task have content"
         return self.content_IxF
 
+    @cached_property
+    def first_alike(self) -> Ids:
+        """The first item of the same content as each item."""
+        content: Any = self.content
+        if isinstance(content, sparse.sparray):
+            ends = zip(content.indptr, content.indptr[1:], strict=False)
+            rows = [
+                content.indices[first:last].tobytes() + content.data[first:last].tobytes()
+                for first, last in ends
+            ]
+        else:
+            rows = [row.tobytes() for row in content]
+        first_of: dict[bytes, int] = {}
+        return np.array([first_of.setdefault(row, item) for item, row in enumerate(rows)])
+
     def apart(self) -> tuple[Task, HeldOut]:
         """Return the task without a tenth of its items with all their links or, where links are
         held out, a tenth of the links of each user; and what was taken from it.

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -20,12 +21,13 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.floors.task import HeldOut, Task
 from ncfbench.models.interaction import make_interaction
 from ncfbench.runs.ranks import Ranks
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
-from ncfbench.training.recall import RecallEvaluator
+from ncfbench.training.recall import RecallEvaluator, link_ranks
 from ncfbench.training.recommend import FILE, recommend
 
 DOT = make_interaction(complete({}))
@@ -92,6 +94,30 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
         assert chance(dataset, "test") == pytest.approx(found["recall_at_50_chance"])
     with pytest.raises(UsageError, match="mf has no vectors"):
         require_recall(Question({"encoder": "mf"}), tiny)
+
+
+def test_floors_and_models_have_one_figure_of_one_score(linked: Dataset, tiny: Dataset) -> None:
+    """Users' and items' vectors of whole numbers, with many ties and a user of no vector."""
+    rng = np.random.default_rng(2)
+    f = rng.integers(-1, 2, (linked.n_users, 3)).astype(np.float32)
+    g = rng.integers(-1, 2, (linked.n_items, 3)).astype(np.float32)
+    f[:5] = 0
+    for dataset in (linked, tiny):
+        evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 3}).embedder)
+        ranks = link_ranks(
+            make_interaction(complete({})),
+            *(jnp.asarray(f), jnp.asarray(g[evaluator.items])),
+            *(evaluator.users, evaluator.index, dataset.graph if dataset is linked else None),
+        )
+        candidates = dataset.candidates("test")
+        held_out = HeldOut(Task.of(dataset, None, np.inf), *dataset.links("test"), candidates)
+        scores = f @ g[candidates].T
+        floor = held_out.evaluate(scores.__getitem__)
+        model = evaluator.ranking(ranks)
+        assert (ranks.equal > 0).any()
+        assert model.figures == floor.figures
+        np.testing.assert_array_equal(model.user_recalls, floor.user_recalls)
+        np.testing.assert_array_equal(model.item_shares, floor.item_shares)
 
 
 def test_recommended_items_are_not_those_of_training(
