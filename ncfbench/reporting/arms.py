@@ -22,6 +22,7 @@ from ncfbench.reporting.quality import (
     mean_of,
     reported_row,
     standard_error,
+    validation_recall,
 )
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
@@ -46,8 +47,8 @@ class Peak:
         error: standard error of their mean, over users, items and seeds.
         ndcg: NDCG@50, the mean over seeds; None where an earlier version kept none.
         kept_in: the folder of each run, and the iteration.
-        validation: recall@50 of validation links there, the mean over seeds; None where it was not
-            evaluated.
+        validation: recall@50 of validation links there, the mean over seeds; None where it chooses
+            nothing.
         seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
     """
 
@@ -62,10 +63,11 @@ class Peak:
     def of(cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]]) -> Peak:
         """Return the recall of some rows, one of each run."""
         folders = (run.folder for run in runs)
-        ndcg, validation = (mean_of(rows, name) for name in (TEST_NDCG, VALIDATION_RECALL))
+        validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
         kept_in = list(zip(folders, (row["iteration"] for row in rows), strict=False))
         recalls = [row[TEST_RECALL] for row in rows]
-        return cls(recalls, standard_error(rows, TEST_RECALL), ndcg, kept_in, validation)
+        error, ndcg = standard_error(rows, TEST_RECALL), mean_of(rows, TEST_NDCG)
+        return cls(recalls, error, ndcg, kept_in, validation)
 
     @property
     def recall(self) -> float:

@@ -22,6 +22,7 @@ from ncfbench.reporting.quality import (
     Quality,
     reported_row,
     standard_error,
+    validation_recall,
 )
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, difference
@@ -118,8 +119,8 @@ class FloorResult:
     @property
     def rank(self) -> tuple[bool, float]:
         """Its key in the order of floors, the largest for the best."""
-        validation = self.row[f"validation_{RECALL}"]
-        return validation is not None, self.recall if validation is None else validation
+        judged = validation_recall(self.row)
+        return judged is not None, self.recall if judged is None else judged
 
 
 class Standing(NamedTuple):

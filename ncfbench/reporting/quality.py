@@ -134,6 +134,15 @@ def _row(moment: Moment, run: Run) -> Row | None:
     return next((row for row in evaluated if row["iteration"] >= reached), None)
 
 
+def validation_recall(row: Row) -> float | None:
+    """Return the recall@50 of validation links in a row; None where it was not evaluated, or is 1
+    by construction, which chooses nothing.
+    """
+    name = f"validation_{RECALL}"
+    is_certain = (row.get(f"{name}_chance") or 0.0) >= 1
+    return None if is_certain else row.get(name)
+
+
 def mean_of(rows: Sequence[Row], column: str) -> float | None:
     """Return the mean of a column; None where some row lacks it."""
     values = [row.get(column) for row in rows]

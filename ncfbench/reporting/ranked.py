@@ -152,7 +152,7 @@ class RankedArm(ArmResult):
 
     @property
     def deciding(self) -> Sequence[int]:
-        """The seeds that decide, if it :attr:`has_run`."""
+        """The seeds that decide; none where it has not run."""
         return self.seeds or [*self.measured.curves][:1]
 
     @property
@@ -172,8 +172,8 @@ class RankedArm(ArmResult):
 
     @property
     def shown(self) -> Mapping[int, Run]:
-        """The runs of the seeds that decide."""
-        return {seed: self.runs[seed] for seed in self.seeds or [*self.runs][:1]}
+        """The runs of the seeds that decide; of the first one where none has a curve."""
+        return {seed: self.runs[seed] for seed in self.deciding or [*self.runs][:1]}
 
     def with_quality(self) -> Self:
         """Return it with its quality, that of the seeds that decide."""

@@ -76,7 +76,7 @@ def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) ->
     assert not answer.unfitted
     kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
     assert [dict(floor.row) for floor in answer.floors] == sorted(
-        kept, key=lambda row: -row["validation_recall_at_50"]
+        kept, key=lambda row: -row["test_recall_at_50"]
     )
 
 

@@ -237,6 +237,14 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path: Path) -> None:
     )
 
 
+def test_a_certain_validation_recall_chooses_no_floor() -> None:
+    """With at most 50 items to rank it is 1 of all: test links tell, as of floors without any."""
+    certain = {"validation_recall_at_50": 1.0, "validation_recall_at_50_chance": 1.0}
+    for more in (certain, {}):
+        found = floors_of([PROFILE | more, RIDGE | more])
+        assert [floor.row["floor"] for floor in found] == ["ridge", "profile"]
+
+
 @given(
     st.lists(st.floats(0.1, 0.9), min_size=1, max_size=4),
     st.floats(0.1, 0.9),

@@ -54,6 +54,7 @@ class Ranked:
         self.is_able = self.learned is not None and bool(self.points) and self.status != "failed"
         self.is_able &= self.status != "diverged"
         self.decide_by([])
+        self.is_able &= math.isfinite(self.quality)
 
     def decide_by(self, seeds: Sequence[int]) -> None:
         """Take the mean over some seeds, or the first one."""
@@ -181,7 +182,8 @@ def _checks(
     names = {row["runs"][0]: row["arm"] for row in answer["arms"]}
     if best is not None:
         values["recommended"] = names.get(best.first.name)
-        rows = _worth(best, [arm for arm in ranked if arm.points and arm is not best], expected)
+        others = [arm for arm in ranked if math.isfinite(arm.quality) and arm is not best]
+        rows = _worth(best, others, expected)
         own = {f"{choice}={value}": names.get(name) for choice, value, name in rows}
         listed = {f"{row['choice']}={row['value']}": row["entrant"] for row in answer["worth"]}
         yield Check("overall", f"{cell}/worth", dict.fromkeys(own) | listed, own)
@@ -215,22 +217,28 @@ def _decide(ranked: Sequence[Ranked]) -> tuple[float, Ranked | None]:
 def against(arm: Ranked, best: Ranked | None, level: float) -> tuple[Values, tuple[float, float]]:
     """Return the values of an arm, and its key in the order of the choices."""
     iterations = arm.reach(level)
-    reported = [arm.runs[seed].chosen for seed in arm.seeds or [*arm.runs][:1]]
+    runs = arm.runs.values() if arm.points else ()
+    reported = [arm.runs[seed].chosen for seed in arm.seeds]
     epochs = [row.get("epoch") for row in reported if row.get("test_recall_at_50") is not None]
     values: Values = {
         "status": arm.status,
         "seeds": len(arm.points),
-        "full_iteration_seconds": mean(run.full for run in arm.runs.values()),
+        "full_iteration_seconds": mean(run.full for run in runs) if runs else math.nan,
         "clock_seconds": arm.clock[-1] if arm.points else math.nan,
         "learned_seconds": math.nan if arm.learned is None else arm.learned,
-        "level": -arm.quality,
+        "level": -arm.quality if math.isfinite(arm.quality) else math.nan,
         "iterations_to_level": iterations,
         "seconds_to_level": arm.seconds_to(level),
         **dict.fromkeys(("times_slower", "times_slower_lower", "times_slower_upper"), math.nan),
-        "reported_epoch": mean(epochs) if len(epochs) == len(reported) else math.nan,
-        "test_recall_at_50": mean(row.get("test_recall_at_50") for row in reported),
-        "test_recall_at_50_error": standings.error_of(reported),
+        **dict.fromkeys(("reported_epoch", "test_recall_at_50_error"), math.nan),
+        "test_recall_at_50": math.nan,
     }
+    if reported and len(epochs) == len(reported):
+        values |= {
+            "reported_epoch": mean(epochs),
+            "test_recall_at_50": mean(row["test_recall_at_50"] for row in reported),
+            "test_recall_at_50_error": standings.error_of(reported),
+        }
     if best is None or arm is best:
         values["status"] = "recommended" if best else arm.status.replace("tied", "undecided")
         return values, (1.0, -arm.quality)
@@ -312,6 +320,7 @@ def _points(run: Run, column: str, chance: float) -> Points:
     points = [(row["iteration"], row[column]) for row in _evaluated(run, column)]
     if points and points[0][0] and not math.isnan(chance):
         points.insert(0, (0, chance))
+    points = points or [(0, -math.inf)]  # nothing was evaluated
     return np.array([at for at, _ in points], float), np.array([of for _, of in points], float)
 
 

@@ -14,7 +14,7 @@ from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import grouped, interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
 from ncfbench.reporting.overall import Overall, reads, worth
-from ncfbench.reporting.quality import EPOCH_NOTE, ERROR, RECALL, standard_error
+from ncfbench.reporting.quality import EPOCH_NOTE, ERROR, RECALL, reported_row, standard_error
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
@@ -83,9 +83,8 @@ def rest_caveats(answer: Overall, best: RankedArm) -> list[Caveat]:
     if answer.is_still_falling:
         line += f" recall rose by {answer.fall:.0%} in the latter half:"
         found = [Caveat("still_falling", f"{line} longer training may change the order.")]
-    column = f"{answer.split}_{RECALL}"
-    rows = [row for row in best.first.curve if row[column] is not None]
-    error = standard_error(rows[-1:], column) if rows else None
+    row = reported_row(best.first)
+    error = standard_error([row], f"{answer.split}_{RECALL}") if row else None
     if error is not None:
         text = f"Recall of {answer.split} links, which decided, has a standard error of"
         found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
