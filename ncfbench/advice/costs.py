@@ -16,9 +16,10 @@ from ncfbench.racing.rungs import Pace
 
 Statistic = Callable[[Sequence[float]], float]
 Part = Literal["opening", "evaluation", "saving", "turn", "training"]
-UNKNOWN_OPENING = 10.0
-"""Least seconds that an encoder is expected to open in before one was measured: about what a
-transformer takes to compile on one core.
+UNKNOWN_OPENING = (10.0, 5.0)
+"""Least seconds in which an encoder is expected to open before one was measured, and least times
+the openings of others, which a busy machine makes longer: about what a transformer takes to compile
+on one core.
 """
 COSTLY_OPENING = 3.0
 """Times that for a costly encoder."""
@@ -72,7 +73,8 @@ class Costs:
         if own or not self.is_begun:
             return of(own) if own else self.guess.opening
         times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
-        return max(self._of_all("opening", 0.0), times * UNKNOWN_OPENING)
+        seconds, others = UNKNOWN_OPENING
+        return times * max(seconds, others * self._of_all("opening", 0.0))
 
     def evaluation(self, encoder: str, of: Statistic = latest_most) -> float:
         """Return the seconds of an evaluation; for ``of`` see :meth:`opening`."""
