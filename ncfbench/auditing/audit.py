@@ -171,7 +171,8 @@ def _conformance(
     for config in configs:
         cases.setdefault(weighing(config), config)
     for case, config in cases.items():
-        results, effective = conformance.conformance(graph, config), identity_of(config)
+        results = conformance.conformance(graph, config, cases=len(cases))
+        effective = identity_of(config)
         names = ("dataset", "noise", "sampler", "strata")
         shared = {name: effective[name] for name in names} | {"loss_family": config.family}
         rows += [shared | asdict(result) for result in results]

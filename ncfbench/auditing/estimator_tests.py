@@ -22,7 +22,7 @@ Float64 = NDArray[np.float64]
 Ids = NDArray[np.integer]
 
 ERROR = 1e-4
-"""Probability that a statistical test fails for a right sampler."""
+"""Probability that one of a suite's tests of a kind fails for right samplers."""
 TEST_FUNCTIONS = 8
 """Random functions of links whose expectation under a batch's weights is compared with the exact
 one, beside named ones.
@@ -111,7 +111,9 @@ class TestFunctions:
             negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
-    def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:
+    def compare(
+        self, batches: Iterable[Batch], slack: float = 0.0, error: float = ERROR
+    ) -> tuple[str, float]:
         """Compare the mean over some batches with the exact expectation.
 
         Returns:
@@ -119,6 +121,7 @@ class TestFunctions:
 
         Args:
             slack: relative error tolerated.
+            error: probability of a fault in a right sampler.
         """
         from scipy import stats
 
@@ -126,14 +129,14 @@ class TestFunctions:
         if not np.isfinite(values).all():
             return "a batch has weights that are not finite", math.inf
         n, found = len(values), values.mean(axis=0)
-        quantile = float(stats.t.isf(ERROR / (2 * len(exact)), n - 1))
+        quantile = float(stats.t.isf(error / (2 * len(exact)), n - 1))
         # Where all batches agree, nothing but the rounding of float32 is left.
-        error = np.maximum(
+        deviation = np.maximum(
             values.std(axis=0, ddof=1), 1e-5 * np.maximum(np.abs(exact), 1e-3 * exact.max())
         ) / np.sqrt(n)
-        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / error
+        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / deviation
         weights = slice(2 * TEST_FUNCTIONS, None)
-        room = (quantile + float(stats.norm.ppf(POWER))) * error[weights]
+        room = (quantile + float(stats.norm.ppf(POWER))) * deviation[weights]
         detectable = float(np.max(room[exact[weights] > 0] / exact[weights][exact[weights] > 0]))
         if t.max() <= quantile:
             return "", detectable

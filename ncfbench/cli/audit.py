@@ -158,8 +158,10 @@ def audit(
 
     --loss module:name judges a loss of your own, in NumPy, PyTorch, JAX or TensorFlow, by what a
     change of one score does to its gradient: which objective it estimates, which of its negatives
-    are positives, which corrections, masks, options and gradients are wrong. Its arguments are
-    recognised by their names. Exit code 6 if something is wrong:
+    are positives, which corrections, masks, options and gradients are wrong, and whether it does
+    what a right loss must: pull each positive, as hard as it pushes the others, on one scale. Its
+    arguments are recognised by their names; a row of the answer says as what. Exit code 6 if
+    something is wrong:
 
     ncfbench audit --loss my_losses:loss --pairs train.parquet --batch-size 1024
     """
@@ -173,6 +175,7 @@ def audit(
         unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise}
         unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%", "--all": all_}
         unheeded |= {"--warmup": warmup != WARMUP, "--config": config}
+        unheeded |= {"--data-dir": data_dir, "--runs-dir": runs_dir}
         unheeded |= {
             f"--{name.replace('_', '-')}": value is not None and name != "batch_size"
             for name, value in flags.items()

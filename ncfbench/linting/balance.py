@@ -58,10 +58,12 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             # A constant pull is another weight as well, unless the negatives alone have the scale.
             is_weight = not _counts_positive(evaluator, facts, scenes[0])
             if not is_weight or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
-                yield finding("temperature", found, unit, 1, "they pull harder than others push")
+                yield finding(
+                    "temperature", found.tolist(), unit, 1, "they pull harder than others push"
+                )
                 return
     known: dict[str, list[float]] = {}
-    if facts.kind == "symmetric":
+    if facts.kind == "symmetric" and not (facts.drawn or facts.drawn_for_others):
         both = [fit_symmetric(scene, evaluator.pushes(scene)) for scene in scenes]
         if all(both):
             known = {f"softmax over {each}": [] for each in ("items", "users")}
@@ -74,13 +76,13 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     for name, some in groups.items():
         pushes = [np.abs(evaluator.pushes(scene)[0]) * some for scene in scenes]
         fits = [
-            logistic(evaluator, scene, 0, int(np.argmax(push))) if push.any() else None
+            logistic(evaluator, scene, 0, int(np.argmax(push)), 0.002) if push.any() else None
             for scene, push in zip(scenes, pushes, strict=True)
         ]
         if all(fits):
             known[name] = [fit[0] for fit in fits if fit]
     for one, other in itertools.pairwise(known):
-        quotients = np.divide(known[one], known[other])
+        quotients = np.divide(known[one], known[other]).tolist()
         if abs(math.log(np.mean(quotients))) > NEAR:
             detail, unit = f"{one} beside {other}", "ratio of their scales"
             yield finding("temperature", quotients, unit, 1, detail)
@@ -100,7 +102,7 @@ def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         falls_so = min(falls) > 0.98 * least and max(falls) < 1 - NEAR
         if min(shares) > NEAR and falls_so and _is_in_sum(evaluator, scenes[0]):
             unit = "pull of positives beyond the push of the others, over that push"
-            yield finding("mask-zero", shares, unit, 0, "in every batch")
+            yield finding("mask-zero", shares.tolist(), unit, 0, "in every batch")
     # Where items are compared too, a score of 0 leaves these comparisons alone.
     shown = [replace(scene, score=0 * scene.score) for scene in scenes]
     shown = shown if facts.kind == "other" else scenes

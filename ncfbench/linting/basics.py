@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns
+from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns, not_own
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Numpy, Torch
 from ncfbench.linting.layouts import ROWS
@@ -147,10 +147,11 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         largest.append(float(np.abs(push).max()))
         values.append(evaluator.value(scene))
         limit = 1e-3 * largest[-1]
-        others = push[(np.abs(push) > limit) & ~np.eye(*push.shape, dtype=bool)]
-        are_pulled = others.size > 0 and bool((others < 0).all())
+        moved = push[(np.abs(push) > limit) & not_own(push)]
+        are_pulled = moved.size > ROWS and bool((moved < 0).all())
         wrong_sign.append(1.0 if are_pulled else float(np.mean(own > limit)))
         pulled = push < -limit
+        pulled[:, :ROWS] &= not are_pulled  # there, no one column is taken for the row's own
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
         pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
         drawn = counted_columns(evaluator, push)[:, ROWS:]

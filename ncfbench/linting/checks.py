@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import LEAST, SEEDS, Facts, amplitudes, counted_columns
+from ncfbench.linting.facts import (
+    CORRECTING,
+    LEAST,
+    SEEDS,
+    Facts,
+    amplitudes,
+    counted_columns,
+)
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene, owner
+from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -94,7 +101,9 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that positives and drawn negatives keep their relative weights in smaller batches."""
-    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn:
+    # Where weights depend on probability, those of other items differ.
+    is_corrected = evaluator.loss.has(*CORRECTING)
+    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn or is_corrected:
         return
     shares = []
     for rows in SIZES[:2]:
@@ -127,42 +136,49 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
 
 def padding(evaluator: Evaluator) -> Iterator[Finding]:
     """Check that rows, and drawn negatives, of mask or weight 0 are as if they were not there."""
-    loss, scene = evaluator.loss, evaluator.scenes().plain(0, ROWS)
-    row_real, drawn_real = np.ones(ROWS, bool), np.ones(scene.negative.shape, bool)
-    if loss.has("row_mask", "row_weights"):
-        row_real[list(PADDED)] = False
-    elif loss.has("negative_mask") and drawn_real.shape[1] > 1:
-        drawn_real[np.arange(ROWS), np.arange(ROWS) % drawn_real.shape[1]] = False
-    else:
-        return
-    given = evaluator.masks(scene, row_real, drawn_real)
-    if loss.has("row_weights"):
-        at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
-        given["row_weights"] = row_real[at] * 1.0
+    k, is_wide = evaluator.layout.k, evaluator.layout.has_wide_mask
+    rows, drawn = np.ones(ROWS, bool), np.ones((ROWS, k), bool)
+    some_rows, some_drawn = rows.copy(), drawn.copy()
+    some_rows[list(PADDED)] = False
+    if k > 1:
+        some_drawn[np.arange(ROWS), np.arange(ROWS) % k] = False
+    for name, role in evaluator.loss.roles.items():
+        if role == "row_weights" or (role == "row_mask" and not is_wide):
+            yield from _padding(evaluator, name, role, some_rows, drawn)
+        elif k > 1 and role in ("row_mask", "negative_mask"):
+            yield from _padding(evaluator, name, "negative_mask", rows, some_drawn)
+
+
+def _padding(
+    evaluator: Evaluator, name: str, role: str, rows: Bool, drawn: Bool
+) -> Iterator[Finding]:
+    scene = evaluator.scenes().plain(0, ROWS)
+    at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
+    given = {"row_weights": 1.0 * rows[at]}
+    if role != "row_weights":
+        given = evaluator.masks(scene, rows, drawn)
     padded = replace(evaluator, given=given)
     value, push = padded.value(scene), padded.pushes(scene)
-    real = np.concatenate([row_real, (row_real[:, None] & drawn_real).reshape(-1)])
-    name = ", ".join(
-        n for n, r in loss.roles.items() if r in ("row_mask", "row_weights", "negative_mask")
-    )
-    size, unit = np.abs(push).sum(), "share of the pushes"
     if not np.isfinite(push).all() or not math.isfinite(value):
-        yield finding("padding", [0.0], "finite share of the losses", 1, f"{name} with padding")
+        yield finding("padding", [0.0], "finite share of the losses", 1, f"{name} has zeros")
         return
-    of_rows = float(np.abs(push[~row_real]).sum() / size)
-    as_items = float(np.abs(push[row_real][:, ~real]).sum() / size)
-    if of_rows > LEAST:
-        yield finding("padding", [of_rows], unit, 0, f"rows of {name} 0")
-    elif as_items > LEAST:
+    real = np.concatenate([rows, (rows[:, None] & drawn).reshape(-1)])
+    size, unit = max(float(np.abs(push).sum()), 1e-30), "share of the pushes"
+    on_rows, on_items = (
+        float(np.abs(part).sum() / size) for part in (push[~rows], push[rows][:, ~real])
+    )
+    if on_rows > LEAST:
+        yield finding("padding", [on_rows], unit, 0, f"rows of {name} 0")
+    elif on_items > LEAST:
         # Items of rows of weight 0 may be there, and those of padding not.
-        severity: Severity | None = None if loss.has("row_mask", "negative_mask") else "note"
+        severity: Severity | None = "note" if role == "row_weights" else None
         detail = f"items of {name} 0, as negatives of other rows"
-        yield finding("padding", [as_items], unit, 0, detail, severity)
-    elif _is_unbalanced(push[row_real]) and not _is_unbalanced(evaluator.pushes(scene)):
-        share = float(np.abs(push[row_real].sum(axis=1)).sum() / size)
-        yield finding("mask-zero", [share], unit, 0, f"{name} of padding")
-    elif loss.has("row_mask") and not evaluator.is_random:
-        alone = evaluator.value(scene.rows(row_real))
+        yield finding("padding", [on_items], unit, 0, detail, severity)
+    elif _is_unbalanced(push[rows]) and not _is_unbalanced(evaluator.pushes(scene)):
+        share = float(np.abs(push[rows].sum(axis=1)).sum() / size)
+        yield finding("mask-zero", [share], unit, 0, f"padding of {name}")
+    elif role == "row_mask" and not evaluator.is_random:
+        alone = evaluator.value(scene.rows(rows))
         if not math.isclose(value, alone, rel_tol=1e2 * evaluator.tolerance, abs_tol=1e-9):
             unit, ratio = "loss with padding over that without", value / (alone or 1.0)
             yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")

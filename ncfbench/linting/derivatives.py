@@ -79,6 +79,7 @@ class Evaluator:
                 try:
                     pushes = found.pushes(scene)
                 except UsageError:
+                    _leave_groups(frameworks)
                     raise
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
                     errors.append(error)
@@ -93,6 +94,7 @@ class Evaluator:
                     return found._settled()
             if works:
                 return works._settled()
+        _leave_groups(frameworks)
         why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
         hint = SHAPES
         if re.search("cuda|gpu", why, re.IGNORECASE):
@@ -123,7 +125,7 @@ class Evaluator:
         found = {}
         for name, role in (*self.loss.made_from.items(), *self.loss.roles.items()):
             table = f"{role}_table" if layout.tables and role in LOOKED_UP else role
-            shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name)))
+            shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name, 0)))
             found[name] = f"{MEANINGS[table]}{f' [{shape}]' if shape else ''}"
             found[name] += f", {more[role]}" if role in more else ""
         return found | {name: f"option, {value}" for name, value in self.options.items()}
@@ -448,3 +450,10 @@ class Evaluator:
                 some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
                 found[at[some], some] += gradient.reshape(-1)
         return found
+
+
+def _leave_groups(frameworks: Sequence[Framework]) -> None:
+    """End the process groups that a loss asked for."""
+    for framework in frameworks:
+        if isinstance(framework, Torch):
+            framework.leave_group()

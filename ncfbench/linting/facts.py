@@ -155,7 +155,12 @@ def counted_columns(evaluator: Evaluator, push: Float) -> Bool:
 
 def negative_columns(evaluator: Evaluator, push: Float) -> Bool:
     """Return :func:`counted_columns` but for the rows' own items."""
-    return counted_columns(evaluator, push) & ~np.eye(*push.shape, dtype=bool)
+    return counted_columns(evaluator, push) & not_own(push)
+
+
+def not_own(push: Float) -> Bool:
+    """Return bool[b, columns]: the pairs that are no row's own."""
+    return np.asarray(np.arange(len(push))[:, None] != np.arange(push.shape[1])[None, :])
 
 
 def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
@@ -213,7 +218,7 @@ def depends_on_positive(evaluator: Evaluator, scene: Scene, push: Float, row: in
 
 
 def logistic(
-    evaluator: Evaluator, scene: Scene, row: int, column: int
+    evaluator: Evaluator, scene: Scene, row: int, column: int, tolerance: float = 0.05
 ) -> tuple[float, float] | None:
     """Return the scale and the amplitude of a push that is a logistic function of its own score.
 
@@ -233,7 +238,7 @@ def logistic(
     if falls.min() <= 1e-9 / middle or falls[1] / falls[2] <= 1 + 1e-6:
         return None
     ratios = np.log(falls[:-1] / falls[1:])
-    if np.ptp(ratios) > 0.05 * ratios.max():
+    if np.ptp(ratios) > tolerance * ratios.max():
         return None  # of another shape
     second = falls[2] + falls[3]
     scale = math.log((falls[0] + falls[1]) / second) / CHANGE
@@ -310,9 +315,12 @@ def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float, float] | Non
 
     wanted = seen[off] / seen[off].sum()
     starts = [[start, 0.0, start, 0.0] for start in (1, 5, 20)]
-    fits = [least_squares(lambda values: shape(values) - wanted, start) for start in starts]
+    fits = [
+        least_squares(lambda values: shape(values) - wanted, start, ftol=1e-12, xtol=1e-12)
+        for start in starts
+    ]
     best = min(fits, key=lambda each: each.cost)
-    if not math.sqrt(2 * best.cost) < 1e-3 * float(np.linalg.norm(wanted)):
+    if not math.sqrt(2 * best.cost) < 1e-4 * float(np.linalg.norm(wanted)):
         return None
     return float(best.x[0]), float(best.x[1]), float(best.x[2])
 

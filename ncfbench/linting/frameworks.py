@@ -169,11 +169,11 @@ class Jax(Framework):
 
     def __init__(self, *, double: bool = True) -> None:
         import jax
-        import jaxlib
+        from jaxlib import version
 
         self.jax, self.is_double = jax, double
         self.step = STEP if double else 1e-2
-        self._quick = QUICK if jaxlib.__version__.startswith("0.10.") else None
+        self._quick = QUICK if version.__version__.startswith("0.10.") else None
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
 

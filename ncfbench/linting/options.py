@@ -191,8 +191,8 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
         flat = [replace(scene, score=0 * scene.score) for scene in scenes]
         ratios = balance.ratios(changed, flat) / balance.ratios(evaluator, flat)
-        exponents = np.log(ratios) / math.log(1.25)
-        if min(abs(exponents)) > 0.1:
+        exponents = (np.log(ratios) / math.log(1.25)).tolist()
+        if min(map(abs, exponents)) > 0.1:
             unit = f"exponent of {name} in the pull of positives over the push of the others"
             yield finding("temperature", exponents, unit, 0, f"{name} = {value}")
             continue
@@ -273,7 +273,7 @@ def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:
     scene = evaluator.scenes().plain(seed, ROWS)
     push = evaluator.pushes(scene)
     if facts.kind == "symmetric":
-        fit = fit_symmetric(scene, push)
-    else:
-        fit = logistic(evaluator, scene, 0, int(np.argmax(push[0])))
+        both = fit_symmetric(scene, push)
+        return both[0] if both else None
+    fit = logistic(evaluator, scene, 0, int(np.argmax(push[0])))
     return fit[0] if fit else None
