@@ -59,7 +59,7 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             is_weight = not _counts_positive(evaluator, facts, scenes[0])
             if not is_weight or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
                 yield finding(
-                    "temperature", found.tolist(), unit, 1, "they pull harder than others push"
+                    "temperature", found.tolist(), unit, 1, "pulls and pushes do not cancel"
                 )
                 return
     known: dict[str, list[float]] = {}

@@ -148,7 +148,7 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         values.append(evaluator.value(scene))
         limit = 1e-3 * largest[-1]
         moved = push[(np.abs(push) > limit) & not_own(push)]
-        are_pulled = moved.size > ROWS and bool((moved < 0).all())
+        are_pulled = moved.size > ROWS and (moved < 0).all() and not (own < -limit).all()
         wrong_sign.append(1.0 if are_pulled else float(np.mean(own > limit)))
         pulled = push < -limit
         pulled[:, :ROWS] &= not are_pulled  # there, no one column is taken for the row's own

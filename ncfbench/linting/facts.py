@@ -169,8 +169,8 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     row = int(np.argmax(counted.sum(axis=1)))
     columns = np.flatnonzero(counted[row])
     if not len(columns):
-        other = evaluator.push(scene.with_score(1, 1, CHANGE), 0, 0)
-        return "over users" if abs(other / (push[0, 0] or 1.0) - 1) > LEAST else "other"
+        moved = evaluator.push(scene.with_score(1, 1, CHANGE), 0, 0)
+        return "over users" if abs(moved - push[0, 0]) > 0.01 * np.abs(push).max() else "other"
     square = push[:, : scene.b]
     by_column = np.abs(square.sum(axis=0)) / np.maximum(np.abs(square).sum(axis=0), 1e-30)
     keeps_columns = bool(np.median(by_column) < 1e-3)

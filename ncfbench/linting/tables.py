@@ -26,7 +26,7 @@ def lint_tables(lint: Lint) -> list[Table]:
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
     cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
     arguments = "; ".join(f"{name}: {meaning}" for name, meaning in lint.read_as.items())
-    answers = [("arguments are read as", arguments), *_answers(lint)]
+    answers = [("read as", arguments), *_answers(lint)]
     rows = [{"0": question, "1": answer} for question, answer in answers]
     title = f"What {lint.name} does ({lint.framework})"
     tables.append(Table.of(title, cols, rows, name="facts"))
