@@ -269,18 +269,16 @@ class Session:
         of training.
         """
         self.is_saved = False
-        begin, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
-        stop = wanted = self._schedule.next_stop(begin)
+        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
+        stop = wanted = self._schedule.next_stop(first)
         ends_epoch = self._schedule.ends_epoch(stop)
         if seconds is not None:
             pace = self.iteration_seconds
-            wanted = min(stop, begin + max(round(seconds / pace) if pace else 1, 1))
-        catches_up = self._schedule.epoch_of(begin) < self._catch_up_epochs
+            wanted = min(stop, first + max(round(seconds / pace) if pace else 1, 1))
+
+        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
         # Several processes stop together, at the end of a block.
         is_alone = self._group.count == 1
-
-        def is_over() -> bool:
-            return seconds is not None and time.perf_counter() - began >= seconds
 
         def is_overdue() -> bool:
             late = LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
@@ -288,18 +286,17 @@ class Session:
 
         def after_iteration() -> bool:
             self._progress.advance(self.iteration, slots)
-            return is_over() or (is_alone and (self._interrupted() or is_overdue()))
+            if seconds is not None and time.perf_counter() - began >= seconds:
+                return True
+            return is_alone and (self._interrupted() or (seconds is None and is_overdue()))
 
-        trained = 0.0
         while True:
             first = self.iteration
             losses = self._loop.full_block(wanted - first, stop=after_iteration)
-            goes_on = self.iteration < wanted and not (is_over() or self._interrupted())
-            is_cut = self.iteration < stop
-            was_cut = is_cut and not goes_on and seconds is None
-            samples = self._loop.take_samples()
-            self.recorder.take(samples, resumed=self._epoch_was_cut or was_cut or catches_up)
-            trained += math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+            samples, is_cut = self._loop.take_samples(), self.iteration < stop
+            goes_on = seconds is None and is_cut and not self._interrupted()
+            was_cut = seconds is None and is_cut and not goes_on
+            self.recorder.take(samples, resumed=self._epoch_was_cut or catches_up or was_cut)
             self._losses += losses
             bad = np.flatnonzero(~np.isfinite(losses))
             if len(bad):
@@ -307,7 +304,8 @@ class Session:
             if not goes_on:
                 break
             self._save_checkpoint()
-        self.iteration_seconds = trained / (self.iteration - begin)
+        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+        self.iteration_seconds = trained / len(losses)
         if ends_epoch or not self._schedule.stops_at_epochs:
             self._epoch_was_cut = False
         if not is_cut:
