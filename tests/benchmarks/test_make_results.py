@@ -44,7 +44,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
             assert sweeps <= {"rivals", "paper-speedup", "board"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
-        assert claims | {"all-users", "paper-coupling"} <= sweeps <= preset_paths().keys()
+        assert claims | {"paper-coupling"} <= sweeps <= preset_paths().keys()
         assert any(command.startswith("audit ") for command in evidence.commands)
 
 
