@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DATASET ?= synthetic
 ENCODER ?= cnn
+TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
 .PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-board clean
@@ -25,15 +26,15 @@ demo: $(VENV)/.installed
 # Three workers also where there are two cores: a good part of the tests waits for processes that they start.
 # Whole stretches of the list go to a worker, so that few make what the tests of a module share.
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 # Minutes on the real data that NCFBENCH_SHARED_DATA names.
 test-real: $(VENV)/.installed
 	$(BIN)/python -m pytest -m real
 
-# What `make test` does a few times, many times.
+# What `make test` does a few times, many times, and properties on new random examples.
 test-long: $(VENV)/.installed
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m 'long or hypothesis' --hypothesis-profile random
 
 # The HTML report in Chromium, which must be installed (the package chromium, or `playwright install chromium`).
 test-browser: $(VENV)/.installed
@@ -90,8 +91,8 @@ bench-board: $(VENV)/.installed
 	$(BIN)/python benchmarks/search_reference.py $(DATASET) $(BENCH_FLAGS)
 	$(BIN)/python benchmarks/board.py $(DATASET) --seconds 20 $(BENCH_FLAGS)
 
-# All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes. Begins with a
-# forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
+# All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
+# RESULTS_FLAGS=--dry-run only lists the cells. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
 # the checkpoint for bert (docs/encoders.md says how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)

@@ -152,7 +152,7 @@ def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float | Non
 
 def raced(curves: Curves, *, is_loss: bool) -> tuple[str | None, float]:
     """Return the recommended arm of a race whose clock is counted, and the seconds it took."""
-    metric, field = Metric("value", is_less_better=is_loss), PlayedField(curves)
+    metric, field = Metric("value", minimize=is_loss), PlayedField(curves)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
     race = Race(Question(metric, BUDGET_SECONDS, turn_seconds=TURN_SECONDS), entries, field)
     try:

@@ -46,7 +46,7 @@ from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.errors import UsageError
 from ncfbench.reporting.table import Table
 
-UNSCALED = ("ns-distinct", "xbm", "ns-all", "strat-all")
+UNSCALED = ("xbm",)
 """Samplers that are measured only if they are named: they meet too many pairs for a check that
 looks at each, or refuse popular items.
 """

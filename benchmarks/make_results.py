@@ -1,8 +1,8 @@
 """Repeat the evidence: prepare the data, train the sweeps, profile, audit, and report.
 
-    make results                              # a forecast, then all of it: days on two cores
-    make results RESULTS_FLAGS=--dry-run      # only the forecast
-    make results RESULTS_FLAGS="--folder citeulike --no-forecast"
+    make results                              # all of it: days on two cores
+    make results RESULTS_FLAGS=--dry-run      # only the list of cells
+    make results RESULTS_FLAGS="--folder citeulike"
 
 The commands are those of ``results.toml``. Each of its folders has its runs below ``--runs-dir``,
 and what is kept of them below ``--results``: records without checkpoints, tables, figures. The same
@@ -45,8 +45,6 @@ from ncfbench.errors import (
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.storage import tables
-from ncfbench.sweeps.table import format_size
-from ncfbench.timing.clock import format_duration
 
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
@@ -133,9 +131,9 @@ class Maker:
             except NcfbenchError as error:
                 say(f"Error: {evidence.name}: {error}")
                 self.codes.append(error.exit_code)
-        if self.options.dry_run or not self.options.no_forecast:
-            self._forecast(ready)
-        if not self.options.dry_run:
+        if self.options.dry_run:
+            self._list(ready)
+        else:
             for evidence in ready:
                 self._train(evidence)
                 self._report(evidence)
@@ -169,39 +167,29 @@ class Maker:
             return words
         return [*words, f"--runs-dir={self.runs_dir / evidence.name}"]
 
-    def _forecast(self, plan: Sequence[Evidence]) -> None:
-        """Print what each sweep still needs. A cell of several sweeps counts once."""
+    def _list(self, plan: Sequence[Evidence]) -> None:
+        """Print how many cells of each sweep are left. A cell of several sweeps counts once."""
         known: set[str] = set()
-        rows, total, most = [], 0.0, 0
-        steps = [(evidence, command) for evidence in plan for command in evidence.commands]
-        sweeps = [each for each in steps if each[1].startswith("sweep ")]
-        for evidence, command in sweeps:
-            words = [*self._located(command, evidence), "--dry-run", "--json"]
-            code, text = call(words, shows=False)
-            if not self._check(code, f"the forecast of {command}"):
-                continue
-            found = json.loads(text)
-            cells = {
-                json.dumps([evidence.name, cell["config"]], sort_keys=True): cell
-                for cell in found["cells"]
-            }
-            new = [cell for key, cell in cells.items() if key not in known]
-            known |= cells.keys()
-            seconds = sum(cell["predicted_seconds"] or 0.0 for cell in new)
-            left = sum(cell["status"] not in ("done", "diverged") for cell in new)
-            memory = found["memory_bytes"] or 0
-            total, most = total + seconds, max(most, memory)
-            needs = [format_duration(seconds), format_size(memory)]
-            rows.append([command.removeprefix("sweep "), str(len(new)), str(left), *needs])
-        title = "Forecast: cells of no earlier sweep, those that are left, and what they need"
-        headings = ("sweep", "cells", "left", "time", "memory")
-        cols = [Col(heading, index) for index, heading in enumerate(headings)]
-        print_views(
-            Table.of(title, cols, rows),
-            f"All sweeps: {format_duration(total)}, and at most {format_size(most)} on the device"
-            f" beside the data and the program. {len(steps) - len(sweeps)} profiles and audits are"
-            " not predicted.",
-        )
+        rows = []
+        for evidence in plan:
+            for command in evidence.commands:
+                if not command.startswith("sweep "):
+                    continue
+                words = [*self._located(command, evidence), "--dry-run", "--json"]
+                code, text = call(words, shows=False)
+                if not self._check(code, f"the list of {command}"):
+                    continue
+                cells = {
+                    json.dumps([evidence.name, cell["config"]], sort_keys=True): cell
+                    for cell in json.loads(text)["cells"]
+                }
+                new = [cell for key, cell in cells.items() if key not in known]
+                known |= cells.keys()
+                left = sum(cell["status"] not in ("done", "diverged") for cell in new)
+                rows.append([command.removeprefix("sweep "), str(len(new)), str(left)])
+        title = "Cells of no earlier sweep, and those that are left"
+        cols = [Col(heading, index) for index, heading in enumerate(("sweep", "cells", "left"))]
+        print_views(Table.of(title, cols, rows))
 
     def _train(self, evidence: Evidence) -> None:
         """Run a folder's commands; those that ended and that cannot resume are not repeated."""
@@ -250,8 +238,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--plan", type=Path, default=PLAN, metavar="FILE.toml")
     parser.add_argument("--folder", action="append", metavar="NAME", help="only this one")
-    parser.add_argument("--dry-run", action="store_true", help="print the forecast only")
-    parser.add_argument("--no-forecast", action="store_true", help="begin at once")
+    parser.add_argument("--dry-run", action="store_true", help="list the cells only")
     parser.add_argument("--data-dir", type=Path, default=Locations.of().data_dir)
     parser.add_argument("--runs-dir", type=Path, default=Locations.of().runs_dir / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")

@@ -20,8 +20,10 @@ from ncfbench.data import store
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
 from ncfbench.rng import Streams
+from ncfbench.runs.quality import within
+from ncfbench.runs.ranks import Ranks
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, negative_ids
 
 NAME = "large"
 SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
@@ -111,7 +113,7 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import DeviceContent, make_towers
     from ncfbench.training.inference import Embedder
-    from ncfbench.training.recall import BLOCK_LINKS, link_ranks
+    from ncfbench.training.recall import BLOCK_USERS, link_ranks
 
     dataset, config = store.load(scratch, NAME), complete({"sampler": "ns"})
     towers, variables = nnx.split(make_towers(config, dataset))
@@ -123,9 +125,9 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
     user, item = dataset.users[chosen], dataset.items[chosen]
     score = make_interaction(config)
-    link_ranks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
+    link_ranks(score, users, items, user[:BLOCK_USERS], item[:BLOCK_USERS])
     ranks, ranks_took = timed(lambda: link_ranks(score, users, items, user, item))
-    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
+    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks.expected)
     return {
         "links": size,
         "peak_bytes": peak_bytes(),
@@ -199,9 +201,9 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def share(ranks: NDArray[np.integer]) -> float:
+def share(ranks: Ranks) -> float:
     """Return the share of ranks within :data:`RECALL_AT`."""
-    return float(np.mean(ranks < RECALL_AT))
+    return float(np.mean(within(ranks, RECALL_AT)))
 
 
 def held_out_sample(
@@ -284,7 +286,7 @@ def check_batch(batch: Batch, graph: BipartiteGraph) -> None:
     check(len(user) == SETTINGS["batch_size"], "a batch has b positive links")
     check(graph.linked(user, item).all(), "positives are training links")
     users, items = negative_ids(batch)
-    weight = negative_weights(batch)
+    weight = batch.negatives.weight
     check(np.isfinite(weight).all() and (weight >= 0).all(), "weights are finite, 0 or above")
     row, column = np.nonzero(weight)
     linked = graph.linked(users[row, column], items[row, column])

@@ -2,9 +2,8 @@
 
     python benchmarks/search_reference.py cite --trials 100
 
-After ten random points of the space, the trials are by turns a random point, one that differs in
-one setting from one of the five best by validation recall so far (the rule of `advise`), and one
-that Optuna's tree-structured Parzen estimator proposes (pip install optuna).
+After ten random points of the space, the trials are by turns a random point and one that differs in
+one setting from one of the five best by validation recall so far (the rule of `advise`).
 
 A trial trains until its recall has not risen during the latter half of its training, or for
 --seconds of training, or, after a fifth of these, until it is seen to have less than 0.7 of the
@@ -21,8 +20,7 @@ import json
 import shutil
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,6 @@ import numpy as np
 from ncfbench.advice.space import Space, random_points
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -46,9 +43,6 @@ from ncfbench.training.session import Session
 from ncfbench.training.turns import Turns
 
 SEARCHES = Path(__file__).resolve().parent / "results" / "searches"
-PROPOSERS = ("random", "neighbours", "optuna")
-THOUGHTS = 50
-"""Most proposals of Optuna for one trial: some cannot work, others were tried."""
 LEADERS = 5
 """A neighbour is one of a leader, of this many."""
 BLOCK = 1 / 30
@@ -100,51 +94,18 @@ def main() -> None:
 
 def propose(space: Space, trials: Sequence[Trial]) -> tuple[RunConfig, str]:
     """Return the settings of the next trial, which depend on the earlier trials alone, and who
-    proposes them: ``random``, ``neighbours`` or ``optuna``.
+    proposes them: ``random`` or ``neighbours``.
     """
     number = len(trials)
     tried = {space.config(trial["config"]) for trial in trials}
-    by = PROPOSERS[number % len(PROPOSERS)] if number >= 2 * LEADERS else "random"
-    if by == "neighbours":
+    if number >= 2 * LEADERS and number % 2:
         generator = np.random.default_rng([1, number])
         leaders = sorted(trials, key=best, reverse=True)[:LEADERS]
         leader = space.config(leaders[int(generator.integers(len(leaders)))]["config"])
         near = [each for each in space.neighbours(leader) if each not in tried]
         if near:
-            return near[int(generator.integers(len(near)))], by
-    if by == "optuna":
-        for config in from_optuna(space, trials):
-            if config not in tried:
-                return config, by
+            return near[int(generator.integers(len(near)))], "neighbours"
     return next(each for each in random_points(space, 0) if each not in tried), "random"
-
-
-def from_optuna(space: Space, trials: Sequence[Trial]) -> Iterator[RunConfig]:
-    """Yield what Optuna proposes after the earlier trials, its own second thoughts later."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(seed=len(trials), multivariate=True, group=True)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    kinds = {
-        name: optuna.distributions.CategoricalDistribution(values)
-        for name, values in space.tried.items()
-    }
-    for trial in trials:
-        # Some values belong to one loss alone, and nobody draws them.
-        point = {name: value for name, value in trial["config"].items() if name in kinds}
-        point = {name: value for name, value in point.items() if value in space.tried[name]}
-        own: dict[str, Any] = {name: kinds[name] for name in point}
-        study.add_trial(
-            optuna.trial.create_trial(params=point, distributions=own, value=best(trial))
-        )
-    for _ in range(THOUGHTS):
-        asked = study.ask()
-        with suppress(UsageError):
-            yield space.drawn(lambda name: asked.suggest_categorical(name, space.tried[name]))  # noqa: B023
-        study.tell(asked, state=optuna.trial.TrialState.FAIL)
 
 
 def best(trial: Trial, clock: float = np.inf) -> float:

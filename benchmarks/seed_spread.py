@@ -37,7 +37,7 @@ def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
     found: dict[tuple[Path, str], list[RunRecord]] = {}
     for path in sorted(folder.glob("*/*/summary.parquet")):
         record = runs.read(path.parent)
-        found.setdefault((path.parents[1], identity(record.config, "seed")), []).append(record)
+        found.setdefault((path.parents[1], identity(record.config, seed=None)), []).append(record)
     of_data: dict[str, list[list[RunRecord]]] = {}
     for alike in found.values():
         if len(alike) > 1:

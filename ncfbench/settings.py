@@ -89,8 +89,6 @@ class Setting:
     """Default as ``--help`` shows it, where the value says less."""
     tried: tuple[Any, ...] = ()
     """Values that a search tries: of numbers in ascending order, neighbours side by side."""
-    is_tunable: bool = False
-    """Leaves the objective as it is: tuned for each arm by itself, probe losses stay comparable."""
     changes_objective: bool = False
     """Runs that differ in it minimise other things: reports compare them by recall alone."""
     has_flag: bool = True

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 
-def assert_unbiased(
+def assert_no_findings(
     loss: Any,
     *,
     pairs: Any = None,
@@ -15,7 +15,7 @@ def assert_unbiased(
     accept: Collection[str] = (),
     **options: Any,
 ) -> None:
-    """Fail if ``ncfbench audit --loss`` has an error to report.
+    """Fail if ``ncfbench audit --loss`` has an error to report; warnings and notes pass.
 
     Args:
         loss: a function, a class or an object; ``module:name`` works too.

@@ -30,6 +30,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from jax._src.lru_cache import LRUCache
 from typer.main import get_command
 
@@ -46,6 +47,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# The same examples in every run, without limits on times; `make test-long` draws others.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None)
+settings.load_profile("same")
 # Imports and pytest's rewriting of asserts make millions of objects, and hardly a cycle.
 gc.disable()
 
@@ -197,7 +202,4 @@ def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Op
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    folder = os.environ.get("NCFBENCH_SHARED_DATA")
-    if not folder:
-        pytest.skip("NCFBENCH_SHARED_DATA is not set")
-    return Path(folder)
+    return Path(os.environ["NCFBENCH_SHARED_DATA"])

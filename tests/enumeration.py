@@ -14,7 +14,7 @@ from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Draw
-from ncfbench.sampling.batch import Batch, Listed, MetUsers
+from ncfbench.sampling.batch import Batch, Listed
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
 LAMBDA = 3.0
@@ -70,8 +70,6 @@ def batch_objective(batch: Batch, family: str) -> float:
     """Return the batch's loss from ids and weights, link by link."""
     users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
     negatives = batch.negatives
-    if isinstance(negatives, MetUsers):
-        return all_users_objective(batch, negatives)
     if isinstance(negatives, Listed):
         of_users, of_items = batch.users[negatives.user], batch.items[negatives.item]
     else:
@@ -83,18 +81,6 @@ def batch_objective(batch: Batch, family: str) -> float:
         assert (of_users == users[:, None]).all()
         losses, own = PAIR[users[:, None], items[:, None], of_items], 0.0
     return own + float(np.sum(negatives.weight * losses))
-
-
-def all_users_objective(batch: Batch, negatives: MetUsers) -> float:
-    """Return the loss of a batch whose items meet all users, pair by pair."""
-    left_out = set(zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True))
-    own = zip(batch.users[batch.pos_user], batch.items[batch.pos_item], strict=True)
-    total = math.fsum(positive_loss(SCORES[user, item]) for user, item in own) / len(batch.pos_user)
-    for i, a in enumerate(negatives.user_weight.tolist()):
-        for j, c in enumerate(negatives.item_weight.tolist()):
-            if (i, j) not in left_out:
-                total += a * c * NEGATIVE[batch.users[i], batch.items[j]]
-    return total
 
 
 def strata(
@@ -133,10 +119,7 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
     one_negative = [
         (p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())
     ]
-    shape, u_shape, count = (b, -1), (b, -1), b * k
-    if config.to_dict().get("negative_users"):
-        one_negative = [(p, u, None) for u, p in user_share.items()]
-        u_shape, count = (1, -1), config.negative_users
+    shape, count = (b, -1), b * k
     if sampler == "xbm":
         one_negative = [(p, None, v) for v, p in noise_of(graph, 1.0).items()]
         shape, count = (1, -1), config.memory
@@ -147,6 +130,6 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
         links = np.array([link for _, stratum in positives for link in stratum], np.int32)
         chance = math.prod(p for p, _ in positives)
         for negatives in itertools.product(one_negative, repeat=count):
-            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(u_shape)
+            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(b, -1)
             v = np.array([v for _, _, v in negatives if v is not None], np.int32).reshape(shape)
             yield chance * math.prod(p for p, _, _ in negatives), Draw(links, u, v)

@@ -37,6 +37,18 @@ if supervisor.VARIABLE in os.environ:
 """
 """With a checkpoint at the end of every epoch; the parent of the process imports no JAX."""
 SCRIPT = f"{CHILD}cli.main()"
+KILLED = """
+import os, signal, sys
+replace, left = os.replace, int(sys.argv[3])
+def dying(*names):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*names)
+os.replace = dying
+"""
+"""Begins a script that is killed when its file of some number is to take its name; 0: never."""
 
 SLURM_PORTS = range(61440, 65536)
 """JAX derives the coordinator's port, one of these, from the number of the job."""

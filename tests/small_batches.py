@@ -8,13 +8,9 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
 
 NAMES = tuple(SAMPLERS)
+SIZE = 32
 
 
 def configure(sampler: str, **settings: Any) -> RunConfig:
-    usual = {"batch_size": size_of(sampler), "stratum_size": 4, "negatives": 3, "memory": 80}
+    usual = {"batch_size": SIZE, "stratum_size": 4, "negatives": 3, "memory": 80}
     return complete({"sampler": sampler} | usual | settings)
-
-
-def size_of(sampler: str) -> int:
-    """b; without duplicates, ``tiny`` has no batches of more than 30 links."""
-    return 24 if sampler == "ns-distinct" else 32

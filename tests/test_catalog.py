@@ -36,7 +36,6 @@ OTHERS = {
     "negatives": 4,
     "uniform_items": 24,
     "mask": False,
-    "unique_items": False,
 }
 
 

@@ -91,7 +91,6 @@ def test_commands_of_the_first_pages_run(
 def test_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 160
-    assert "n/c" not in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -103,7 +102,7 @@ def test_pages_are_readable(page: Path) -> None:
             assert line.replace("\\|", "").count("|") <= 7, line
     assert not re.findall(r"^(?!\|).*\n\| ?:?-+:? ?\|.*", text, re.M), "a table without its head"
     for block in re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S):
-        assert max(map(len, block.splitlines())) <= 100
+        assert [line for line in block.splitlines() if len(line) > 100] == []
 
 
 def anchors(page: Path) -> set[str]:
@@ -128,6 +127,6 @@ def test_the_architecture_names_every_room() -> None:
     rooms = [room.strip() for layer in layers for room in layer.split("|")]
     packages = {path.parent.name for path in (ROOT / "ncfbench").glob("*/__init__.py")}
     assert packages <= set(rooms)
-    drawn = "".join(blocks(ROOT / "docs/architecture.md", ""))
-    positions = [re.search(rf"\b{room}\b", drawn) for room in rooms]
-    assert all(positions), [room for room, at in zip(rooms, positions, strict=True) if not at]
+    drawing = blocks(ROOT / "docs/architecture.md", "")[0]
+    drawn = re.findall(r"(?:^|│) (\w+(?:, \w+)*)(?: {2}|$)", drawing, re.M)
+    assert sorted(", ".join(drawn).split(", ")) == sorted(rooms)

@@ -84,8 +84,8 @@ WRONG = {
     ),
     ("sampler", "NegativeSampler"): (
         (
-            "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[3:]))",
-            "uses without mask and unique_items, which its base class NegativeSampler reads",
+            "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[2:]))",
+            "uses without mask, which its base class NegativeSampler reads",
         ),
         ("SamplerInfo(uses=NEG)", "declares no families"),
         (

@@ -14,6 +14,8 @@ from ncfbench.data.store import prepare_dataset
 from ncfbench.reporting.contents import xray
 from ncfbench.training import run as training
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -54,7 +56,6 @@ def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> N
     assert row["distinct_items"] == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("loss", "least"), [("hinge", 0.40), ("log", 0.40), ("mse", 0.385), ("sg", 0.37)]
 )
@@ -63,7 +64,6 @@ def test_recall_on_cold_articles(data: Path, tmp_path: Path, loss: str, least: f
     assert record.summary["test_recall_at_50"] >= least
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("kind", HOLD_OUTS)
 def test_hold_outs_of_movielens(shared_data: Path, tmp_path: Path, kind: str) -> None:
     """Ratings with times: 943 users, 1,682 films."""
@@ -93,7 +93,6 @@ def test_hold_outs_of_movielens(shared_data: Path, tmp_path: Path, kind: str) ->
     assert recall > (5 if encoder == "mf" else 1) * chance
 
 
-@pytest.mark.real
 def test_links_of_citeulike(data: Path, shared_data: Path, tmp_path: Path) -> None:
     dataset = prepare_dataset(
         "citeulike",

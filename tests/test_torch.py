@@ -48,7 +48,7 @@ SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "s
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
-    if sampler not in ("xbm", "ns-all", "strat-all")  # layouts that a loader has no form for
+    if sampler != "xbm"  # a layout that a loader has no form for
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).reads("stratum_size")
     for loss in losses_for(find_sampler(sampler).with_strata(strata))
@@ -213,7 +213,6 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),
         ({"hardest": 3}, "hardest = 3: PyTorch's objective takes a batch's weights as they are"),
         ({"sampler": "neg", "mined": 9}, "mined = 9: PyTorch's objective takes a batch's weights"),
-        ({"sampler": "ns-all"}, "no form for the batch layout EveryUser. Use a sampler whose"),
         ({"sampler": "xbm", "memory": 64}, "no form for the batch layout Remembered. Use a"),
         ({"sampler": "xbm", "memory": 64, "warm_start": 9}, "no form for the batch layout Rem"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),

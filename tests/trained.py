@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from stopping import StopAt
 
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 
 SMALL: dict[str, Any] = {
@@ -56,6 +60,19 @@ def train(
         progress=progress,
         trace=trace,
     )
+
+
+def skippable_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that moves the clocks of runs on by some seconds, without a wait."""
+    skipped, real = [0.0], time.perf_counter
+
+    def now() -> float:
+        return real() + sum(skipped)
+
+    patch.setattr(time, "perf_counter", now)
+    patch.setattr(time, "perf_counter_ns", lambda: int(now() * 1e9))
+    patch.setattr(Ledger.__init__, "__defaults__", (now,))
+    return skipped.append
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:

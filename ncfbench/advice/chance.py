@@ -8,17 +8,14 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.ranked import above_chance_at
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.quality import COMPARED
+from ncfbench.runs.quality import COMPARED, n_ranked
 
 
 def chance(dataset: Dataset, split: Split) -> float:
     """Return the expected recall@50 of a random order of the items that are ranked for a split's
     links, on average over users.
     """
-    n_ranked = np.full(1, len(dataset.candidates(split)))
-    if dataset.ranks_known_items:
-        n_ranked = n_ranked - dataset.graph.user_degrees[np.unique(dataset.links(split)[0])]
-    return float(np.mean(np.minimum(COMPARED / np.maximum(n_ranked, 1), 1.0)))
+    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:

@@ -24,7 +24,7 @@ on one core.
 COSTLY_OPENING = 3.0
 """Times that for a costly encoder."""
 FORECAST = 1.5
-"""Times that an evaluation may take what is forecast, which counts no ranking and compilation."""
+"""Times that an evaluation may take of what is forecast, which has no ranking and compilation."""
 LATEST = 3
 """Number of measurements of which the longest counts where it is asked whether there is time."""
 

@@ -66,7 +66,6 @@ def audit_samplers(
     warmup: int = 20,
     suite: Iterable[str] = (),
     brief: bool = False,
-    variance_parts: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
     progress: Progress | None = None,
@@ -84,7 +83,6 @@ def audit_samplers(
         warmup: training iterations before the parameters at which gradients are compared.
         suite: losses for which the conformance suite alone is made, besides.
         brief: leave out the initial parameters, and the streams as training shuffles them.
-        variance_parts: measure too how much of the variance lies over users, items and links.
 
     Raises:
         DataError: the data set is not prepared.
@@ -129,7 +127,6 @@ def audit_samplers(
             warmup=warmup,
             wrong=wrong,
             brief=brief,
-            variance_parts=variance_parts,
             progress=progress,
         ).rows()
     return Record(rows, xrays, results)
@@ -174,7 +171,8 @@ def _conformance(
     for config in configs:
         cases.setdefault(weighing(config), config)
     for case, config in cases.items():
-        results, effective = conformance.conformance(graph, config), identity_of(config)
+        results = conformance.conformance(graph, config, cases=len(cases))
+        effective = identity_of(config)
         names = ("dataset", "noise", "sampler", "strata")
         shared = {name: effective[name] for name in names} | {"loss_family": config.family}
         rows += [shared | asdict(result) for result in results]

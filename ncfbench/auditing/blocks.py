@@ -15,7 +15,7 @@ from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Remembered, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, Remembered, negative_ids
 from ncfbench.training.step import hardness_of
 
 CHUNK_TERMS = 2**21
@@ -77,7 +77,7 @@ class Block:
         users, items = negative_ids(batch)
         negative = users if by_user else np.broadcast_to(rows[:, None], users.shape)
         positive = self._index(rows, batch.items[batch.pos_item])
-        return positive, self._index(negative, items), negative_weights(batch)
+        return positive, self._index(negative, items), batch.negatives.weight
 
     def _index(self, users: NDArray[np.integer], items: NDArray[np.int32]) -> NDArray[np.int64]:
         nodes = len(self.graph.items_in_use)

@@ -21,7 +21,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Remembered, negative_weights
+from ncfbench.sampling.batch import Batch, Remembered
 
 Result = Literal["pass", "fail", "not tested", "declared"]
 """``declared``: the sampler says itself that its expected loss is another one, and why."""
@@ -59,7 +59,11 @@ class PropertyResult:
 
 
 def conformance(
-    graph: BipartiteGraph, config: RunConfig, batches: int = 250, sums: int | None = None
+    graph: BipartiteGraph,
+    config: RunConfig,
+    batches: int = 250,
+    sums: int | None = None,
+    cases: int = 1,
 ) -> list[PropertyResult]:
     """Test each of :data:`PROPERTIES` for the sampler that ``config`` names.
 
@@ -67,9 +71,10 @@ def conformance(
         batches: batches of the shuffled stream to test, and as many drawn with replacement.
         sums: batches with replacement that the expected loss is estimated from; by default as many
             as have ``SUMMED_LINKS`` positive links.
+        cases: samplers and settings that are tested together, among which ``ERROR`` is divided.
     """
     try:
-        suite = _Suite(graph, config, batches, sums)
+        suite = _Suite(graph, config, batches, sums, cases)
     except NcfbenchError:
         raise
     except Exception as error:  # noqa: BLE001 - a sampler may raise anything
@@ -87,9 +92,9 @@ def conformance(
 
 class _Suite:
     def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, batches: int, sums: int | None
+        self, graph: BipartiteGraph, config: RunConfig, batches: int, sums: int | None, cases: int
     ) -> None:
-        self.graph, self.config = graph, config
+        self.graph, self.config, self.error = graph, config, ERROR / cases
         self.sums = sums or max(SUMMED_LINKS // config.batch_size, 200)
         self.detectable = math.inf
         self.slots = plan_capacity(graph, config)
@@ -202,7 +207,7 @@ class _Suite:
             tests.append(("negative items", items, claims.drawn_items))
         for name, drawn, probability in tests:
             p = chi_squared(drawn, probability)
-            if p < ERROR / len(tests):
+            if p < self.error / len(tests):
                 return f"{name} do not follow their distribution (chi-squared, p = {p:.1e})"
         return ""
 
@@ -214,12 +219,15 @@ class _Suite:
         """
         functions = TestFunctions(self.graph, self.config)
         stream = self._made(replacement=True).batches(len(self.replaced), self.slots)
-        fault, self.detectable = functions.compare(chain(self.replaced, islice(stream, self.sums)))
+        replaced = chain(self.replaced, islice(stream, self.sums))
+        fault, self.detectable = functions.compare(replaced, error=self.error)
         if fault:
             return fault
         known = self.claims.shuffled_bias
         fault, _ = functions.compare(
-            self._apart(), slack=UNKNOWN_SHUFFLED_BIAS if known is None else 3 * known
+            self._apart(),
+            slack=UNKNOWN_SHUFFLED_BIAS if known is None else 3 * known,
+            error=self.error,
         )
         if fault:
             return f"in the stream used in training, {fault}"
@@ -233,7 +241,7 @@ class _Suite:
 
 def _weight_fault(batches: Sequence[Batch]) -> str:
     for number, batch in enumerate(batches):
-        weight = negative_weights(batch)
+        weight = batch.negatives.weight
         is_bad = ~(np.isfinite(weight) & (weight >= 0))
         if is_bad.any():
             return f"batch {number} has a weight of {float(weight[is_bad][0])}"

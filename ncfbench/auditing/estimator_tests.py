@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from ncfbench.auditing.bias import POWER
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import Batch, Listed, MetUsers, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, Listed, negative_ids
 from ncfbench.sampling.noise import Noise, explicit_measure
 
 Float64 = NDArray[np.float64]
 Ids = NDArray[np.integer]
 
 ERROR = 1e-4
-"""Probability that a statistical test fails for a right sampler."""
+"""Probability that one of a suite's tests of a kind fails for right samplers."""
 TEST_FUNCTIONS = 8
 """Random functions of links whose expectation under a batch's weights is compared with the exact
 one, beside named ones.
@@ -95,7 +95,7 @@ class TestFunctions:
         """
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
-        weight = negative_weights(batch).astype(np.float64)
+        weight = batch.negatives.weight.astype(np.float64)
         linked = float(weight[self.graph.linked(users, items)].sum())
         factor = self._factor(user, item)
         if self.config.family != "pointwise":
@@ -108,13 +108,12 @@ class TestFunctions:
             # All rows have the same items.
             y = self.y[batch.items]
             inner = (weight @ y.reshape(len(y), -1)).reshape(len(weight), *y.shape[1:])
-            if isinstance(batch.negatives, MetUsers):
-                negative = np.einsum("mtd,mtd->t", self.x[users[:, 0]], inner)
-            else:
-                negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
+            negative = np.einsum("bt,btd,btd->t", factor, self.x[user], inner)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
-    def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:
+    def compare(
+        self, batches: Iterable[Batch], slack: float = 0.0, error: float = ERROR
+    ) -> tuple[str, float]:
         """Compare the mean over some batches with the exact expectation.
 
         Returns:
@@ -122,6 +121,7 @@ class TestFunctions:
 
         Args:
             slack: relative error tolerated.
+            error: probability of a fault in a right sampler.
         """
         from scipy import stats
 
@@ -129,14 +129,14 @@ class TestFunctions:
         if not np.isfinite(values).all():
             return "a batch has weights that are not finite", math.inf
         n, found = len(values), values.mean(axis=0)
-        quantile = float(stats.t.isf(ERROR / (2 * len(exact)), n - 1))
+        quantile = float(stats.t.isf(error / (2 * len(exact)), n - 1))
         # Where all batches agree, nothing but the rounding of float32 is left.
-        error = np.maximum(
+        deviation = np.maximum(
             values.std(axis=0, ddof=1), 1e-5 * np.maximum(np.abs(exact), 1e-3 * exact.max())
         ) / np.sqrt(n)
-        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / error
+        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / deviation
         weights = slice(2 * TEST_FUNCTIONS, None)
-        room = (quantile + float(stats.norm.ppf(POWER))) * error[weights]
+        room = (quantile + float(stats.norm.ppf(POWER))) * deviation[weights]
         detectable = float(np.max(room[exact[weights] > 0] / exact[weights][exact[weights] > 0]))
         if t.max() <= quantile:
             return "", detectable

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, columns, estimate
 from ncfbench.auditing.blocks import blocks_of
-from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.auditing.verdict import (
     AUDIT_SEED,
     MORE_NEGATIVES,
@@ -78,7 +77,6 @@ class GradientAudit:
         warmup: training iterations before the second anchor.
         wrong: where the conformance suite finds the weights wrong.
         brief: leave out the initial parameters, and the streams as training shuffles them.
-        variance_parts: measure the parts of the variance too, for pointwise losses.
     """
 
     dataset: Dataset
@@ -89,7 +87,6 @@ class GradientAudit:
     warmup: int
     wrong: Collection[Weighing]
     brief: bool
-    variance_parts: bool
     progress: Progress
 
     @property
@@ -174,14 +171,6 @@ class GradientAudit:
             own = [
                 self._row(config, anchor, biases[config.loss, anchor.point.name]) for anchor in at
             ]
-            # The parts are those of an estimate of L.
-            has_parts = config.family == "pointwise" and not config.objective_settings
-            if self.variance_parts and has_parts:
-                parts = measure_parts(self.dataset.graph, config, at, self.batches)
-                for row, shares in zip(own, parts, strict=True):
-                    row |= {
-                        f"variance_over_{name}": part for name, part in shares._asdict().items()
-                    }
             rows += own
         return rows
 
@@ -247,7 +236,6 @@ class GradientAudit:
             "batch_variance": bias.variance,
             "full_iteration_seconds": None,
             "variance_seconds": None,
-            **dict.fromkeys(f"variance_over_{part}" for part in PARTS),
             "exact_loss": anchor.exact_loss,
             # The probe has one P_n for all users.
             "probe_loss": None if config.draws_explicit else anchor.probe_loss,

@@ -12,9 +12,7 @@ from ncfbench.sampling.batch import (
     Array,
     Batch,
     Listed,
-    MetUsers,
     Shared,
-    with_pair_slots,
 )
 
 
@@ -22,7 +20,7 @@ class ArraySpec(NamedTuple):
     """Declaration of an array: int32 ids, or float32 weights."""
 
     axes: str
-    """One letter an axis, of :mod:`ncfbench.sampling.batch`; P counts linked pairs."""
+    """One letter an axis, of :mod:`ncfbench.sampling.batch`."""
     ids: str = ""
     """The size that its ids stay below, of :func:`id_fault`; none for weights."""
 
@@ -41,15 +39,9 @@ NEGATIVES: dict[type, dict[str, ArraySpec]] = {
         "weight": ArraySpec("bk"),
     },
     Shared: {"weight": ArraySpec("bV")},
-    MetUsers: {
-        "user_weight": ArraySpec("M"),
-        "item_weight": ArraySpec("V"),
-        "linked_user": ArraySpec("P", "met users and padding"),
-        "linked_item": ArraySpec("P", "real item slots"),
-    },
 }
-GROWING = "VP"
-"""Axes that may grow when a batch needs more slots than were planned."""
+GROWING = "V"
+"""The axis that may grow when a batch needs more slots than were planned."""
 
 
 def specs(negatives: Any) -> dict[str, ArraySpec]:
@@ -82,8 +74,6 @@ def shape_fault(batches: Sequence[Batch], b: int) -> str:
                     f"batch {number}: {name} is {array.dtype}{list(array.shape)} instead of"
                     f" {dtype}[{', '.join(map(str, right))}]"
                 )
-        if axes.get("M", 0) > axes["U"]:
-            return f"batch {number} has weights of {axes['M']} met users, and {axes['U']} users"
         fixed = {axis: size for axis, size in axes.items() if axis not in GROWING}
         first = first or (type(batch.negatives), fixed)
         if first != (type(batch.negatives), fixed):
@@ -106,8 +96,6 @@ def id_fault(batches: Sequence[Batch], graph: BipartiteGraph) -> str:
             "real item slots": int(batch.n_items),
             "numbers of items": len(batch.items) + 1,
         }
-        if isinstance(batch.negatives, MetUsers):
-            sizes["met users and padding"] = len(batch.negatives.user_weight) + 1
         for name, ids, spec in _arrays(batch):
             if spec.ids and ids.size and not 0 <= ids.min() <= ids.max() < sizes[spec.ids]:
                 wrong = int(ids.max() if ids.max() >= sizes[spec.ids] else ids.min())
@@ -129,23 +117,16 @@ def are_same(one: Batch, other: Batch) -> bool:
 
 def _content(batch: Batch) -> list[Array]:
     """Return a batch's arrays without padding."""
-    real: dict[str, Any] = {"V": slice(int(batch.n_items))}
-    if isinstance(batch.negatives, MetUsers):
-        real["P"] = batch.negatives.linked_user < len(batch.negatives.user_weight)
     return [
-        array[..., real[spec.axes[-1]]] if spec.axes and spec.axes[-1] in real else array
+        array[..., : int(batch.n_items)] if spec.axes.endswith("V") else array
         for _, array, spec in _arrays(batch)
     ]
 
 
 def with_equal_shapes(batches: Sequence[Batch]) -> list[Batch]:
-    """Return batches with padding, so that all have as many slots for items and linked pairs."""
+    """Return batches with padding, so that all have as many item slots."""
     slots = max(len(batch.items) for batch in batches)
-    pairs = max(
-        len(batch.negatives.linked_user) if isinstance(batch.negatives, MetUsers) else 0
-        for batch in batches
-    )
-    return [with_pair_slots(_with_item_slots(batch, slots), pairs) for batch in batches]
+    return [_with_item_slots(batch, slots) for batch in batches]
 
 
 def _with_item_slots(batch: Batch, slots: int) -> Batch:

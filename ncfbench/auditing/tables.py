@@ -86,9 +86,7 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)
         found.append(Table.of(title, _bias_cols(own), own, notes, labels=3, grouped=1, name=name))
-    measured = [row for row in rows if row["variance_over_users"] is not None]
-    parts = [_variance_table(measured)] if measured else []
-    return [*found, *parts, _objective_table(rows)]
+    return [*found, _objective_table(rows)]
 
 
 def _bias_cols(rows: Sequence[Row]) -> list[Col]:
@@ -176,32 +174,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
             " shown to fall as the negatives grow (4x neg.)."
         )
     return notes
-
-
-def _variance_table(rows: Sequence[Row]) -> Table:
-    """Return the parts of each gradient's variance."""
-    names = {
-        name: f"variance_over_{name.replace(' ', '_')}"
-        for name in ("users", "items", "positive links")
-    }
-    cols = [
-        SAMPLER,
-        LOSS,
-        NOISE,
-        POINT,
-        Col("variance", lambda row: sum(row[key] for key in names.values()), ".2f"),
-        *under("over", *(Col(name, key, ".2f") for name, key in names.items())),
-    ]
-    note = (
-        "Variance of one batch's gradient over the squared length of the exact one. Over users:"
-        " what goes if each item of the batch meets all users instead of its own; over items: what"
-        " goes besides if the whole negative term is exact; over positive links: the rest."
-    )
-    first = rows[0]
-    title = (
-        f"Parts of the variance: {first['dataset']}, {first['encoder']}, b={first['batch_size']}"
-    )
-    return Table.of(title, cols, rows, [note], labels=4, name="variance-parts")
 
 
 def _objective_table(rows: Sequence[Row]) -> Table:

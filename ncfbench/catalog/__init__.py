@@ -30,7 +30,6 @@ from ncfbench.catalog.samplers import BASELINES
 from ncfbench.catalog.samplers import SAMPLERS as SAMPLERS
 from ncfbench.catalog.shared import MAX_SEED as MAX_SEED
 from ncfbench.catalog.shared import SETTINGS as SETTINGS
-from ncfbench.catalog.shared import TUNABLE as TUNABLE
 from ncfbench.catalog.shared import SharedSettings as SharedSettings
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind, Setting

@@ -121,8 +121,7 @@ class SamplerInfo(Info):
     least_strata: int = 1
     """Strata, or links where it has no strata, that a batch needs."""
     symbols: tuple[str, ...] = NO_SYMBOLS
-    """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors``, ``matrix`` or
-    ``all_users``.
+    """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
     """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""

@@ -82,7 +82,7 @@ ENCODERS: dict[str, EncoderInfo] = {
     "cnn": EncoderInfo(
         path="ncfbench.models.encoders.cnn:Convolution",
         title="CNN",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
+        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         settings=(
             Setting("filters", 50, "Filters of the convolution", at_least=1),
             Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
@@ -100,7 +100,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         path="ncfbench.models.encoders.lstm:Lstm",
         title="LSTM",
         revision=2,
-        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
+        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
         negatives=5,
         word_tables=("words",),
@@ -108,15 +108,9 @@ ENCODERS: dict[str, EncoderInfo] = {
     "bow": EncoderInfo(
         path="ncfbench.models.encoders.bow:BagOfWords",
         title="BoW",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
+        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         word_tables=("words",),
         settings=(
-            Setting(
-                "idf",
-                False,
-                "Weigh a word by its inverse document frequency among training items",
-            ),
-            Setting("unit_bag", False, "Scale the mean of the words to unit length before dense"),
             Setting(
                 "bare_bag",
                 False,
@@ -128,7 +122,7 @@ ENCODERS: dict[str, EncoderInfo] = {
     "gru": EncoderInfo(
         path="ncfbench.models.encoders.gru:Gru",
         title="GRU",
-        uses=("word_dimension", "word_dropout", "word_vectors", "features", "feature_dropout"),
+        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
         negatives=5,
         word_tables=("words",),

@@ -44,21 +44,13 @@ EXPLICIT_NEGATIVES = Setting(
     symbol="explicit",
     changes_objective=True,
 )
-NEGATIVE_USERS = Setting(
-    "negative_users",
-    0,
-    "Users that each item of a batch meets: all, or this many drawn ones",
-    at_least=0,
-    symbol="M",
-    zero_word="all",
-)
 BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
 """The sampler against which the speedups of a family's losses are measured."""
 _RECORDS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
         path="ncfbench.sampling.listed:IidSampler",
         in_paper=True,
-        uses=("negatives", "mask", "unique_items"),
+        uses=("negatives", "mask"),
         settings=(EXPLICIT_NEGATIVES,),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
@@ -67,7 +59,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
         in_paper=True,
-        uses=("negatives", "mask", "unique_items"),
+        uses=("negatives", "mask"),
         settings=(
             EXPLICIT_NEGATIVES,
             Setting(
@@ -114,7 +106,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         by_user={
             "families": FAMILIES,
             "uses": (
-                *("stratum_size", "strata", "negatives", "mask", "unique_items"),
+                *("stratum_size", "strata", "negatives", "mask"),
                 "explicit_negatives",
             ),
             "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
@@ -123,7 +115,7 @@ _RECORDS: dict[str, SamplerInfo] = {
     "ns": SamplerInfo(
         path="ncfbench.sampling.shared:NegativeSharingSampler",
         in_paper=True,
-        uses=("mask", "unique_items"),
+        uses=("mask",),
         settings=HARD,
         families=FAMILIES,
         shares_items=True,
@@ -141,31 +133,22 @@ _RECORDS: dict[str, SamplerInfo] = {
         least_strata=2,
         symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
         by_user={
-            "uses": ("stratum_size", "strata", "mask", "unique_items"),
+            "uses": ("stratum_size", "strata", "mask"),
             "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
         },
         drawn_off_paper_clock=True,
     ),
     "mixed-ns": SamplerInfo(
         path="ncfbench.sampling.shared:MixedSharingSampler",
-        uses=("uniform_items", "mask", "unique_items"),
+        uses=("uniform_items", "mask"),
         settings=HARD,
         families=FAMILIES,
         shares_items=True,
         symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
     ),
-    "ns-distinct": SamplerInfo(
-        path="ncfbench.sampling.distinct:DistinctSharingSampler",
-        uses=("mask",),
-        settings=HARD,
-        families=FAMILIES,
-        shares_items=True,
-        least_strata=2,
-        symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
-    ),
     "xbm": SamplerInfo(
         path="ncfbench.sampling.shared:MemorySharingSampler",
-        uses=("mask", "unique_items"),
+        uses=("mask",),
         settings=(
             *HARD,
             Setting(
@@ -180,21 +163,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         keeps_vectors=True,
         least_strata=2,
         symbols=("b(b-1+M)", "b", "b", "b(b+M)", "matrix"),
-    ),
-    "ns-all": SamplerInfo(
-        path="ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
-        uses=("mask",),
-        settings=(NEGATIVE_USERS,),
-        families=("pointwise",),
-        symbols=("bU", "U", "b", "bU", "all_users"),
-    ),
-    "strat-all": SamplerInfo(
-        path="ncfbench.sampling.all_users:StratifiedAllUsersSampler",
-        uses=("stratum_size", "strata", "mask"),
-        settings=(NEGATIVE_USERS,),
-        families=("pointwise",),
-        symbols=("bU/s", "U", "b/s", "bU/s", "all_users"),
-        by_user={"symbols": ("bU", "U", "b", "bU", "all_users")},
     ),
 }
 SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}

@@ -59,7 +59,6 @@ class SharedSettings:
         "unigram", "Noise distribution P_n: unigram, uniform, or an exponent of the item degree"
     )
     mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
-    unique_items: bool = _sampler(True, "Embed each distinct item of a batch once")
     epochs: int = _training(30, "Passes over the training links", at_least=1)
     optimizer: str = _training(
         "auto",
@@ -72,7 +71,6 @@ class SharedSettings:
         "The optimiser's learning rate",
         above=0,
         default_from="loss",
-        is_tunable=True,
         tried=(0.001, 0.003, 0.01, 0.03),
     )
     weight_decay: float = _training(
@@ -98,7 +96,6 @@ class SharedSettings:
         "Share of words removed from a text in training",
         at_least=0,
         below=1,
-        is_tunable=True,
         tried=(0.0, 0.2, 0.5),
     )
     feature_dropout: float = _model(
@@ -113,7 +110,6 @@ class SharedSettings:
         "Dropout on item embeddings in training",
         at_least=0,
         below=1,
-        is_tunable=True,
         tried=(0.0, 0.1, 0.3),
     )
     user_l2: float = _training(1e-6, "Weight of the users' squared norm", at_least=0)
@@ -140,11 +136,6 @@ class SharedSettings:
         "Dense features of items beside their texts: added to g through a linear layer, or ignored",
         choices=("add", "ignore"),
         tried=("add", "ignore"),
-    )
-    word_vectors: str = _model(
-        "",
-        "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
-        shown="random ones",
     )
     patience: int = _training(
         10,
@@ -187,12 +178,6 @@ class SharedSettings:
     shard_tables: bool = _devices(
         False, "Spread embedding tables and their moments over the devices by row"
     )
-    tuned: str = _training(
-        "",
-        "Settings that sweep --tune chose, its trials and their epochs: learning_rate:8x10",
-        has_flag=False,
-        shown="set by sweep --tune",
-    )
 
 
 _READERS = {
@@ -206,4 +191,3 @@ SETTINGS = {
     for setting in map(setting_of, fields(SharedSettings))
 }
 """The settings that every run has, by name (``lambda`` without its underscore)."""
-TUNABLE = tuple(name for name, setting in SETTINGS.items() if setting.is_tunable)

@@ -133,16 +133,6 @@ def audit(
             help="Training iterations before the parameters at which gradients are taken."
         ),
     ] = WARMUP,
-    variance_parts: Annotated[
-        bool,
-        typer.Option(
-            "--variance-parts",
-            help=(
-                "Also measure how much of each gradient's variance lies over users, over items and"
-                " over positive links; takes two to four times as long."
-            ),
-        ),
-    ] = False,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -168,8 +158,10 @@ def audit(
 
     --loss module:name judges a loss of your own, in NumPy, PyTorch, JAX or TensorFlow, by what a
     change of one score does to its gradient: which objective it estimates, which of its negatives
-    are positives, which corrections, masks, options and gradients are wrong. Its arguments are
-    recognised by their names. Exit code 6 if something is wrong:
+    are positives, which corrections, masks, options and gradients are wrong, and whether it does
+    what a right loss must: pull each positive, as hard as it pushes the others, on one scale. Its
+    arguments are recognised by their names; a row of the answer says as what. Exit code 6 if
+    something is wrong:
 
     ncfbench audit --loss my_losses:loss --pairs train.parquet --batch-size 1024
     """
@@ -183,7 +175,7 @@ def audit(
         unheeded: dict[str, Any] = {"--samplers": samplers != "all", "--noise": noise}
         unheeded |= {"--batches": batches != BATCHES, "--margin": margin != "10%", "--all": all_}
         unheeded |= {"--warmup": warmup != WARMUP, "--config": config}
-        unheeded |= {"--variance-parts": variance_parts}
+        unheeded |= {"--data-dir": data_dir, "--runs-dir": runs_dir}
         unheeded |= {
             f"--{name.replace('_', '-')}": value is not None and name != "batch_size"
             for name, value in flags.items()
@@ -211,7 +203,6 @@ def audit(
         margin=options.parse_share(margin, "--margin"),
         warmup=warmup,
         brief=not all_,
-        variance_parts=variance_parts,
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,

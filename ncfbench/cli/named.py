@@ -48,5 +48,5 @@ def cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:
     from ncfbench.sweeps.files import read_sweep
 
     sweeps = [read_sweep(str(file)) for file in files]
-    known = [has_cell(expand(each.axes, each.cells)[0], each.tuning) for each in sweeps]
+    known = [has_cell(expand(each.axes, each.cells)[0]) for each in sweeps]
     return lambda config: any(has(config) for has in known)

@@ -73,7 +73,14 @@ def race(
             default="metric, or the only number in lines of JSON",
         ),
     ] = None,
-    minimize: Annotated[bool, option("--minimize", help="The metric is a loss.")] = False,
+    minimize: Annotated[
+        bool | None,
+        option(
+            "--minimize/--maximize",
+            help="Less, or more, of the metric is better.",
+            default="what its name says, such as loss or recall",
+        ),
+    ] = None,
     target: Annotated[
         float | None,
         option(help="The value to reach soonest.", default="0.95 of the best quality"),
@@ -150,7 +157,7 @@ def race(
             metavar="TIME",
             help="An arm leaves that runs this long without a metric.",
             panel="Clock",
-            default="30s, or a tenth of the budget if longer",
+            default="30s, or a third of the budget if longer",
         ),
     ] = None,
     resume_flag: Annotated[

@@ -330,11 +330,9 @@ def _tables(
         from ncfbench.reporting.export import export as export_to
         from ncfbench.reporting.formats import counted
 
-        runs, trials = export_to(results, export)
-        what = [counted(runs, "run"), *([counted(trials, "trial")] if trials else [])]
-        say(
-            f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
-        )
+        runs = export_to(results, export)
+        whose = "its" if runs == 1 else "their"
+        say(f"Exported to {export}: {counted(runs, 'run')} and {whose} tables.")
     if wanted.format == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif wanted.format == "html" or output is not None:

@@ -16,7 +16,6 @@ from typing import Any
 from ncfbench.catalog import BUILT_IN, Info, find, settings_for
 from ncfbench.catalog import MAX_SEED as MAX_SEED
 from ncfbench.catalog import SETTINGS as SETTINGS
-from ncfbench.catalog import TUNABLE as TUNABLE
 from ncfbench.catalog import all_settings as all_settings
 from ncfbench.config.checks import canonical_noise, idle_settings
 from ncfbench.config.checks import is_digest as is_digest
@@ -27,8 +26,8 @@ from ncfbench.config.help import unused_settings as unused_settings
 from ncfbench.config.help import users_of as users_of
 from ncfbench.config.run_config import RunConfig as RunConfig
 from ncfbench.config.run_config import digest as digest
+from ncfbench.config.run_config import digest_of as digest_of
 from ncfbench.config.run_config import identity_of as identity_of
-from ncfbench.config.run_config import named as named
 from ncfbench.config.run_config import revisions_of as revisions_of
 from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Setting

@@ -44,7 +44,7 @@ def check(
     noise_exponent(values["noise"])
     faults = chain(
         _related_faults(values, settings),
-        _text_faults(values, settings),
+        _text_faults(values),
         _device_faults(values, sampler, encoder),
         _optimizer_faults(values),
         _loss_faults(values, sampler, loss),
@@ -81,7 +81,7 @@ def canonical_noise(noise: str) -> str:
     """Return the one spelling of a distribution: ``1.0`` is unigram, ``0`` uniform."""
     exponent = noise_exponent(noise)
     names = {value: name for name, value in NAMED_EXPONENTS.items()}
-    return names.get(exponent, f"{exponent:g}")
+    return names.get(exponent, repr(exponent).removesuffix(".0"))
 
 
 def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
@@ -143,25 +143,17 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
         )
 
 
-def _text_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator[str]:
-    dataset, tuned = values["dataset"], values["tuned"]
+def _text_faults(values: Values) -> Iterator[str]:
+    dataset = values["dataset"]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", dataset):
         yield (
             f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
             " and hyphens."
         )
-    for name, what, given in (
-        ("word_vectors", "word vectors", "their file to ncfbench run --word-vectors FILE"),
-        ("checkpoint", "a checkpoint", "its folder to ncfbench run --checkpoint FOLDER"),
-    ):
-        if (value := values.get(name)) and not is_digest(value):
-            yield f"{name} = {value!r} is not the digest of {what}. Give {given}, which prints it."
-    names, _, trials = tuned.partition(":")
-    are_tunable = all(name in settings and settings[name].is_tunable for name in names.split("+"))
-    if tuned and not (are_tunable and re.fullmatch(r"\d+x\d+", trials)):
+    if (value := values.get("checkpoint")) and not is_digest(value):
         yield (
-            f"tuned = {tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench sweep"
-            " --tune."
+            f"checkpoint = {value!r} is not the digest of a checkpoint. Give its folder to ncfbench"
+            " run --checkpoint FOLDER, which prints it."
         )
 
 

@@ -26,20 +26,6 @@ from ncfbench.catalog import (
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.settings import Kind, Setting
 
-_EARLIEST = """
-    dataset sampler encoder loss batch_size stratum_size negatives strata uniform_items noise mask
-    unique_items epochs learning_rate gamma lambda word_dropout item_dropout user_l2 seed
-    probe_every dimension word_dimension patience probe_links probe_negatives precision
-    iterations_per_dispatch devices share shard_tables tuned filters filter_width lstm_units
-    checkpoint pretrained_learning_rate frozen_layers mlp_units mlp_layers user_units user_layers
-"""
-NAMED_AT_DEFAULT = frozenset(_EARLIEST.split())
-"""Settings of the earliest runs, which an identity names with any value. It names any other setting
-only where that differs from its default, so a new setting leaves older runs their identity.
-"""
-NULL_WITHOUT = ("filters", "filter_width", "lstm_units")
-"""Those that a digest has as null where a run has no such setting."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(SharedSettings):
@@ -167,11 +153,6 @@ class RunConfig(SharedSettings):
         """Device placement: with global sharing it affects timing, not results."""
         return {"devices": self.devices, "shard_tables": self.shard_tables and self.devices > 1}
 
-    @property
-    def tuned_settings(self) -> tuple[str, ...]:
-        """The settings that a sweep chose for this arm on the validation items."""
-        return tuple(self.tuned.partition(":")[0].split("+")) if self.tuned else ()
-
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
         shared = {name: getattr(self, setting.attribute) for name, setting in SETTINGS.items()}
@@ -179,25 +160,14 @@ class RunConfig(SharedSettings):
 
 
 def identity_of(config: RunConfig) -> dict[str, Any]:
-    """Return the settings of a run's identity, with null for those of :data:`NAMED_AT_DEFAULT` that
-    change no number of the run.
-    """
+    """Return all settings of a run, with None for those that change no number of it."""
     values, own = config.to_dict(), dict(config.own)
     for name, setting in config.settings.items():
         if name not in own and not config.reads(setting):
             values[name] = None
     # Where all items are shared, the number of devices changes no result.
     unused = ("shard_tables",) if config.shares_locally else ("shard_tables", "devices", "share")
-    return named(values | dict.fromkeys(unused), config.settings)
-
-
-def named(values: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Return those of a run's values that an identity names."""
-    return {
-        name: value
-        for name, value in values.items()
-        if name in NAMED_AT_DEFAULT or value not in (settings[name].default, None)
-    }
+    return values | dict.fromkeys(unused)
 
 
 def revisions_of(config: RunConfig) -> dict[str, int]:
@@ -208,5 +178,19 @@ def revisions_of(config: RunConfig) -> dict[str, int]:
 def digest(config: RunConfig) -> str:
     """Return twelve hexadecimal digits that name a run's settings and its classes' revisions."""
     newer = {f"{kind}_revision": number for kind, number in revisions_of(config).items()}
-    values = dict.fromkeys(NULL_WITHOUT) | identity_of(config) | newer
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+    return digest_of(identity_of(config), config.settings, newer)
+
+
+def digest_of(
+    values: Mapping[str, Any], settings: Mapping[str, Setting], more: Mapping[str, Any]
+) -> str:
+    """Return twelve hexadecimal digits that name values of settings, and more.
+
+    Values that are None or the default count for nothing, so a new setting leaves other runs their
+    digest.
+    """
+    named = {
+        name: value for name, value in values.items() if value not in (settings[name].default, None)
+    }
+    text = json.dumps({**named, **more}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -34,22 +34,29 @@ class CsvRows:
     def __init__(
         self, path: Path, content: bytes, delimiter: str | None, usual: str, *, quotes: bool
     ) -> None:
-        header = content.partition(b"\n")[0]
-        names = {
-            mark: _fields(header.decode(), mark, quotes)
+        headers = {
+            mark: _header(content, mark, quotes)
             for mark in (delimiter or usual, usual, *DELIMITERS)
         }
-        if delimiter is None or len(names[delimiter]) == 1:
-            delimiter = max(names, key=lambda mark: len(names[mark]))
-            if b"::" in header and len(names[delimiter]) == 1:
-                raise DataError(
-                    f"{path}, line 1: fields are separated by '::'. Replace it by tabs, and give"
-                    " the file a header."
-                )
+        if delimiter is None or len(headers[delimiter][0]) == 1:
+            delimiter = max(headers, key=lambda mark: len(headers[mark][0]))
+        names, lines = headers[delimiter]
+        if len(names) == 1 and "::" in names[0]:
+            raise DataError(
+                f"{path}, line 1: fields are separated by '::'. Replace it by tabs, and give the"
+                " file a header."
+            )
+        if not names:
+            raise DataError(
+                f"{path}, line 1: no header. The first line must name the columns. If it has"
+                " quotation marks that are text, add --no-quotes; else close each that opens."
+            )
         self.path, self.delimiter = path, delimiter
         self.separators = DELIMITERS.get(delimiter, delimiter)
-        self.names = tuple(name.strip() for name in names[delimiter])
-        self._content, self._start = content, len(header) + 1
+        self.names = tuple(re.sub(r"\s*[\r\n]\s*", " ", name.strip()) for name in names)
+        self.warnings: list[str] = []
+        self._content, self._start = content, sum(len(line.encode()) for line in lines)
+        self._first = 1 + len(lines)
         self._quotes = quotes and content.find(b'"', self._start) >= 0
         self.column = self._read().column
 
@@ -58,7 +65,7 @@ class CsvRows:
         if not self._content[self._start :].strip(b"\r\n"):
             return schema.empty_table()
         reading = pacsv.ReadOptions(
-            use_threads=False, block_size=MOST_BYTES, column_names=self.names, skip_rows=1
+            use_threads=False, block_size=MOST_BYTES, column_names=self.names
         )
         parsing = pacsv.ParseOptions(
             delimiter=self.delimiter,
@@ -67,7 +74,8 @@ class CsvRows:
         )
         converting = pacsv.ConvertOptions(column_types=schema, strings_can_be_null=False)
         try:
-            rows = pacsv.read_csv(pa.BufferReader(self._content), reading, parsing, converting)
+            content = pa.BufferReader(pa.py_buffer(self._content).slice(self._start))
+            rows = pacsv.read_csv(content, reading, parsing, converting)
         except (pa.ArrowException, MemoryError) as error:
             self._require_well_formed()
             raise DataError(f"{self.path}: {reason(error)}. Is this a table?") from error
@@ -80,7 +88,10 @@ class CsvRows:
         return f"line {next(islice(self._rows(), row, None))[0]}"
 
     def _require_well_formed(self) -> None:
-        """Raise a DataError for the first faulty row, if there is one."""
+        """Raise a DataError for the first faulty row, if there is one; warn of fields that seem to
+        hold rows.
+        """
+        odd = []
         for number, row, lines in self._rows():
             if len(row) != len(self.names):
                 raise DataError(
@@ -89,11 +100,14 @@ class CsvRows:
                     " cut off?"
                 )
             if len(lines) > 1 and self._are_rows(lines):
-                raise DataError(
-                    f"{self.path}, line {number}: quotation marks enclose {len(lines) - 1} ends of"
-                    " lines, and lines that look like rows. If they are text, add --no-quotes; else"
-                    " join the lines of this text."
-                )
+                odd.append(number)
+        if odd:
+            more = f", and in {len(odd) - 1:,} more rows" if odd[1:] else ""
+            self.warnings.append(
+                f"Warning: {self.path.name}, line {odd[0]}{more}: a text in quotation marks has"
+                " lines that look like rows. They are read as text; if they are rows, correct the"
+                " marks around them, or add --no-quotes if marks are never around a text."
+            )
 
     def _are_rows(self, lines: list[str]) -> bool:
         """Return whether the lines within a row look like rows: they have as many fields, and begin
@@ -110,18 +124,11 @@ class CsvRows:
 
     def _rows(self) -> Iterator[tuple[int, list[str], list[str]]]:
         """Yield each row that is not empty: the line on which it begins, its fields, its lines."""
-        stream = BytesIO(self._content)
-        stream.seek(self._start)
         lines: list[str] = []
-
-        def taken() -> Iterator[str]:
-            for line in TextIOWrapper(stream, encoding="utf-8", newline=""):
-                lines.append(line)
-                yield line
-
-        number = 2
+        number = self._first
         try:
-            for row in _reader(taken(), self.delimiter, self._quotes):
+            taken = _noted(self._content, self._start, lines)
+            for row in _reader(taken, self.delimiter, self._quotes):
                 if row:
                     yield number, row, lines
                 number += len(lines)
@@ -137,11 +144,22 @@ class CsvRows:
             ) from error
 
 
-def _fields(line: str, delimiter: str, quotes: bool) -> list[str]:
+def _header(content: bytes, delimiter: str, quotes: bool) -> tuple[list[str], list[str]]:
+    """Return the fields of the first row, and the lines that it takes; none if it is malformed."""
+    lines: list[str] = []
     try:
-        return next(_reader([line], delimiter, quotes), [])
+        return next(_reader(_noted(content, 0, lines), delimiter, quotes)), lines
     except csv.Error:
-        return []
+        return [], lines
+
+
+def _noted(content: bytes, start: int, lines: list[str]) -> Iterator[str]:
+    """Yield the lines from a byte on, and append each to ``lines``."""
+    stream = BytesIO(content)
+    stream.seek(start)
+    for line in TextIOWrapper(stream, encoding="utf-8", newline=""):
+        lines.append(line)
+        yield line
 
 
 def _reader(lines: Iterable[str], delimiter: str, quotes: bool) -> Iterator[list[str]]:

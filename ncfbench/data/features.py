@@ -31,6 +31,7 @@ class Features:
         summary: the file and what was chosen of it.
         values: number[rows, F], finite, and at most what float32 can hold.
         ids: the id of each row; None where the rows are those of the items' file.
+        warnings: those of the table.
     """
 
     what: str
@@ -38,6 +39,7 @@ class Features:
     summary: str
     values: Numbers
     ids: Column | None
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= (width := self.values.shape[1]) <= MAX_FEATURES:
@@ -54,7 +56,7 @@ class Features:
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         summary = f"{table.path.name} ({table.summary}): id {id_}, columns {listed}"
         values = np.concatenate([vectors(table[name]) for name in names], axis=1)
-        return cls(what, table.path, summary, values, table[id_])
+        return cls(what, table.path, summary, values, table[id_], table.warnings)
 
     @classmethod
     def of_array(cls, path: Path, n_rows: int) -> Features:
@@ -125,7 +127,7 @@ class Features:
         if constant:
             say(
                 f"Warning: {constant:,} of {found.shape[1]:,} features of the {self.what}s are the"
-                " same for all in training, and are set to 0."
+                " same for all in training, but for rounding, and are set to 0."
             )
         return found
 
@@ -152,8 +154,8 @@ def standardise(features: Numbers, fitted: NDArray[np.bool_]) -> tuple[Float32, 
     for start in range(0, len(rows), ROWS_AT_ONCE):
         squares += np.sum(np.square(features[rows[start : start + ROWS_AT_ONCE]] - mean), axis=0)
     deviation = np.sqrt(squares / len(rows))
-    # float32 keeps seven digits of a number, float64 fifteen: below that a deviation is rounding.
-    rounding = 1e-6 if is_single else 1e-14
+    # A deviation below the distance of two neighbouring numbers is rounding.
+    rounding = float(np.finfo(str(features.dtype)).eps) if is_single else 1e-14
     is_constant = deviation <= rounding * np.abs(mean)
     factor = np.where(is_constant, 0.0, 1 / np.where(is_constant, 1.0, deviation))
     found = np.empty(features.shape, np.float32)

@@ -18,6 +18,13 @@ from ncfbench.errors import DataError, reason
 File: TypeAlias = Path | zipfile.Path
 """A file of its own, or in a zip archive: ``archive.zip/name`` in messages."""
 MOST_BYTES = 2**24  # of a line; a longer one is damaged, and would fill the memory
+LOGS = {
+    "_delta_log": "delta",
+    ".hoodie": "hudi",
+    "metadata": "iceberg",
+    "_spark_metadata": "parquet",
+}
+"""The folder of a table's log, and the table's format as Spark calls it."""
 _NOT_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 """Errors that :mod:`zipfile` raises for a damaged, encrypted or unusually compressed archive."""
 
@@ -88,9 +95,34 @@ def sha256(file: File) -> str:
         return hashlib.file_digest(cast(BufferedIOBase, content), "sha256").hexdigest()
 
 
+def visible_files(folder: Path) -> list[Path]:
+    """Return the files anywhere in a folder, by name, but those that Spark skips: with ``.`` or
+    ``_`` before a name, unless it is a column such as ``_year=2020``.
+
+    Raises:
+        DataError: the folder is, holds or belongs to a table whose log says which files count.
+    """
+    inside = sorted(folder.rglob("*"))
+    logs = [path for path in inside if path.name in LOGS]
+    logs += [up / name for up in folder.resolve().parents for name in LOGS if (up / name).is_dir()]
+    for log in logs:
+        if (kind := LOGS[log.name]) != "iceberg" or any(log.glob("*.metadata.json*")):
+            raise DataError(
+                f"{folder}: {log} is the log of a table ({kind}), which says what files count."
+                f" Write its rows as plain Parquet first: spark.read.format('{kind}')"
+                f".load('{log.parent.name}').write.parquet('plain')."
+            )
+    files = [(path, path.relative_to(folder).parts) for path in inside if path.is_file()]
+    return [
+        path
+        for path, parts in files
+        if not any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
+    ]
+
+
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files anywhere in a folder, by name."""
-    return sorted(folder.rglob("*.parquet"))
+    """Return the Parquet files among :func:`visible_files`."""
+    return [path for path in visible_files(folder) if path.suffix.lower() == ".parquet"]
 
 
 def find_members(home: Path, names: tuple[str, ...]) -> dict[str, File]:

@@ -3,8 +3,9 @@
 - An id is a string or a whole number. The number 5 and the text ``5`` are the same id.
 - ``5.0`` is 5 where it is a number (Parquet, JSON). Text, as in CSV, is compared as it stands, but
   where every id of a column, and of the columns that it is matched with, is a whole number such as
-  ``5``, ``5.0``, ``1e+17`` or ``1.0E7``: programs write whole numbers so where some are missing.
-- ``007`` is text, and not 7. Spaces and zero bytes around an id do not count.
+  ``5``, ``5.0``, ``1e+15`` or ``1.0E7``: programs write whole numbers so where some are missing.
+- From 2^53 a whole number that is spelled as a float has lost digits, and is refused everywhere.
+- ``007`` is text, and not 7. Spaces, zero bytes and invisible characters around an id do not count.
 - Accents are compared as they are encoded, but where ids differ in nothing else (NFC and NFD).
 - Spellings of a missing value are no ids: :data:`MISSING`.
 """
@@ -32,7 +33,11 @@ MISSING = (
     "NaT", "None", "Null", "\\N", "n/a", "nan", "none", "null", "undefined",
 )  # fmt: skip
 """Spellings of a missing id: those that pandas, databases and programs write. Nan is a name."""
-_INVISIBLE = "\0\u200b\ufeff"
+_INVISIBLE = r"[\x{61C}]|[^\P{Cf}\x{600}-\x{8FF}\x{E0020}-\x{E007F}]"
+"""Format characters, but visible ones and those that make a flag of an emoji."""
+_AROUND = rf"^(?:[\x00\t-\r\x1C-\x20\x{{85}}\p{{Z}}]|{_INVISIBLE})+"
+_LONG_FLOAT = r"^[+-]?([0-9]{16,}\.[0-9]*|[0-9]+(\.[0-9]*[eE]\+?|[eE]\+)[0-9]{1,3})$"
+_SEPARATORS = "[ ',\u00a0\u2009\u202f]"  # of thousands
 _PLAIN = r"^-?(0|[1-9][0-9]*)$"
 _POINTED = r"^-?(0|[1-9][0-9]*)\.0+$|^-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]{1,2}$"
 
@@ -93,8 +98,10 @@ def encode(column: Column) -> Ids:
     codes = np.concatenate([np.zeros(0, np.int32), *indices])
     # All chunks share the dictionary of the last.
     different = chunks[-1].dictionary if chunks else pa.array([], pa.string())
-    names = pc.utf8_trim_whitespace(_as_text(different, column, codes))
-    names = pc.utf8_trim_whitespace(pc.utf8_trim(names, characters=_INVISIBLE))
+    names = _as_text(different, column, codes)
+    for around in (_AROUND, _AROUND[1:] + "$"):
+        names = pc.replace_substring_regex(names, around, "")
+    _require_exact(names, column, codes)
     broken = pc.index(pc.match_substring_regex(names, "[\\r\\n]"), True).as_py()
     if broken >= 0:
         row = int(np.argmax(codes == broken))
@@ -107,6 +114,21 @@ def encode(column: Column) -> Ids:
     missing.pop("", None)
     ids = Ids(column, codes, names, missing)
     return ids.renamed(pc.if_else(is_missing, pa.scalar(None, pa.string()), names))
+
+
+def _require_exact(names: pa.StringArray, column: Column, codes: Int32) -> None:
+    """Refuse the first id that is a whole number from 2^53 spelled as a float, in any usual way."""
+    decimal_comma = r",([0-9]{0,2}|[0-9]{4,})([eE]\+?[0-9]+)?$"
+    spelled = pc.replace_substring_regex(names, decimal_comma, r".\1\2")
+    spelled = pc.replace_substring_regex(spelled, _SEPARATORS, "")
+    matches = pc.fill_null(pc.match_substring_regex(spelled, _LONG_FLOAT), False)
+    for index in np.flatnonzero(matches.to_numpy(False)):
+        if (whole := _whole(spelled[int(index)].as_py())) and abs(int(whole)) >= 2**53:
+            column.refuse(
+                int(np.argmax(codes == index)),
+                f"{names[int(index)]} is a float of 2^53 or more, which has lost digits. Export the"
+                " ids as text.",
+            )
 
 
 def _as_text(different: pa.Array, column: Column, codes: Int32) -> pa.StringArray:
@@ -123,7 +145,8 @@ def _as_text(different: pa.Array, column: Column, codes: Int32) -> pa.StringArra
         text = _whole(value) if value == value and abs(value) < limit else None
         if text is None and value == value:
             row = int(np.argmax(codes == code))
-            column.refuse(row, f"{value} is not a whole number{exact}; ids are strings or these.")
+            advice = "ids are strings or these. Export the ids as text."
+            column.refuse(row, f"{value} is not a whole number{exact}; {advice}")
         texts.append(text)
     return pa.array(texts, pa.string())
 
@@ -146,6 +169,19 @@ def unify(columns: Sequence[Ids], say: Callable[[str], None]) -> list[Ids]:
             f" NFD) count as one, such as {example}."
         )
         columns = [ids.renamed(pc.utf8_normalize(ids.names, "NFC")) for ids in columns]
+    visible = pc.replace_substring_regex(every, _INVISIBLE, "")
+    if not is_ascii and len(visible.unique()) < len(every.unique()):
+        example = pc.filter(every, pc.not_equal(visible, every))[0].as_py()[:40]
+        say(
+            f"Warning: ids of {columns[0].column.name} such as {example!a} differ from others"
+            " only in invisible characters within them, and count as different."
+        )
+    long = pc.filter(every, pc.match_substring_regex(every, r"^[0-9]{16,}$|^[0-9.]+E\+")).unique()
+    if len(long) and pc.all(pc.match_substring_regex(long, r"^[0-9]{15}0+$|E\+")).as_py():
+        say(
+            f"Warning: ids of {columns[0].column.name} such as {long[0]} look as if a spreadsheet"
+            " had rounded them. If so, export the ids as text."
+        )
     texts = [ids for ids in columns if pa.types.is_string(ids.column.values.type)]
     names = pa.chunked_array([ids.names for ids in texts], pa.string())
     is_pointed = pc.match_substring_regex(names, _POINTED)

@@ -15,7 +15,6 @@ import pyarrow as pa
 from ncfbench.errors import DataError, reason
 
 ROWS_AT_ONCE = 2**12  # that are Python objects
-MOST_DIGITS = 40  # of a number with an exponent that is written out
 _UNFIT = pa.binary()  # type of rows among which is a value of no use
 
 
@@ -105,10 +104,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _written_out(number: str) -> str:
-    """Return a number as it stands in the file, or without exponent and point if it is whole."""
+    """Return a number as it stands in the file, or without exponent and point if it is whole; from
+    2^53 on, where it has lost digits, with both.
+    """
     value = Decimal(number)
-    is_whole = value.adjusted() < MOST_DIGITS and value == value.to_integral_value()
-    return str(int(value)) if is_whole else number
+    if value.adjusted() > 15 or abs(value) >= 2**53:
+        return f"{value:E}"
+    return str(int(value)) if value == value.to_integral_value() else number
 
 
 _DECODER = json.JSONDecoder(

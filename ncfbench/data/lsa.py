@@ -33,22 +33,12 @@ def tfidf(texts: Texts, n_words: int, counted: Ids) -> sparse.csr_array:
         counted: indices of the texts that decide idf: those of training items.
     """
     counts = _counts(texts, n_words)
-    weights = (1 + np.log(counts.data)) * _idf(counts, counted)[counts.indices]
+    weights = (1 + np.log(counts.data)) * idf(counts, counted)[counts.indices]
     text = counts.tocoo().row
     weights /= np.sqrt(np.bincount(text, np.square(weights), len(texts)))[text]
     return sparse.csr_array(
         (weights.astype(np.float32), counts.indices, counts.indptr), counts.shape
     )
-
-
-def idf(texts: Texts, n_words: int, counted: Ids) -> Float64:
-    """Return log((1 + n) / (1 + df)) + 1 of each word, float64[n_words], where n texts are counted
-    and df of them have the word (scikit-learn's smoothing).
-
-    Args:
-        counted: indices of the texts that are counted: those of training items.
-    """
-    return _idf(_counts(texts, n_words), counted)
 
 
 def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
@@ -98,7 +88,14 @@ def _counts(texts: Texts, n_words: int) -> sparse.csr_array:
     return sparse.csr_array(sparse.coo_array(once, (len(texts), n_words)))
 
 
-def _idf(counts: sparse.csr_array, counted: Ids) -> Float64:
+def idf(counts: sparse.csr_array, counted: Ids) -> Float64:
+    """Return log((1 + n) / (1 + df)) + 1 of each word, float64[n_words], where n texts are counted
+    and df of them have the word (scikit-learn's smoothing).
+
+    Args:
+        counts: how often each text has each word, [texts, n_words].
+        counted: indices of the texts that are counted: those of training items.
+    """
     df = np.bincount(counts[counted].indices, minlength=counts.shape[1])
     return np.asarray(np.log((1 + len(counted)) / (1 + df)) + 1)
 

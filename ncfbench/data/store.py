@@ -5,7 +5,6 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
     data/citeulike/manifest.json          source, options, statistics, fingerprint
     data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
         ...                               see :mod:`ncfbench.data.content_files`
-        word-vectors-DIGEST.npy           float32[words + 1, length]; see assets/
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
 Replacing the manifest is one rename: an interrupted ``prepare`` leaves the previous data set.
@@ -30,8 +29,8 @@ from ncfbench.config import Folder, Locations, complete
 from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import UNFINISHED, Embed, with_derived, without_derived
-from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, TextOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32
@@ -85,13 +84,6 @@ class Dataset(Content):
         """int32[n_items, L]: all texts padded to the longest."""
         return self.texts.padded()
 
-    def idf(self) -> Float32:
-        """Return float32[n_words + 1]: token ids' :func:`ncfbench.data.lsa.idf`, 0 of padding."""
-        from ncfbench.data.lsa import idf
-
-        weights = idf(self.texts, self.n_words, self.items_of("train"))
-        return np.concatenate([[0.0], weights]).astype(np.float32)
-
     @cached_property
     def graph(self) -> BipartiteGraph:
         """The training links, and the explicit negatives among the items that have one."""
@@ -127,6 +119,11 @@ class Dataset(Content):
         """Return whether an item or a link is of a split."""
         number = SPLITS.index(split)
         return bool(((self.split if self.held_out is None else self.held_out) == number).any())
+
+    def advise_hold_out(self, split: Split) -> str:
+        """Return a sentence that says how to hold out something of a split that has nothing."""
+        n_links = np.bincount(self.users, minlength=self.n_users)
+        return advise_hold_out(self.manifest["options"], n_links, self.n_items, split)
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""

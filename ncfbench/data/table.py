@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import codecs
 import lzma
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ncfbench.data.csv_rows import CsvRows
-from ncfbench.data.files import parquet_files
+from ncfbench.data.files import parquet_files, visible_files
 from ncfbench.data.json_lines import JsonLines
 from ncfbench.errors import DataError, UsageError, reason
 
@@ -30,6 +33,11 @@ _COMPRESSIONS = {
 }
 """First bytes of a compressed file, and its usual suffix."""
 _CSV, _JSON = (".csv", ".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+_SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_MARKUP = re.compile(
+    rb"\s*(<!--|<(!doctype|\?xml|html|head|meta|body|table|workbook)\b|mime-version:)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -108,11 +116,15 @@ def read_table(
         raise UsageError(
             f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
         ) from None
+    warnings: list[str] = []
     if path.is_dir():
-        return _parquet(path, parquet_files(path))
-    content, warnings = _content(path), []
+        parts = parquet_files(path)
+        if others := [file.name for file in visible_files(path) if file not in parts]:
+            warnings = [f"Warning: {path.name} has other files than .parquet, such as {others[0]}."]
+        return _parquet(path, parts, warnings)
+    content = _content(path)
     if content.startswith(b"PAR1"):
-        return _parquet(path, [path])
+        return _parquet(path, [path], warnings)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     claimed = next((name for name, (_, end) in _COMPRESSIONS.items() if end in suffixes[-1:]), "")
     actual = next(
@@ -125,6 +137,11 @@ def read_table(
     if actual:
         content = _decompressed(content, path, actual)
     content, codec = _as_utf8(content, path, encoding)
+    if _MARKUP.match(content):
+        raise DataError(
+            f"{path} is HTML or XML, not a table. If a spreadsheet wrote it, open it there, and"
+            " save it as CSV, with its ids as text."
+        )
     if codec != codecs.lookup(encoding).name:
         warnings.append(f"{path.name} is {codec.upper()}; read as such.")
     rows: CsvRows | JsonLines
@@ -136,6 +153,7 @@ def read_table(
         summary = f"CSV, {rows.separators}"
         if rows.delimiter != usual:
             warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
+        warnings += rows.warnings
         if not actual and not content.endswith(b"\n"):
             warnings.append(
                 f"Warning: {path.name} does not end with the end of a line. Is it cut off?"
@@ -161,7 +179,14 @@ def _content(path: Path) -> bytes:
         raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     if not content:
         raise DataError(f"{path} is empty.")
-    if content.startswith(b"PK\x03\x04"):
+    is_zip = content.startswith(b"PK\x03\x04")
+    is_sheet = content.startswith(b"\xd0\xcf\x11\xe0") or (
+        is_zip
+        and (path.suffix.lower() in _SHEETS or b"xl/work" in content or b"ument.sp" in content[:99])
+    )
+    if is_sheet:
+        raise DataError(f"{path} is a spreadsheet. Save it as CSV, with its ids as text.")
+    if is_zip:
         raise DataError(f"{path} is a ZIP archive. Unpack it first: unzip {path.name}.")
     if content.startswith(b"ARROW1"):
         raise DataError(f"{path} is an Arrow file. Write it as Parquet.")
@@ -215,11 +240,14 @@ def _as_utf8(content: bytes, path: Path, encoding: str) -> tuple[bytes, str]:
     return (content if b"\n" in content else content.replace(b"\r", b"\n")), codec
 
 
-def _parquet(path: Path, parts: Sequence[Path]) -> Table:
-    """Look at Parquet files, whose columns are read when they are wanted."""
+def _parquet(path: Path, parts: Sequence[Path], warnings: Sequence[str]) -> Table:
+    """Look at Parquet files, whose columns are read when they are wanted; folders such as
+    ``year=2020`` hold a column.
+    """
     if not parts:
         raise DataError(f"{path} is a folder without a .parquet file.")
     names: tuple[str, ...] = ()
+    folders = [_folder_values(part.relative_to(path)) for part in parts]
     for part in parts:
         try:
             columns = tuple(pq.read_schema(part).names)
@@ -229,12 +257,31 @@ def _parquet(path: Path, parts: Sequence[Path]) -> Table:
         if set(columns) != set(names):
             raise DataError(f"{part} has other columns than {parts[0]}: {', '.join(columns)}.")
     summary = f"{len(parts)} Parquet files" if path.is_dir() else "Parquet"
-    load = partial(_parquet_column, parts)
-    return Table(path, summary, names, load, lambda row: f"row {row + 1}")
+    of_folders = [name for name in dict.fromkeys(chain(*folders)) if name not in names]
+    names = (*names, *of_folders)
+    load = partial(_parquet_column, parts, folders, of_folders)
+    return Table(path, summary, names, load, lambda row: f"row {row + 1}", tuple(warnings))
 
 
-def _parquet_column(parts: Sequence[Path], name: str) -> pa.ChunkedArray:
-    """Return a column of some files; as strings where they store it in several types."""
+def _folder_values(part: Path) -> dict[str, str | None]:
+    """Return the values that a file's folders give, as Hive and Spark name these."""
+    pairs = (map(unquote, folder.split("=", 1)) for folder in part.parts[:-1] if "=" in folder)
+    return {name: None if text == "__HIVE_DEFAULT_PARTITION__" else text for name, text in pairs}
+
+
+def _parquet_column(
+    parts: Sequence[Path],
+    folders: Sequence[Mapping[str, str | None]],
+    of_folders: Sequence[str],
+    name: str,
+) -> pa.ChunkedArray:
+    """Return a column of some files; as strings where they store it in several types, or where it
+    is one of their folders.
+    """
+    if name in of_folders:
+        values = [pa.scalar(values.get(name), pa.string()) for values in folders]
+        rows = [pq.read_metadata(part).num_rows for part in parts]
+        return pa.chunked_array(list(map(pa.repeat, values, rows)))
     columns = []
     for part in parts:
         with pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:

@@ -17,15 +17,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ncfbench.data.table import Column
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, UsageError
 
 Float64: TypeAlias = NDArray[np.float64]
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 ROWS_AT_ONCE = 2**14  # that become Python objects
 _NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
 _TRUTHS = {"true": 1, "yes": 1, "t": 1, "y": 1, "false": 0, "no": 0, "f": 0, "n": 0}
+_CLOCK = r"^\s*([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?\s*(Z|[+-][0-9:]+)?\s*$"
+_HOUR = r"^\s*([01]?[0-9]|2[0-3])(:[0-5][0-9].*)?\s*$"
+_MIDNIGHT = r"([ T]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?)?\s*$"
+_DAY = r"^\s*[0-9]{4}-?[0-9]{2}-?[0-9]{2}" + _MIDNIGHT
 TIMES = {
     "a year": (1.9e3, 2.1e3),
+    "a spreadsheet's days": (3e4, 7.5e4),
     "a date": (1.9e7, 2.11e7),
     "seconds": (1e8, 4.2e9),
     "a date with minutes": (1.9e11, 2.11e11),
@@ -35,6 +40,8 @@ TIMES = {
     "nanoseconds": (3e17, 4.2e18),
 }
 """Ranges of numbers that mean a time, since about 1975: times of one column are of one form."""
+_LARGE = 1.9e7
+"""The least number that is too large for a count or a duration in seconds."""
 
 
 def numbers(column: Column, why: str = "is not a number.") -> Float64:
@@ -69,11 +76,71 @@ def rounded(threshold: float, column: Column) -> float:
     return threshold
 
 
-def times(column: Column) -> Float64:
+def is_time_of_day(column: Column, has_bare_hours: bool = False) -> bool:
+    """Return whether all values of a column are times of day, such as 09:30; or hours, 0 to 23."""
+    values, form = column.values, _HOUR if has_bare_hours else _CLOCK
+    if has_bare_hours and pa.types.is_integer(values.type):
+        values = values.cast(pa.string())
+    if not pa.types.is_string(values.type):
+        return bool(pa.types.is_time(values.type))
+    present = values.filter(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 0))
+    return len(present) > 0 and bool(pc.all(pc.match_substring_regex(present, form)).as_py())
+
+
+def is_duration(column: Column) -> bool:
+    """Return whether a column's type is that of durations."""
+    return bool(
+        pa.types.is_duration(column.values.type) or pa.types.is_interval(column.values.type)
+    )
+
+
+def are_days(column: Column) -> bool:
+    """Return whether all values of a column are dates without a time of day."""
+    if pa.types.is_nested(column.values.type):
+        return False
+    return bool(pc.all(pc.match_substring_regex(column.values.cast(pa.string()), _DAY)).as_py())
+
+
+def with_time_of_day(days: Column, clock: Column) -> Column:
+    """Return a column of dates with a time of day, or the time since midnight, as texts, of two
+    columns; null where one is missing. A DataError where they cannot be texts.
+    """
+    for column in (days, clock):
+        if pa.types.is_nested(column.values.type):
+            column.refuse(0, f"is of type {column.values.type}, not a date or a time of day.")
+    day = pc.replace_substring_regex(days.values.cast(pa.string()), _MIDNIGHT, "")
+    time = clock.values
+    if pa.types.is_duration(time.type):
+        time = time.cast(pa.int64()).cast(pa.timestamp(time.type.unit)).cast(pa.string())
+        time = pc.replace_substring_regex(time, "^1970-01-01 ", "")
+    time = pc.utf8_trim_whitespace(time.cast(pa.string()))
+    time = pc.replace_substring_regex(time, "^([0-9])(:|$)", r"0\1\2")
+    both = pc.binary_join_element_wise(pc.utf8_trim_whitespace(day), time, " ")
+    is_missing = pc.or_(pc.equal(day, ""), pc.equal(time, ""))
+    both = pc.if_else(is_missing, pa.scalar(None, pa.string()), both)
+    return Column(days.table, f"{days.name},{clock.name}", both)
+
+
+def times(column: Column, *, is_named: bool = False) -> Float64:
     """Return float64[n] that grow with time: numbers as they are, or dates as seconds since 1970; a
-    date without a zone counts as UTC, and times of two forms are refused.
+    date without a zone counts as UTC.
+
+    Args:
+        is_named: the user named the column: where numbers of it have no known form of time, larger
+            ones are later.
+
+    Raises:
+        DataError: times of two forms, by the first two rows that differ; durations, times of day
+            without a date, and other values that are no times.
     """
     values, kind = column.values, column.values.type
+    what = "a duration" if is_duration(column) else ""
+    if what or is_time_of_day(column):
+        raise DataError(
+            f"{column.table.path}: {column.name} is {what or 'a time of day'}, which does not say"
+            " when. Name a column of dates and times, or of dates and one of times of day:"
+            " --time-column DATE,TIME."
+        )
     if pa.types.is_temporal(kind):
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
         return numbers(replace(column, values=values.cast(whole)))
@@ -87,33 +154,45 @@ def times(column: Column) -> Float64:
     found = numbers(column, _NO_TIME)
     place = np.searchsorted(np.ravel(list(TIMES.values())), found, side="right")
     is_time = place % 2 == 1
-    # A few others, such as 0 where the time is unknown, do not make it a column of counts.
-    if is_time.sum() >= 0.9 * (found > 0).sum():
-        _require_one_form(column, np.where(is_time, place // 2, -1), list(TIMES))
+    if is_named and not is_time.all():
+        return found
+    if not is_time.all() and not (is_time & (found >= _LARGE)).any():
+        row = int(np.argmin(is_time))
+        column.refuse(
+            row,
+            f"{str(values[row].as_py())[:40]!r} has no known form of time; durations and counts"
+            " look so. Name the column of times; this one, if larger numbers are later:"
+            f" --time-column {column.name}.",
+        )
+    forms = np.where(is_time, place // 2, len(TIMES))
+    _require_one_form(column, forms, [*TIMES, "of no known form"])
     return found
 
 
-def moment(column: Column, text: str) -> float:
-    """Return a time that a user names, on the scale of a column's :func:`times`; a DataError where
+def moment(column: Column, text: str, *, is_named: bool = False) -> float:
+    """Return a time that a user names, on the scale of a column's :func:`times`; a UsageError where
     it has another form than the column.
     """
     values, locate = column.values.slice(0, 1), column.table.locate
     seconds = _seconds(text)
     if pa.types.is_temporal(values.type):
         if math.isnan(seconds):
-            raise DataError(f"--cut: {text[:40]!r} {_NO_TIME}")
+            raise UsageError(f"--cut: {text[:40]!r} {_NO_TIME}")
         named = pa.array([datetime.fromtimestamp(seconds, UTC)]).cast(values.type, safe=False)
     else:
         values, named = values.cast(pa.string()), pa.array([text])
         has_two_forms = math.isnan(_number(text)) and _cast(column.values) is not None
         if has_two_forms and math.isfinite(seconds + _seconds(values[0].as_py() or "")):
-            raise DataError(
+            raise UsageError(
                 f"--cut: {text[:40]!r} is a date in another form than those of {column.name}. Write"
                 f" it as the column does, such as {datetime.fromtimestamp(seconds, UTC):%Y%m%d}."
             )
     table = replace(column.table, locate=lambda row: "--cut" if row else locate(0))
     both = pa.chunked_array([*values.chunks, named])
-    return float(times(replace(column, table=table, values=both))[1])
+    try:
+        return float(times(replace(column, table=table, values=both), is_named=is_named)[1])
+    except DataError as error:
+        raise UsageError(str(error)) from error
 
 
 def _seconds(text: str) -> float:
@@ -127,14 +206,16 @@ def _seconds(text: str) -> float:
 
 
 def _require_one_form(column: Column, forms: NDArray[np.integer], names: Sequence[str]) -> None:
-    """Refuse times of several forms, which are indices into their names; -1 is any of these."""
-    rows = sorted(int(np.argmax(forms == form)) for form in np.unique(forms[forms >= 0]))[:2]
+    """Refuse times of several forms, which are indices into their names."""
+    rows = sorted(int(np.argmax(forms == form)) for form in np.unique(forms))[:2]
     if len(rows) == 2:
         one, two = (f"{str(column.values[row].as_py())[:40]!r}" for row in rows)
         form, other = (names[forms[row]] for row in rows)
         where = column.table.locate(rows[0])
         column.refuse(
-            rows[1], f"{two} is {other}, and {one} on {where} {form}. Write all times in one form."
+            rows[1],
+            f"{two} is {other}, and {one} on {where} {form}. Write all times in one"
+            " form, or leave out rows without a time.",
         )
 
 

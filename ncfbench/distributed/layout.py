@@ -29,7 +29,7 @@ from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
 from ncfbench.models.tables import FREE_ITEMS, Rows, kind_of
 from ncfbench.sampling.base import BatchSource, Sampler
-from ncfbench.sampling.batch import Batch, EveryUser, rounded_up
+from ncfbench.sampling.batch import Batch, rounded_up
 
 NUMBER_BYTES = 4
 """Bytes per element sent: all are float32 or int32."""
@@ -100,7 +100,6 @@ class Layout:
         count = self.size // jax.process_count()
         self.own = range(jax.process_index() * count, (jax.process_index() + 1) * count)
         """The shards of a batch that this process holds."""
-        self._every_user: tuple[Any, tuple[Any, Any]] = None, (None, None)
 
     def describe(self) -> dict[str, Any] | None:
         """Describe several devices for ``environment.json``; return None for one."""
@@ -158,22 +157,12 @@ class Layout:
         return sampler if self.size == 1 else ShardedSampler(sampler, self.size, self.own)
 
     def put(self, batch: Batch) -> Batch:
-        """Move a batch of :meth:`shard` where the step takes it, and wait until it is there.
-
-        One device gets what batches that meet every user have in common once.
-        """
+        """Move a batch of :meth:`shard` where the step takes it, and wait until it is there."""
         if self.size > 1:
             place = multihost_utils.host_local_array_to_global_array
             moved: Batch = jax.block_until_ready(place(batch, self.mesh, _cut(batch)))
             return moved
-        negatives = batch.negatives
-        if not isinstance(negatives, EveryUser):
-            return _moved(batch)
-        if self._every_user[0] is not negatives.user_weight:
-            common = _moved((batch.users, negatives.user_weight))
-            self._every_user = negatives.user_weight, common
-        users, weight = self._every_user[1]
-        return _moved(batch._replace(users=users, negatives=negatives._replace(user_weight=weight)))
+        return _moved(batch)
 
     def keep(self, batches: list[Batch]) -> list[Batch]:
         """Move batches of :meth:`put` into the devices' memory, for steps that repeat them."""

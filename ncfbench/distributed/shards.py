@@ -9,12 +9,6 @@ N = 2 devices::
     items    = [30 | 31]    pos_item = [0 | 1]       slot in all items (vectors are gathered)
     negatives = Shared(weight=[[0 1/2] | [1/2 0]])         row: positive link, column: item slot
 
-With all users as negatives, users 7, 8 and 9 (and 0, which pads an equal share) are met::
-
-    users       = [7 8 7 | 9 0 9]    pos_user    = [2 | 2]     a shard's met users, then its rows'
-    user_weight = [1/3 1/3 | 1/3 0]  item_weight = [1/2 1/2 | 1/2 1/2]
-    linked_user = [0 2 | 2 0]        linked_item = [0 1 | 0 1]     2, the met users of a shard: none
-
 With local sharing (:mod:`ncfbench.sampling.local`) ``pos_item`` and the columns are slots in the
 shard's own items, and each shard is a batch by itself.
 """
@@ -29,7 +23,7 @@ from numpy.typing import NDArray
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.sampling.base import BatchSource, Draw, Sampler
-from ncfbench.sampling.batch import Batch, MetUsers, Shared, rounded_up
+from ncfbench.sampling.batch import Batch, Shared, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
@@ -94,41 +88,12 @@ def cut(batch: Batch, n_shards: int, own: range | None = None) -> Batch:
         negatives = Shared(np.pad(weight, ((0, 0), (0, missing))) if missing else weight)
         users, pos_user = _own_users(batch.users, n_shards, batch.pos_user)
     else:
-        if isinstance(negatives, MetUsers):
-            users, pos_user, negatives = _cut_users(batch, negatives, n_shards, missing)
-        else:
-            named = (batch.pos_user, negatives.user)
-            users, pos_user, user = _own_users(batch.users, n_shards, *named)
-            negatives = negatives._replace(user=user)
+        named = (batch.pos_user, negatives.user)
+        users, pos_user, user = _own_users(batch.users, n_shards, *named)
+        negatives = negatives._replace(user=user)
         negatives = type(negatives)(*map(take, negatives))
     users, items, pos_user, pos_item = map(take, (users, batch.items, pos_user, batch.pos_item))
     return Batch(users, items, pos_user, pos_item, negatives, batch.n_items)
-
-
-def _cut_users(
-    batch: Batch, negatives: MetUsers, n_shards: int, missing: int
-) -> tuple[Int32, Int32, MetUsers]:
-    """Cut the users that are met into equal shares; every shard meets all items, of which
-    ``missing`` pad the batch.
-    """
-    weights = negatives.user_weight
-    share = rounded_up(len(weights), n_shards) // n_shards
-    after = n_shards * share - len(weights)
-    met = np.pad(batch.users[: len(weights)], (0, after)).reshape(n_shards, share)
-    of_rows = batch.users[batch.pos_user].reshape(n_shards, -1)
-    first = share * np.arange(n_shards, dtype=np.int32)[:, None]
-    linked = negatives.linked_user[None, :] - first
-    is_own = (linked >= 0) & (linked < share) & (negatives.linked_user < len(weights))
-    return (
-        np.concatenate([met, of_rows], axis=1).reshape(-1),
-        np.tile(share + np.arange(of_rows.shape[1], dtype=np.int32), n_shards),
-        MetUsers(
-            user_weight=np.pad(weights, (0, after)),
-            item_weight=np.tile(np.pad(negatives.item_weight, (0, missing)), n_shards),
-            linked_user=np.where(is_own, linked, np.int32(share)).reshape(-1),
-            linked_item=np.tile(negatives.linked_item, n_shards),
-        ),
-    )
 
 
 def _own_users(users: Int32, n_shards: int, *named: Int32) -> tuple[Int32, ...]:

@@ -19,10 +19,10 @@ from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
-from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
-from ncfbench.runs.quality import COMPARED, Evaluation, exposure
-from ncfbench.storage.schemas import CUTOFFS, EVALUATED, FLOOR, OF_USERS
+from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
+from ncfbench.runs.ranks import Scores
+from ncfbench.storage.schemas import EVALUATED, FLOOR, OF_USERS
 from ncfbench.timing.clock import format_duration
 
 FITS = 4
@@ -175,11 +175,12 @@ def measure(
         fitted = choice.fitted or floor.fit(task, choice.penalty)
         scores = _finite(fitted(test.candidates))
         done = time.perf_counter()
-        evaluation, lists = test.evaluate(scores, max(CUTOFFS))
+        exposure = Exposure(task.item_degrees[test.candidates])
+        evaluation = test.evaluate(scores, exposure)
         ranked = time.perf_counter()
         validation = choice.validation
         if validation is None and (links := case.splits.get("validation")):
-            validation, _ = links.evaluate(_finite(fitted(links.candidates)))
+            validation = links.evaluate(_finite(fitted(links.candidates)))
     except linalg.LinAlgError as error:
         raise UsageError(
             "its scores cannot be computed in single precision with so small a penalty: use a"
@@ -202,9 +203,7 @@ def measure(
         "peak_bytes": None if before is None or after is None else max(after - before, 0),
         "data_fingerprint": case.dataset.fingerprint,
     }
-    for m in CUTOFFS:
-        shown = exposure(lists[:, :m], task.item_degrees, len(test.candidates))
-        row |= {f"test_coverage_at_{m}": shown[0], f"test_popularity_at_{m}": shown[1]}
+    row |= {f"test_{name}": value for name, value in exposure.figures().items()}
     for split, quality in (("validation", validation), ("test", evaluation)):
         if quality is not None:
             row |= {f"{split}_{measure}": value for measure, value in quality.figures.items()}
@@ -234,7 +233,7 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
         try:
             fitted = floor.fit(task, penalty)
             seconds = time.perf_counter() - begin
-            quality, _ = held_out.evaluate(_finite(fitted(held_out.candidates)))
+            quality = held_out.evaluate(_finite(fitted(held_out.candidates)))
         except linalg.LinAlgError:  # too small for single precision
             return -1.0
         if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
@@ -299,7 +298,7 @@ def _chosen_content(task: Task, contents: Mapping[str, Features], held_out: Held
         return first
 
     def recall(title: str) -> float:
-        return _recall(ranked.evaluate(profile.fit(tasks[title], 0.0)(candidates))[0])
+        return _recall(ranked.evaluate(profile.fit(tasks[title], 0.0)(candidates)))
 
     return max(contents, key=recall)
 

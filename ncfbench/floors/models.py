@@ -17,8 +17,8 @@ from scipy import linalg, sparse
 
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
-from ncfbench.floors.ranking import Scores
 from ncfbench.floors.task import Features, Task
+from ncfbench.runs.ranks import Scores
 
 Fitted: TypeAlias = Callable[[Ids], Scores]
 """Returns the scores of some candidates, by their ids."""
@@ -83,7 +83,9 @@ def popularity(task: Task, penalty: float = 0.0) -> Fitted:
 def profile(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its product with the sum of a user's items (Rocchio 1971)."""
     content, known = task.content, task.content[task.known]
-    return lambda candidates: _by_items(task, _products(known, content[candidates]))
+    return _by_content(
+        task, lambda candidates: _by_items(task, _products(known, content[candidates]))
+    )
 
 
 def profile_cost(task: Task, candidates: int) -> Cost:
@@ -107,8 +109,9 @@ def ridge(task: Task, penalty: float) -> Fitted:
     content, known = task.content, task.content[task.known]
     form = ridge_form(task)
     if form == "gradients":
-        return lambda candidates: _by_items(
-            task, _by_gradients(known, penalty, content[candidates])
+        return _by_content(
+            task,
+            lambda candidates: _by_items(task, _by_gradients(known, penalty, content[candidates])),
         )
     factor = _factor(_gram(known.T if form == "primal" else known), penalty)
 
@@ -124,7 +127,7 @@ def ridge(task: Task, penalty: float) -> Fitted:
             weights = known.T @ np.ascontiguousarray(_solve(factor, _columns(task.known_UxK)))
         return lambda users: np.asarray(chosen @ weights[:, users]).T
 
-    return fitted
+    return _by_content(task, fitted)
 
 
 def ridge_form(task: Task) -> str:
@@ -284,6 +287,21 @@ def _alike(degrees: Ids) -> Iterator[Ids]:
         size = min(BATCH_ROWS, max(BATCH_LINKS // int(degrees[order[start]]), 1))
         yield order[start : min(start + size, end)]
         start += size
+
+
+def _by_content(task: Task, fitted: Fitted) -> Fitted:
+    """Return scores that are computed once for candidates of equal content, so that these are equal
+    to the last bit: libraries round a column by where it stands.
+    """
+
+    def scores_of(candidates: Ids) -> Scores:
+        distinct, column = np.unique(task.first_alike[candidates], return_inverse=True)
+        if len(distinct) == len(candidates):
+            return fitted(candidates)
+        scores = fitted(distinct)
+        return lambda users: scores(users)[:, column]
+
+    return scores_of
 
 
 def _by_items(task: Task, weights_KxC: Float32) -> Scores:

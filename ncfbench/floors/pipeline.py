@@ -85,8 +85,7 @@ def floor(
     name = data.name
     if not len(data.links("test")[0]):
         raise UsageError(
-            f"{name} has no test links, and floors rank these. Prepare it with a --test-fraction"
-            " above 0."
+            f"{name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
     kept = {
@@ -94,6 +93,7 @@ def floor(
         for row in _read(path, data.fingerprint, say)
         if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data)
         and row["environment_key"] == host
+        and row["test_cold_users"] is not None  # an earlier version ranked equal scores otherwise
         and not again
     }
     missing = [each for each in names if each not in kept]

@@ -15,11 +15,13 @@ from ncfbench.data.derived import lsa_columns
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
-from ncfbench.floors.ranking import Scores, link_ranks
 from ncfbench.rng import Streams
-from ncfbench.runs.quality import Evaluation, Ranking
+from ncfbench.runs.quality import Evaluation, Exposure, Ranking
+from ncfbench.runs.ranks import Scores, by_user, rank_links
 
 Features: TypeAlias = "sparse.csr_array | Float32"
+BLOCK_SCORES = 2**24
+"""Scores of a block of users, 64 MB."""
 APART = 0.1
 """Share of the training items, or links, on which a penalty is chosen without validation."""
 
@@ -67,6 +69,21 @@ class Task:
         assert self.content_IxF is not None, "the items of this task have content"
         return self.content_IxF
 
+    @cached_property
+    def first_alike(self) -> Ids:
+        """The first item of the same content as each item."""
+        content: Any = self.content
+        if isinstance(content, sparse.sparray):
+            ends = zip(content.indptr, content.indptr[1:], strict=False)
+            rows = [
+                content.indices[first:last].tobytes() + content.data[first:last].tobytes()
+                for first, last in ends
+            ]
+        else:
+            rows = [row.tobytes() for row in content]
+        first_of: dict[bytes, int] = {}
+        return np.array([first_of.setdefault(row, item) for item, row in enumerate(rows)])
+
     def apart(self) -> tuple[Task, HeldOut]:
         """Return the task without a tenth of its items with all their links or, where links are
         held out, a tenth of the links of each user; and what was taken from it.
@@ -100,13 +117,12 @@ class HeldOut:
         order = np.lexsort((items, users))
         self.candidates, self._users = candidates, users[order]
         self._index = np.searchsorted(candidates, items[order])
-        self._left_out: sparse.csr_array | None = None
-        degrees = np.diff(task.links_UxI.indptr)
-        more = {}
-        if task.leaves_out_known:
-            self._left_out = task.links_UxI[:, candidates]
-            n_excluded = np.diff(self._left_out.indptr)
-            more = {"n_excluded": n_excluded, "is_new": task.item_degrees[candidates] == 0}
+        links, more = task.links_UxI, {}
+        self._left_out = None
+        if task.leaves_out_known:  # of all items, each at the index that is its id
+            self._left_out = by_user(links.indptr, links.indices)
+            more = {"n_excluded": np.diff(links.indptr), "is_new": task.item_degrees == 0}
+        degrees = np.diff(links.indptr)
         self._ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
 
     @property
@@ -114,19 +130,17 @@ class HeldOut:
         """Number of scores that are ranked."""
         return len(np.unique(self._users)) * len(self.candidates)
 
-    def evaluate(self, scores: Scores, top: int = 0) -> tuple[Evaluation, Ids]:
-        """Return the quality of a ranking by scores of the candidates, and the best items of each
-        user who has a held-out link, int[such users, top]; -1 where he has fewer.
+    def evaluate(self, scores: Scores, exposure: Exposure | None = None) -> Evaluation:
+        """Return the quality of a ranking by scores of the candidates.
+
+        Args:
+            exposure: receives the list of each user who has a held-out link.
         """
-        ranks, best = link_ranks(
-            scores,
-            self._users,
-            self._index,
-            len(self.candidates),
-            left_out_UxC=self._left_out,
-            top=top,
+        size = max(BLOCK_SCORES // len(self.candidates), 1)
+        watch = None if exposure is None else exposure.add
+        return self._ranking(
+            rank_links(scores, self._users, self._index, size, self._left_out, watch)
         )
-        return self._ranking(ranks), np.where(best >= 0, self.candidates[best], -1)
 
 
 def contents_of(dataset: Dataset) -> tuple[dict[str, Features], float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns
+from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns, not_own
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Numpy, Torch
 from ncfbench.linting.layouts import ROWS
@@ -19,6 +19,8 @@ LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
 FINE = 1e-4
 """Change of a score that single precision shows and bfloat16 does not."""
+LOWEST = -0.5
+"""Score of the rows' own items where each must be pulled."""
 LIKE = 0.2
 """Effect of another row's positive on a negative's push, over that of the row's own."""
 SIDES = ("items", "users")
@@ -33,16 +35,20 @@ def fidelity(evaluator: Evaluator) -> tuple[list[Finding], Evaluator]:
     Returns:
         findings, and the evaluator, by quotients where gradients are not the loss's own.
     """
-    plain = evaluator.loss.has("users") and evaluator.layout.labels == "rows"
+    has_vectors = evaluator.loss.has("users")
+    plain = not has_vectors or evaluator.layout.labels == "rows"
     if not (evaluator.framework.has_gradients and plain):
         return [], evaluator
     ratios: dict[str, list[float]] = {}
     for seed in SEEDS[:2]:
         scene = evaluator.scenes().plain(seed, ROWS)
-        pushes = evaluator.pushes(scene), evaluator.pushes_on_users(scene)
-        for side, push, true in zip(SIDES, pushes, evaluator.true_pushes(scene), strict=True):
-            for name, share in arriving(push, true, groups(scene)):
-                ratios.setdefault(f"{name}, on the {side}' side", []).append(share)
+        pushes = [evaluator.pushes(scene)]
+        pushes += [evaluator.pushes_on_users(scene)] if has_vectors else []
+        true = evaluator.true_pushes(scene) if has_vectors else [evaluator.quotients(scene)]
+        for side, push, exact in zip(SIDES, pushes, true, strict=False):
+            where = f", on the {side}' side" if has_vectors else ""
+            for name, share in arriving(push, exact, groups(scene)):
+                ratios.setdefault(name + where, []).append(share)
     # float32 leaves a few parts in a thousand.
     wrong = {name: some for name, some in ratios.items() if abs(np.mean(some) - 1) > 0.02}
     unit, findings = "share of the gradient that arrives", []
@@ -141,8 +147,11 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         largest.append(float(np.abs(push).max()))
         values.append(evaluator.value(scene))
         limit = 1e-3 * largest[-1]
-        wrong_sign.append(float(np.mean(own > limit)))
+        moved = push[(np.abs(push) > limit) & not_own(push)]
+        are_pulled = moved.size > ROWS and (moved < 0).all() and not (own < -limit).all()
+        wrong_sign.append(1.0 if are_pulled else float(np.mean(own > limit)))
         pulled = push < -limit
+        pulled[:, :ROWS] &= not are_pulled  # there, no one column is taken for the row's own
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
         pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
         drawn = counted_columns(evaluator, push)[:, ROWS:]
@@ -152,11 +161,13 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
     if max(largest) == 0 and len({*values}) == 1:
         yield finding("no-gradient", largest, "largest push", 1, "all scenes")
     elif min(wrong_sign) > 0.5 and max(pulls) != 1:
-        unit = "share of the positives that are pushed apart"
+        unit = "share of the pairs that are pushed the wrong way"
         yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
     elif min(elsewhere) > 0:
         unit = "share of the rows"
         yield finding("wrong-positive", elsewhere, unit, 0, "one process")
+    else:
+        yield from _without_pull(evaluator)
     if min(misplaced) > 0:
         unit = "share of the scenes"
         yield finding("wrong-negative", misplaced, unit, 0, "no row meets its own negatives")
@@ -173,6 +184,21 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
             detail = f"of {len(used)} that are drawn for each row"
             yield finding("idle-negatives", [1 - used.mean()], "share of them", 0, detail)
         yield from _compared(evaluator, patterns[0] & is_own)
+
+
+def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that each row pulls its own item, at least where that has the lowest score."""
+    never, rows = np.ones(ROWS, bool), np.arange(ROWS)
+    for seed in SEEDS:
+        plain = evaluator.scenes().plain(seed, ROWS)
+        score = plain.score.copy()
+        score[rows, plain.slot[:ROWS]] = LOWEST
+        for scene in (plain, replace(plain, score=score)):
+            push = evaluator.pushes(scene)
+            never &= np.diagonal(push) >= -max(evaluator.tolerance * np.abs(push).max(), 1e-9)
+    if never.any():
+        detail = "their own item's score changes nothing, be it the lowest"
+        yield finding("no-pull", [float(never.mean())], "share of the rows", 0, detail)
 
 
 def _compared(evaluator: Evaluator, drawn: Bool) -> Iterator[Finding]:
@@ -198,28 +224,77 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that scores far apart are what the loss wants, and that it pushes those far off."""
     plain = evaluator.scenes().plain(0, ROWS)
     rows, own = np.arange(ROWS), plain.slot[:ROWS]
-    length = 1.0 if facts.normalises else LONG
+    longest = 1.0 if facts.normalises else LONG
 
-    def value(positive: float, negative: float, length: float = length) -> float:
+    def value(positive: float, negative: float, length: float = longest) -> float:
         """Return the loss of rows with these scores; negative ones fit into unit vectors."""
         score = np.full_like(plain.score, negative)
         score[rows, own] = positive
         scene = replace(plain, score=score)
         return evaluator.value_of(evaluator.arrays(scene, scene.coordinates(), length))
 
-    def pull(positive: float, length: float = length) -> float:
-        ends = [value(positive + sign * CHANGE / 10, 0.0, length) for sign in (1, -1)]
+    def pull(positive: float, negative: float = 0.0, length: float = longest) -> float:
+        ends = [value(positive + sign * CHANGE / 10, negative, length) for sign in (1, -1)]
         return abs(ends[0] - ends[1]) / length
 
     with np.errstate(all="ignore"):
         if not (facts.in_batch or facts.drawn or facts.drawn_for_others):
             yield from _without_negatives(evaluator, plain)
-        if facts.kind in ("listwise", "pointwise"):
-            pulls, losses = (pull(-0.8), pull(0.0, 1.0)), (value(0.8, -0.1), value(0.0, 0.0))
-            if pulls[0] < WEAK * pulls[1] and FAR * losses[1] < losses[0] < math.inf:
-                unit = "pull of positives of the lowest scores, over that of equal ones"
-                detail = f"{losses[0] / losses[1]:.0%} of the loss never goes"
-                yield finding("squashed", [pulls[0] / pulls[1]], unit, 1, detail)
+        usual, losses = pull(0.0, 0.0, 1.0), (value(0.8, -0.1), value(0.0, 0.0))
+        if facts.kind == "pointwise" or (facts.kind == "listwise" and _is_balanced(evaluator)):
+            least = pull(-0.8)
+        elif facts.kind == "other":
+            least = max(pull(far, far) for far in (-0.8, 0.8))
+        else:
+            least = math.inf
+        if _is_without_logarithm(evaluator, plain, facts):
+            detail = "positives are pulled less the lower their score is, as by a probability"
+            least = pull(-0.8)
+        elif least < WEAK * usual and FAR * losses[1] < losses[0] < math.inf:
+            detail = f"{losses[0] / losses[1]:.0%} of the loss never goes"
+        else:
+            return
+        unit = "pull of positives of the lowest scores, over that of equal ones"
+        yield finding("squashed", [least / usual], unit, 1, detail)
+
+
+def _is_balanced(evaluator: Evaluator) -> bool:
+    """Return whether a row's pushes add up to nothing, so that only differences of scores count."""
+    push = evaluator.pushes(evaluator.scenes().plain(0, ROWS))
+    return bool(np.median(np.abs(push.sum(axis=1)) / np.abs(push).sum(axis=1)) < 1e-3)
+
+
+def _is_without_logarithm(evaluator: Evaluator, plain: Scene, facts: Facts) -> bool:
+    """Return whether the loss is a probability, the logarithm of which was meant.
+
+    The slope of a logistic function, p (1 - p), tells it from other bounded losses: the inverse of
+    its root is a sum of exp(x / 2) and exp(-x / 2), in the positive's score and in a negative's.
+    """
+    flat, row = replace(plain, score=0 * plain.score), 0
+    counted = np.flatnonzero(counted_columns(evaluator, evaluator.pushes(flat))[row])
+    if not len(counted):
+        return False
+    cases = [(flat, row), (flat, int(counted[0]))]
+    if facts.kind == "listwise":
+        cases.append((plain, row))  # one with a sigmoid for each negative is another function
+    for scene, column in cases:
+        slopes = np.array(
+            [
+                evaluator.push(scene.with_score(row, column, step * CHANGE), row, column)
+                for step in (-1, -0.5, 0, 0.5, 1)
+            ]
+        )
+        if not (np.sign(slopes) == np.sign(slopes[0])).all() or not slopes.all():
+            return False
+        root = np.abs(slopes) ** -0.5
+        growth = (root[2:] + root[:-2]) / root[1:-1] - 2
+        if growth.min() <= 1e-7 or np.ptp(growth) > evaluator.tolerance * growth.max():
+            return False
+        factor = math.exp(math.acosh(1 + growth[1] / 2))
+        rising, falling = root[3] - root[2] / factor, root[3] - root[2] * factor
+        if abs(falling / rising) < 1e-6 or abs(rising / falling) < 1e-6:
+            return False
+    return True
 
 
 def _without_negatives(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:

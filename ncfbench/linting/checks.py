@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import SEEDS, Facts, amplitudes, counted_columns
+from ncfbench.linting.facts import (
+    CORRECTING,
+    LEAST,
+    SEEDS,
+    Facts,
+    amplitudes,
+    counted_columns,
+)
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene
+from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
 DROPOUT = 0.1
 """Share of coordinates that dropout removes: the default of transformers."""
@@ -23,6 +30,8 @@ SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
+PADDED = (2, ROWS - 1)
+"""Rows that are padding."""
 FEWEST_FIXED = 4
 """Smallest fixed divisor that is told from a weight of the loss's own."""
 
@@ -41,7 +50,7 @@ class Masks:
     leaks: list[float]
     """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
-    """Share of the softmax that masked pairs still have."""
+    """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
     """Push of a row's own item where it is drawn, over that of the other drawn ones."""
     repeats: list[float]
@@ -92,7 +101,9 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that positives and drawn negatives keep their relative weights in smaller batches."""
-    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn:
+    # Where weights depend on probability, those of other items differ.
+    is_corrected = evaluator.loss.has(*CORRECTING)
+    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn or is_corrected:
         return
     shares = []
     for rows in SIZES[:2]:
@@ -113,12 +124,68 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
     for seed in SEEDS:
         scene = evaluator.scenes().plain(seed, ROWS)
         weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
-        pushes = [evaluator.pushes(scene, given) for given in (None, weights)]
+        weighted = replace(evaluator, given={"row_weights": weights})
+        pushes = [each.pushes(scene) for each in (evaluator, weighted)]
         once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
         ratios.append(twice / once)
-    if abs(float(np.mean(ratios)) - 2) > 0.01:
+    farthest = max(ratios, key=lambda ratio: abs(ratio - 2))
+    if abs(farthest - 2) > 0.01:
         unit = "pull of a row when its weight is 2, over that when it is 1"
-        yield finding("row-weights", ratios, unit, 2, "all other weights are 1")
+        yield finding("row-weights", [farthest], unit, 2, "all other weights are 1")
+
+
+def padding(evaluator: Evaluator) -> Iterator[Finding]:
+    """Check that rows, and drawn negatives, of mask or weight 0 are as if they were not there."""
+    k, is_wide = evaluator.layout.k, evaluator.layout.has_wide_mask
+    rows, drawn = np.ones(ROWS, bool), np.ones((ROWS, k), bool)
+    some_rows, some_drawn = rows.copy(), drawn.copy()
+    some_rows[list(PADDED)] = False
+    if k > 1:
+        some_drawn[np.arange(ROWS), np.arange(ROWS) % k] = False
+    for name, role in evaluator.loss.roles.items():
+        if role == "row_weights" or (role == "row_mask" and not is_wide):
+            yield from _padding(evaluator, name, role, some_rows, drawn)
+        elif k > 1 and role in ("row_mask", "negative_mask"):
+            yield from _padding(evaluator, name, "negative_mask", rows, some_drawn)
+
+
+def _padding(
+    evaluator: Evaluator, name: str, role: str, rows: Bool, drawn: Bool
+) -> Iterator[Finding]:
+    scene = evaluator.scenes().plain(0, ROWS)
+    at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
+    given = {"row_weights": 1.0 * rows[at]}
+    if role != "row_weights":
+        given = evaluator.masks(scene, rows, drawn)
+    padded = replace(evaluator, given=given)
+    value, push = padded.value(scene), padded.pushes(scene)
+    if not np.isfinite(push).all() or not math.isfinite(value):
+        yield finding("padding", [0.0], "finite share of the losses", 1, f"{name} has zeros")
+        return
+    real = np.concatenate([rows, (rows[:, None] & drawn).reshape(-1)])
+    size, unit = max(float(np.abs(push).sum()), 1e-30), "share of the pushes"
+    on_rows, on_items = (
+        float(np.abs(part).sum() / size) for part in (push[~rows], push[rows][:, ~real])
+    )
+    if on_rows > LEAST:
+        yield finding("padding", [on_rows], unit, 0, f"rows of {name} 0")
+    elif on_items > LEAST:
+        # Items of rows of weight 0 may be there, and those of padding not.
+        severity: Severity | None = "note" if role == "row_weights" else None
+        detail = f"items of {name} 0, as negatives of other rows"
+        yield finding("padding", [on_items], unit, 0, detail, severity)
+    elif _is_unbalanced(push[rows]) and not _is_unbalanced(evaluator.pushes(scene)):
+        share = float(np.abs(push[rows].sum(axis=1)).sum() / size)
+        yield finding("mask-zero", [share], unit, 0, f"padding of {name}")
+    elif role == "row_mask" and not evaluator.is_random:
+        alone = evaluator.value(scene.rows(rows))
+        if not math.isclose(value, alone, rel_tol=1e2 * evaluator.tolerance, abs_tol=1e-9):
+            unit, ratio = "loss with padding over that without", value / (alone or 1.0)
+            yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")
+
+
+def _is_unbalanced(push: Float) -> bool:
+    return bool((np.abs(push.sum(axis=1)) > 1e-3 * np.abs(push).sum(axis=1)).any())
 
 
 def one_row(evaluator: Evaluator) -> Iterator[Finding]:
@@ -161,7 +228,7 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
     found = Masks([], [], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
-        others = [0.0]
+        others, constants = [0.0], []
         for relation in evaluator.scenes().relations():
             pairs = {
                 "same item": found.duplicates,
@@ -186,14 +253,22 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
             if relation == "same item":
                 both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
-            if relation == "same item" and abs(pairs[-1]) < 0.01:
-                found.leaks.append(_leak(evaluator, scene, seed))
-                found.constant.append(_constant(evaluator, scene, twin))
+            if abs(pairs[-1]) < 0.01:
+                constants.append(_constant(evaluator, scene, twin))
+                if relation == "same item":
+                    found.leaks.append(_leak(evaluator, scene, seed))
         found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
             usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
             found.collisions.extend([float(push[0, ROWS] / usual)] if usual > 0 else [])
+            if found.collisions and abs(found.collisions[-1]) < 0.01:
+                scenes = (
+                    evaluator.scenes().collision(seed, ROWS),
+                    evaluator.scenes().plain(seed, ROWS),
+                )
+                constants.append(_constant(evaluator, *scenes))
+        found.constant.extend([max(constants)] if constants else [])
     return found
 
 
@@ -239,23 +314,24 @@ def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     unit = "push over that of a true negative"
+    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
+        share = "share of the softmax"
+        yield finding("mask-zero", found.constant, share, 0, "a masked pair")
     if not facts.in_batch:
         return
-    if found.leaks and float(np.mean(found.leaks)) > 0.1:
+    # In a pairwise loss the two columns of one item push and pull it alike.
+    is_pairwise = facts.kind == "pairwise"
+    if found.leaks and float(np.mean(found.leaks)) > 0.1 and not is_pairwise:
         share = "share of the duplicates that it misses"
         detail = f"vectors after dropout of {DROPOUT:.0%}"
         yield finding("mask-dropout", found.leaks, share, 0, detail)
-    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
-        share = "share of the softmax"
-        yield finding("mask-zero", found.constant, share, 0, "a masked duplicate")
     if min(found.others) > 0.01:
         share = "share of the pairs without a link that are masked"
         yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
     elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
-    # In a pairwise loss the two columns of one item push and pull it alike.
-    is_harmless = facts.kind in ("over users", "pairwise") or duplicates_belong(facts)
+    is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)
     if counts and not is_harmless:
         # Where the correction is not known, neither is whether they belong into the sum.
         is_open = facts.kind in ("listwise", "symmetric") and facts.slope is None
@@ -304,9 +380,6 @@ def corrections(
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
-    if facts.own_copies and abs(facts.own_copies.value - 2) < 0.01:
-        unit = "the positive's weight over a negative's"
-        yield finding("positive-twice", facts.own_copies, unit, 1, "in its row's softmax")
     slope = facts.slope
     if slope is None or log_spread < 0.1:
         return

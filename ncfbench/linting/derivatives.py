@@ -26,6 +26,7 @@ from ncfbench.linting.frameworks import (
 )
 from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
 from ncfbench.linting.scenes import (
+    Bool,
     Coordinates,
     Float,
     Scene,
@@ -34,7 +35,7 @@ from ncfbench.linting.scenes import (
     by_users,
     owner,
 )
-from ncfbench.linting.signature import SCORES, SHAPES, VECTORS, Loss
+from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
 
 
 @dataclass
@@ -56,6 +57,8 @@ class Evaluator:
     """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
     """The loss with each choice of options, so that it is compiled once."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments, by meaning, in place of those that scenes have."""
 
     @classmethod
     def of(cls, loss: Loss, graph: BipartiteGraph) -> Evaluator:
@@ -76,6 +79,7 @@ class Evaluator:
                 try:
                     pushes = found.pushes(scene)
                 except UsageError:
+                    _leave_groups(frameworks)
                     raise
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
                     errors.append(error)
@@ -90,6 +94,7 @@ class Evaluator:
                     return found._settled()
             if works:
                 return works._settled()
+        _leave_groups(frameworks)
         why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
         hint = SHAPES
         if re.search("cuda|gpu", why, re.IGNORECASE):
@@ -104,6 +109,26 @@ class Evaluator:
         """Return what makes the scenes that this loss takes."""
         popular = self.loss.has("negative_probability", "negative_log_probability")
         return Scenes(self.graph, self.layout.k, by_popularity=popular, spread=self.spread)
+
+    def read_as(self) -> dict[str, str]:
+        """Return how each argument of the loss was understood, by name, with its shape."""
+        layout, scene = self.layout, self.scenes().plain(0, ROWS)
+        arrays = self.arrays(scene, coordinates := scene.coordinates())
+        lengths = {len(scene.slot): "n", ROWS * layout.k: "b k", layout.k: "k", ROWS: "b"}
+        lengths |= {self.graph.n_items: "V", coordinates.users.shape[1]: "D"}
+        labels = {"rows": "columns of the rows' own items", "pairs": "1 for links, 0 for negatives"}
+        more = {
+            "labels": labels.get(layout.labels, "1 on the diagonal"),
+            "row_mask": f"{layout.masks} is no padding",
+            "negative_mask": f"{layout.masks} is no padding",
+        }
+        found = {}
+        for name, role in (*self.loss.made_from.items(), *self.loss.roles.items()):
+            table = f"{role}_table" if layout.tables and role in LOOKED_UP else role
+            shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name, 0)))
+            found[name] = f"{MEANINGS[table]}{f' [{shape}]' if shape else ''}"
+            found[name] += f", {more[role]}" if role in more else ""
+        return found | {name: f"option, {value}" for name, value in self.options.items()}
 
     def _settled(self) -> Evaluator:
         """Return the evaluator, with whether the loss draws or remembers."""
@@ -151,17 +176,15 @@ class Evaluator:
         with self._seeded():
             return self.framework.value(self.call(), arrays)
 
-    def pushes(self, scene: Scene, row_weights: Float | None = None) -> Float:
+    def pushes(self, scene: Scene) -> Float:
         """Return float[b, columns]: the derivative of the loss by each score, on the items' side.
 
         A pair of derivative below 0 is pulled together, one above 0 is pushed apart.
         """
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
-        if row_weights is not None:
-            arrays |= self._named({"row_weights": row_weights})
         if not self.loss.has("users"):
-            return self._of_scores(scene, arrays)
+            return self.quotients(scene) if self.by_quotients else self._of_scores(scene, arrays)
         if self.is_slow:
             return self.true_pushes(scene, users=False)[0]
         return by_users(self._column_gradient(scene, arrays), scene, coordinates)
@@ -170,9 +193,41 @@ class Evaluator:
         """Return one of :meth:`pushes`."""
         if not self.is_slow:
             return float(self.pushes(scene)[row, column])
+        return self._quotient(scene, row, column)
+
+    def _quotient(self, scene: Scene, row: int, column: int) -> float:
         step = self.framework.step
         above, below = (self.value(scene.with_score(row, column, h)) for h in (step, -step))
         return (above - below) / (2 * step)
+
+    def quotients(self, scene: Scene) -> Float:
+        """Return the pushes of a loss of scores by difference quotients of its values."""
+        is_given = owner(scene) == np.arange(scene.b)[:, None]
+        if self.loss.has("scores") and self.layout.labels != "pairs":
+            is_given |= self.layout.is_catalogue | (np.arange(len(scene.slot)) < scene.b)
+        found = np.zeros(is_given.shape)
+        for row, column in np.argwhere(is_given).tolist():
+            found[row, column] = self._quotient(scene, row, column)
+        return found
+
+    def totals(self, scene: Scene) -> tuple[float, float]:
+        """Return how hard all positives are pulled and all other pairs are pushed apart, in sum.
+
+        Pairs of two users and of two items count too, where a loss compares them.
+        """
+        push = self.pushes(scene)
+        pull = -float(np.trace(push[:, : scene.b]))
+        rest = float(push.sum()) + pull
+        if self.loss.has("users") and self.layout.labels != "pairs" and not self.is_slow:
+            coordinates = scene.coordinates()
+            arrays = self.arrays(scene, coordinates)
+            b, axes = scene.b, slice(scene.b, scene.b + scene.score.shape[1])
+            columns = self._column_gradient(scene, arrays)[:, axes] / coordinates.rest
+            (users,) = self._gradients(arrays, self._names("users"))
+            among_users = users[:, :b] - users[:, axes] / coordinates.rest @ scene.score.T
+            # Each such pair has the gradients of both its ends.
+            rest += sum(float(part.sum() - np.trace(part)) for part in (columns, among_users)) / 2
+        return pull, rest
 
     @property
     def is_slow(self) -> bool:
@@ -279,6 +334,7 @@ class Evaluator:
             self._vectors(scene, longer)
             | self._scores(scene, length * scene.scores)
             | self._others(scene)
+            | self._named(self.given)
         )
 
     def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
@@ -322,6 +378,7 @@ class Evaluator:
             "negative_probability": drawn,
             "negative_log_probability": np.log(drawn),
             "row_weights": np.ones(len(scene.slot) if self.layout.labels == "pairs" else b),
+            **self.masks(scene, np.ones(b, bool), np.ones(scene.negative.shape, bool)),
             "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
             "labels": labels[self.layout.labels],
         }
@@ -329,6 +386,18 @@ class Evaluator:
         if self.layout.tables:
             known |= {name: constants[f"{name}_table"] for name in LOOKED_UP}
         return self._named(known | constants)
+
+    def masks(self, scene: Scene, rows: Bool, negatives: Bool) -> dict[str, Any]:
+        """Return masks in which some rows, bool[b], and drawn negatives, bool[b, k], are real."""
+        if self.layout.labels == "pairs":
+            rows = rows[owner(scene)]
+        elif self.layout.has_wide_mask:
+            rows = negatives & rows[:, None]
+        if self.layout.negatives != "rows":
+            negatives = negatives.reshape(-1)
+        real = self.layout.masks
+        named = {"row_mask": rows, "negative_mask": negatives}
+        return {name: np.where(part, real, type(real)(not real)) for name, part in named.items()}
 
     def constants(self, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
         """Return the arguments that are the same for every batch of a process, by meaning."""
@@ -381,3 +450,10 @@ class Evaluator:
                 some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
                 found[at[some], some] += gradient.reshape(-1)
         return found
+
+
+def _leave_groups(frameworks: Sequence[Framework]) -> None:
+    """End the process groups that a loss asked for."""
+    for framework in frameworks:
+        if isinstance(framework, Torch):
+            framework.leave_group()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy as np
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
+from ncfbench.linting.signature import VECTORS
 from ncfbench.timing.intervals import Estimate, mean
 
 Kind: TypeAlias = Literal[
@@ -24,6 +25,8 @@ CORRECTING = (
     *("counts_table", "negative_probability", "negative_log_probability"),
 )
 """Arguments by which a loss can correct for popularity."""
+LEAST = 1e-4
+"""Relative change of a push that is one."""
 CHANGE = 0.1
 """Change of a score: vectors of length 1 have room for it."""
 
@@ -45,8 +48,7 @@ class Facts:
         positive_slope: the same of the positive's own weight.
         positive_weight: the positive's weight over that of any other item, were the items that
             repeat it not there.
-        own_copies: the positive's weight over that of one negative, where neither has a correction.
-        normalises: whether the length of vectors changes nothing.
+        lengths: whether the length of users', items' and negatives' vectors changes anything.
         counts_once: whether an item is one negative however many rows of the batch have it.
     """
 
@@ -59,10 +61,14 @@ class Facts:
     slope: Estimate | None
     positive_slope: Estimate | None
     positive_weight: Estimate | None
-    normalises: bool | None
+    lengths: Mapping[str, bool]
     is_power: bool = True
-    own_copies: Estimate | None = None
     counts_once: bool = False
+
+    @property
+    def normalises(self) -> bool:
+        """Whether the length of users' vectors changes nothing."""
+        return not self.lengths.get("users", True)
 
     @property
     def title(self) -> str:
@@ -86,11 +92,11 @@ def measure(evaluator: Evaluator) -> Facts:
     scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
     pushes = [evaluator.pushes(scene) for scene in scenes]
     kind = kind_of(evaluator, scenes[0], pushes[0])
-    counted = [counted_columns(evaluator, push) for push in pushes]
+    counted = [negative_columns(evaluator, push) for push in pushes]
     columns = np.arange(pushes[0].shape[1])
     is_own = owner(scenes[0]) == np.arange(ROWS)[:, None]
     any_counted = np.any(counted, axis=0)
-    scale = slope = positive_slope = weight = own_copies = None
+    scale = slope = positive_slope = weight = None
     is_power = True
     if kind == "symmetric":
         fits = [fit_symmetric(scene, push) for scene, push in zip(scenes, pushes, strict=True)]
@@ -117,19 +123,15 @@ def measure(evaluator: Evaluator) -> Facts:
         # Weights that are no power of probability, as with smoothed labels, say nothing.
         if known and (is_power or evaluator.loss.has(*CORRECTING)):
             slope = mean(known)
-    if scale and kind == "listwise" and is_power:
+    if scale and slope and kind == "listwise" and is_power:
         positives = [
-            _positive_offset(
-                evaluator, scene, push, some & ok, scale.value, slope.value if slope else 0.0
-            )
+            _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
             for scene, push, ok in zip(scenes, pushes, counted, strict=True)
         ]
         offsets = [each for each in positives if each]
-        if offsets and slope:
+        if offsets:
             positive_slope = mean([each[0] for each in offsets])
             weight = mean([each[1] / each[2] for each in offsets])
-        if offsets and (slope is None or abs(slope.value) < 0.1):
-            own_copies = mean([each[1] for each in offsets])
     return Facts(
         kind=kind,
         scale=scale,
@@ -140,9 +142,8 @@ def measure(evaluator: Evaluator) -> Facts:
         slope=slope,
         positive_slope=positive_slope,
         positive_weight=weight,
-        normalises=_normalises(evaluator, scenes[0]),
+        lengths=_lengths(evaluator, scenes[0]),
         is_power=is_power,
-        own_copies=own_copies,
     )
 
 
@@ -152,18 +153,32 @@ def counted_columns(evaluator: Evaluator, push: Float) -> Bool:
     return np.asarray(push > evaluator.tolerance * size)
 
 
+def negative_columns(evaluator: Evaluator, push: Float) -> Bool:
+    """Return :func:`counted_columns` but for the rows' own items."""
+    return counted_columns(evaluator, push) & not_own(push)
+
+
+def not_own(push: Float) -> Bool:
+    """Return bool[b, columns]: the pairs that are no row's own."""
+    return np.asarray(np.arange(len(push))[:, None] != np.arange(push.shape[1])[None, :])
+
+
 def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     """Return what the push of a negative depends on, by changing one score at a time."""
-    total = np.abs(push).sum(axis=1)
-    by_row = np.abs(push.sum(axis=1)) / np.maximum(total, 1e-30)
+    counted = negative_columns(evaluator, push)
+    row = int(np.argmax(counted.sum(axis=1)))
+    columns = np.flatnonzero(counted[row])
+    if not len(columns):
+        moved = evaluator.push(scene.with_score(1, 1, CHANGE), 0, 0)
+        return "over users" if abs(moved - push[0, 0]) > 0.01 * np.abs(push).max() else "other"
     square = push[:, : scene.b]
     by_column = np.abs(square.sum(axis=0)) / np.maximum(np.abs(square).sum(axis=0), 1e-30)
-    keeps_rows = bool(np.median(by_row) < 1e-3)
     keeps_columns = bool(np.median(by_column) < 1e-3)
-    row = int(np.argmax(counted_columns(evaluator, push).sum(axis=1)))
-    columns = np.flatnonzero(counted_columns(evaluator, push)[row])
-    if not len(columns):
-        return "other"
+    # A row's pushes are those of one function of score differences, if on several scales.
+    pulls = -np.diagonal(push)
+    shares = (push.sum(axis=1) / np.maximum(pulls, 1e-30) + 1)[pulls > 0]
+    middle = float(np.median(shares)) if len(shares) else math.nan
+    keeps_rows = bool(len(shares)) and np.median(np.abs(shares / middle - 1)) < 1e-3
 
     def effect(other_row: int, column: int, seen: int) -> float:
         """Return how much a change of one score changes another's push."""
@@ -177,31 +192,43 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
         one, other, *_ = (i for i in range(scene.b) if i not in (row, in_batch[0]))
         other_user = effect(one, in_batch[0], in_batch[0])
         other_pair = effect(one, other, in_batch[0])
-    least = 1e-4
-    if min(rival, other_user, other_pair) > least and not (keeps_rows or keeps_columns):
+    if min(rival, other_user, other_pair) > LEAST and not (keeps_rows or keeps_columns):
         keeps_all = abs(push.sum()) < 1e-3 * np.abs(push).sum()
         return "over pairs" if keeps_all else "other"
-    if rival > least and other_user > least:
+    if rival > LEAST and other_user > LEAST:
         return "symmetric"
-    if other_user > least and keeps_columns:
+    if other_user > LEAST and keeps_columns:
         return "over users"
-    if keeps_rows:
-        return "listwise" if rival > least else "pairwise"
-    if rival <= least and effect(row, row, columns[0]) <= least:
-        return "pointwise"
-    return "listwise" if rival > least else "other"
+    if rival > LEAST:
+        return "listwise"
+    if keeps_rows and depends_on_positive(evaluator, scene, push, row):
+        return "pairwise"
+    return "pointwise" if effect(row, row, columns[0]) <= LEAST else "other"
+
+
+def depends_on_positive(evaluator: Evaluator, scene: Scene, push: Float, row: int) -> bool:
+    """Return whether a row's negatives are pushed otherwise where its own item scores higher."""
+    counted = negative_columns(evaluator, push)[row]
+    highest = 1 if evaluator.loss.has("users") else 30
+    for change in (CHANGE, highest - scene.scores[row, row]):
+        other = evaluator.pushes(scene.with_score(row, row, change))[row]
+        if (np.abs(other[counted] / push[row, counted] - 1) > LEAST).any():
+            return True
+    return False
 
 
 def logistic(
-    evaluator: Evaluator, scene: Scene, row: int, column: int
+    evaluator: Evaluator, scene: Scene, row: int, column: int, tolerance: float = 0.05
 ) -> tuple[float, float] | None:
     """Return the scale and the amplitude of a push that is a logistic function of its own score.
 
     1 / push is then linear in exp(-scale score), so three scores tell both, and two more whether it
-    is so. That holds for the softmax, for BPR and for the cross-entropy. None for other functions.
+    is so. That holds for the softmax, for BPR and for the cross-entropy, and for a positive's pull
+    as its score falls. None for other functions.
     """
+    sign = -1 if column == row else 1
     pushes = [
-        evaluator.push(scene.with_score(row, column, step * CHANGE), row, column)
+        sign * evaluator.push(scene.with_score(row, column, sign * step * CHANGE), row, column)
         for step in (-1, -0.5, 0, 0.5, 1)
     ]
     if min(pushes) <= 0:
@@ -211,7 +238,7 @@ def logistic(
     if falls.min() <= 1e-9 / middle or falls[1] / falls[2] <= 1 + 1e-6:
         return None
     ratios = np.log(falls[:-1] / falls[1:])
-    if np.ptp(ratios) > 0.05 * ratios.max():
+    if np.ptp(ratios) > tolerance * ratios.max():
         return None  # of another shape
     second = falls[2] + falls[3]
     scale = math.log((falls[0] + falls[1]) / second) / CHANGE
@@ -269,8 +296,10 @@ def _positive_offset(
     return exponent, float(np.exp(np.median(offsets))), float(count)
 
 
-def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
-    """Return the scale and the exponent of probability of a softmax over items and over users."""
+def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float, float] | None:
+    """Return the scale of a softmax over items, the exponent of probability in it, and the scale of
+    the softmax over users that is added to it with some weight.
+    """
     from scipy.optimize import least_squares
     from scipy.special import softmax
 
@@ -280,27 +309,38 @@ def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float] | None:
     off = ~np.eye(b, dtype=bool)
 
     def shape(values: Sequence[float]) -> Float:
-        logits = values[0] * scores
-        both = softmax(logits + values[1] * log_p, axis=1) + softmax(logits, axis=0)
+        over_items = softmax(values[0] * scores + values[1] * log_p, axis=1)
+        both = over_items + math.exp(values[3]) * softmax(values[2] * scores, axis=0)
         return np.asarray(both[off] / both[off].sum())
 
     wanted = seen[off] / seen[off].sum()
-    starts = [least_squares(lambda v: shape(v) - wanted, [start, 0.0]) for start in (1, 5, 20)]
-    best = min(starts, key=lambda each: each.cost)
-    if not math.sqrt(2 * best.cost) < 1e-3 * float(np.linalg.norm(wanted)):
+    starts = [[start, 0.0, start, 0.0] for start in (1, 5, 20)]
+    fits = [
+        least_squares(lambda values: shape(values) - wanted, start, ftol=1e-12, xtol=1e-12)
+        for start in starts
+    ]
+    best = min(fits, key=lambda each: each.cost)
+    if not math.sqrt(2 * best.cost) < 1e-4 * float(np.linalg.norm(wanted)):
         return None
-    return float(best.x[0]), float(best.x[1])
+    return float(best.x[0]), float(best.x[1]), float(best.x[2])
 
 
-def _normalises(evaluator: Evaluator, scene: Scene) -> bool | None:
-    """Return whether the length of users' vectors changes nothing; None for a loss of scores."""
-    if not evaluator.loss.has("users"):
-        return None
-    found = scene.coordinates()
-    once, twice = (
-        evaluator.value_of(evaluator.arrays(scene, found, length)) for length in (1.0, 2.0)
-    )
-    return bool(np.isclose(once, twice, rtol=max(evaluator.tolerance / 10, 1e-6)))
+def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:
+    """Return whether vectors of each side change a loss by their length, apart from a penalty on
+    lengths, which is the same for all scores.
+    """
+    names = {role: name for name, role in evaluator.loss.roles.items() if role in VECTORS}
+    changes = []
+    for each in (scene, replace(scene, score=scene.score / 2)):
+        arrays = evaluator.arrays(each, each.coordinates())
+        usual = evaluator.value_of(arrays)
+        longer = [{**arrays, name: 2 * arrays[name]} for name in names.values()]
+        changes.append([evaluator.value_of(other) - usual for other in longer])
+    least = max(evaluator.tolerance / 10, 1e-6)
+    return {
+        role: not math.isclose(*both, rel_tol=least, abs_tol=least * max(1e-3, abs(usual)))
+        for role, *both in zip(names, *changes, strict=True)
+    }
 
 
 def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:

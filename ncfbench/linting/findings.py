@@ -51,8 +51,9 @@ KINDS: dict[str, Kind] = {
         "Normalise along the last axis: axis=-1.",
     ),
     "squashed": Kind(
-        "scores go through a softmax or a sigmoid twice, so that wrong pairs are hardly pushed",
-        "Give a cross-entropy of logits the scores themselves.",
+        "a logarithm is missing, or a softmax or sigmoid is applied twice, so that wrong pairs are"
+        " hardly pushed",
+        "Take the logarithm of the softmax or sigmoid, once, of the scores themselves.",
     ),
     "wrong-sign": Kind(
         "positives are pushed apart and negatives together",
@@ -66,6 +67,10 @@ KINDS: dict[str, Kind] = {
     "wrong-negative": Kind(
         "a row's drawn negatives meet another row's user",
         "Reshape negatives to [b, k, D] without transposing, and multiply row by row.",
+    ),
+    "no-pull": Kind(
+        "rows do not pull their own item",
+        "Keep the positive's score in the loss: mask other pairs only, never a row's own.",
     ),
     "over-users": Kind(
         "the softmax runs over the batch's users, not over items",
@@ -119,15 +124,16 @@ KINDS: dict[str, Kind] = {
     ),
     "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
-        "Set masked scores to minus infinity before the softmax, do not multiply by the mask.",
+        "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"
+        " do not multiply by the mask.",
     ),
     "mask-dropout": Kind(
         "the mask compares vectors, and dropout makes one item's vectors differ",
         "Mask by item ids.",
     ),
     "positive-twice": Kind(
-        "the positive counts twice in the sum of its softmax",
-        "Add the positive to the negatives once: leave the diagonal out, or do not add it again.",
+        "the positive counts as a negative of its own row, or twice in the sum of its softmax",
+        "Add the positive to the sum once, and mask it before the hardest negatives are chosen.",
     ),
     "logq-sign": Kind(
         "the correction for popularity has the wrong sign",
@@ -158,16 +164,27 @@ KINDS: dict[str, Kind] = {
         "Divide scores by the temperature in one place.",
     ),
     "temperature": Kind(
-        "scores do not follow the temperature as they should",
-        "Divide scores by the temperature, or multiply them by the scale, once.",
+        "scores do not share one temperature, or do not follow it as they should",
+        "Divide all scores by the temperature, or multiply all by the scale, once: positives and"
+        " negatives alike.",
+    ),
+    "not-normalised": Kind(
+        "vectors that should have unit length do not",
+        "Divide users', items' and negatives' vectors by their length, or none of them.",
+    ),
+    "padding": Kind(
+        "padding counts",
+        "Give rows of mask or weight 0 no share of the loss: leave them out of the mean, and mask"
+        " their items' columns with minus infinity.",
     ),
     "last-batch": Kind(
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
     "uneven-terms": Kind(
-        "the negatives' weight over the positives' depends on the batch's size",
-        "Take the mean over rows of both terms, or the sum of both.",
+        "the negatives' weight over the positives' is not what it should be",
+        "Take the mean over rows of both terms, or the sum of both; multiply one of them alone by"
+        " its weight.",
     ),
     "margin": Kind(
         "a larger margin makes the loss smaller",

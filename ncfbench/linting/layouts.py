@@ -25,6 +25,8 @@ class Layout:
         labels: 0 to b - 1, one for each row; 0 and 1, one for each pair; or the identity.
         tables: whether probabilities and counts are those of all items, which ids look up.
         is_catalogue: scores are those of all items, each in one column, which labels count.
+        masks: value of a mask at what is no padding.
+        has_wide_mask: the mask is of negatives, [b, k], not of rows.
     """
 
     k: int = 0
@@ -32,6 +34,8 @@ class Layout:
     labels: Literal["rows", "pairs", "eye"] = "rows"
     is_catalogue: bool = False
     tables: bool = False
+    masks: bool | float = True
+    has_wide_mask: bool = False
 
 
 def layouts_of(loss: Loss) -> list[Layout]:
@@ -39,6 +43,14 @@ def layouts_of(loss: Loss) -> list[Layout]:
     found = _shapes(loss)
     if loss.has("item_ids") and loss.has(*LOOKED_UP):
         found += [replace(layout, tables=True) for layout in found]
+    if loss.has("row_mask", "negative_mask"):
+        wide = (False, True) if loss.has("negatives", "negative_scores") else (False,)
+        found = [
+            replace(layout, masks=masks, has_wide_mask=is_wide)
+            for layout in found
+            for is_wide in (wide if loss.has("row_mask") else (False,))
+            for masks in (True, 1.0, False, 0.0)
+        ]
     return found
 
 

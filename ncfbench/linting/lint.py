@@ -13,7 +13,7 @@ import numpy as np
 
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
-from ncfbench.linting import basics, batches, checks, objectives, options, processes
+from ncfbench.linting import balance, basics, batches, checks, objectives, options, processes
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
@@ -27,7 +27,7 @@ from ncfbench.timing.intervals import mean
 
 HOPELESS = (
     *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
-    "rounded",
+    *("rounded", "no-pull"),
 )
 """Findings after which nothing else can be said."""
 STEEPEST = 5.0
@@ -45,6 +45,7 @@ class Lint:
         accepted: those that were.
         fits: exact objectives, the one that the loss estimates best first; None where nothing can
             be estimated.
+        read_as: how each argument was understood, by name.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Lint:
     accepted: list[Finding]
     contents: batches.Contents | None
     fits: Fits | None
+    read_as: Mapping[str, str]
     sizes: Mapping[str, int]
 
     def __repr__(self) -> str:
@@ -74,6 +76,7 @@ class Lint:
         return {
             "loss": self.name,
             "framework": self.framework,
+            "read_as": dict(self.read_as),
             "graph": dict(self.sizes),
             "findings": [each.as_row() for each in self.findings],
             "accepted": [each.as_row() for each in self.accepted],
@@ -147,6 +150,7 @@ def lint_loss(
         accepted=[each for each in found if each.code in accept],
         contents=contents,
         fits=fits,
+        read_as=evaluator.read_as(),
         sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )
 
@@ -179,11 +183,18 @@ def _judged(
         steepest = STEEPEST / facts.scale.value
         evaluator = replace(evaluator, spread=min(evaluator.spread, steepest))
     found += basics.extremes(evaluator, facts)
+    scales = [*balance.scales(evaluator, facts)]
+    scales += [] if scales else balance.sums(evaluator, facts)
+    found += [*scales, *balance.lengths(evaluator, facts)]
     say(f"Objective: {facts.title}. Masks, batches and options are next.")
-    found += checks.sizes(evaluator, facts)
+    # Rows of equal scores tell nothing where each may choose its own item as a negative.
+    chooses = any(each.code == "positive-twice" for each in scales)
+    sizes = checks.sizes(evaluator, facts)
+    found += [each for each in sizes if not (chooses and each.code == "uneven-rows")]
     found += checks.terms(evaluator, facts)
     found += checks.one_row(evaluator)
     found += checks.row_weights(evaluator)
+    found += checks.padding(evaluator)
     masks = checks.look_at_masks(evaluator)
     facts = replace(facts, counts_once=masks.counts_once)
     contents = batches.look(evaluator, batch_size, own)
@@ -199,8 +210,9 @@ def _judged(
     b = int(np.mean([len(batch.user) for batch in own])) if own else batch_size
     tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
-    found += options.temperatures(evaluator, facts)
-    found += options.margins(evaluator)
+    found += [] if scales else options.temperatures(evaluator, facts)
+    found += options.term_weights(evaluator, facts)
+    found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     found += _processes(as_given, say)
     fits = None

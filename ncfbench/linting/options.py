@@ -11,23 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.linting import processes
+from ncfbench.linting import balance, processes
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.frameworks import Arrays
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import RELATIONS, Float, Scene
+from ncfbench.linting.signature import VECTORS
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
-MARGINS = r"(.*_)?margin"
+TERM_WEIGHTS = r"(.*_)?(neg(ative)?s?|pos(itive)?s?)_?(weight|w|coef(ficient)?)"
 SMALL_STEP = 1e-3
 WITHOUT_EFFECT = (
     r"(.*_)?(chunks?|mini_?batch|micro_?batch|verbose|progress(_bar)?|debug|eps(ilon)?|device|dtype"
     r"|name|seed|workers?|log_(every|metrics|steps|interval)|check(s|point(s|ing)?)?|metrics?)(_.*)?"
 )
 """Names of options that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
+PROMISES = (
+    r"(.*_)?(hits?|neg(ative)?s?|pos(itive)?s?|mask(s|ed)?|remove|exclude|dup(licate)?s?|symmetric"
+    r"|bidirectional|norm(al(i[sz]ed?)?)?|weight(s|ed)?|reduction|correct(s|ed|ion)?|log_?q|debias(ed)?"
+    r"|in_batch|hard(est)?)(_.*)?"
+)
+"""Names of flags that promise another loss; others, such as ``training``, may change nothing."""
 REDUCTIONS = ("sum", "mean")
 TOLD = (
     *("user_ids", "item_ids", "negative_ids", "linked", "counts", "row_weights"),
@@ -67,8 +74,11 @@ def idle(evaluator: Evaluator) -> Iterator[Finding]:
         is_flag = isinstance(value, bool | str) or (isinstance(value, float) and value != 0)
         code = "idle-flag" if is_flag else "idle-number"
         tried = ", ".join(map(str, others))
-        # It may work together with an option for which no other value is known.
-        severity = None if is_flag or None not in evaluator.options.values() else "note"
+        severity = None
+        if not is_flag and None in evaluator.options.values():
+            severity = "note"  # it may work together with an option that has no other known value
+        elif isinstance(value, bool | str) and not re.fullmatch(PROMISES, name, re.IGNORECASE):
+            severity = "warning"
         detail = f"{name} = {value}, tried {tried}"
         yield finding(code, [0.0], unit, 1, detail, severity)  # type: ignore[arg-type]
     # Ids of links that have nothing to do with each other may change nothing.
@@ -109,6 +119,13 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
                 return True
         if _arrays_differ(one.pushes(scenes[0]), other.pushes(scenes[0])):
             return True
+        if one.loss.has("users"):
+            longer = {
+                name: 2 * array if one.loss.roles[name] in VECTORS else array
+                for name, array in one.arrays(scenes[0], scenes[0].coordinates()).items()
+            }
+            if _values_differ(one.value_of(longer), other.value_of(longer), one):
+                return True
         if one.loss.has("users") and one.framework.has_gradients:
             on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
             if _arrays_differ(*on_users):
@@ -170,15 +187,21 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     }
     for name, expected in named.items():
         value = evaluator.options[name]
+        changed = evaluator.with_options(**{name: 1.25 * value})
+        scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
+        flat = [replace(scene, score=0 * scene.score) for scene in scenes]
+        ratios = balance.ratios(changed, flat) / balance.ratios(evaluator, flat)
+        exponents = (np.log(ratios) / math.log(1.25)).tolist()
+        if min(map(abs, exponents)) > 0.1:
+            unit = f"exponent of {name} in the pull of positives over the push of the others"
+            yield finding("temperature", exponents, unit, 0, f"{name} = {value}")
+            continue
         # A logarithm, which the loss takes the exponential of.
         if abs(value) < 20 and abs(abs(math.log(facts.scale.value)) - abs(value)) < 0.01:
             continue
         exponents = []
         for seed in SEEDS[:3]:
-            scales = [
-                _scale(evaluator.with_options(**{name: factor * value}), facts, seed)
-                for factor in (1.0, 1.25)
-            ]
+            scales = [_scale(each, facts, seed) for each in (evaluator, changed)]
             if None not in scales:
                 exponents.append(math.log(scales[1] / scales[0]) / math.log(1.25))  # type: ignore[operator]
         if not exponents:
@@ -187,25 +210,50 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         product = facts.scale.value * value ** (-expected)
         if abs(exponent - 2 * expected) < 0.1:
             yield finding("temperature-twice", exponents, unit, expected, f"{name} = {value}")
+        elif abs(exponent + expected) < 0.1 and value**exponent >= 1:
+            continue  # a temperature that multiplies makes scores larger, so it is a scale by name
         elif abs(exponent - expected) > 0.1:
             severity = None if abs(exponent + expected) < 0.1 else "warning"
             detail = f"{name} = {value}"
             yield finding("temperature", exponents, unit, expected, detail, severity)  # type: ignore[arg-type]
-        # The product is 1 where it is right, so that a value near 1 shows nothing.
-        elif len(named) == 1 and abs(product / value**expected - 1) < 0.02 < abs(product - 1):
+        # The product is 1 where it is right, so that a value near 1 shows nothing; 2 is the factor
+        # by which squared distances of unit vectors exceed cosines.
+        elif (
+            len(named) == 1
+            and abs(product / value**expected - 1) < 0.02
+            and min(abs(product - 1), abs(product - 2)) > 0.02
+        ):
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
 
 
-def margins(evaluator: Evaluator) -> Iterator[Finding]:
+def term_weights(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check that a weight of the negatives, or of the positives, is not one of the whole loss."""
+    if facts.kind not in ("pointwise", "listwise", "symmetric") or evaluator.is_random:
+        return
+    scene = evaluator.scenes().plain(0, ROWS)
+    for name, value in evaluator.options.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (re.fullmatch(TERM_WEIGHTS, name, re.IGNORECASE) and is_number and value > 0):
+            continue
+        changed = evaluator.with_options(**{name: 2 * value})
+        once, twice = (each.pushes(scene) for each in (evaluator, changed))
+        factor = float(np.sum(once * twice) / np.sum(once**2))
+        if np.allclose(twice, factor * once, rtol=1e-4) and abs(factor - 1) > 0.1:
+            unit = f"change of the ratio of negatives to positives where {name} doubles"
+            expected = 2 if "neg" in name.lower() else 0.5
+            yield finding("uneven-terms", [1.0], unit, expected, f"{name} = {value}")
+
+
+def margins(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that a margin makes the loss larger, where it changes it smoothly: one that only masks
-    negatives near the positive does not.
+    negatives near the positive does not. One between a negative and a constant makes it smaller.
     """
-    if evaluator.is_random or evaluator.is_stateful:
+    if evaluator.is_random or evaluator.is_stateful or facts.kind == "pointwise":
         return
     for name, value in evaluator.options.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (re.fullmatch(MARGINS, name) and is_number and value >= 0):
+        if not (re.fullmatch(balance.MARGINS, name) and is_number and value >= 0):
             continue
         slopes = []
         for seed in SEEDS:
@@ -225,7 +273,7 @@ def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:
     scene = evaluator.scenes().plain(seed, ROWS)
     push = evaluator.pushes(scene)
     if facts.kind == "symmetric":
-        fit = fit_symmetric(scene, push)
-    else:
-        fit = logistic(evaluator, scene, 0, int(np.argmax(push[0])))
+        both = fit_symmetric(scene, push)
+        return both[0] if both else None
+    fit = logistic(evaluator, scene, 0, int(np.argmax(push[0])))
     return fit[0] if fit else None

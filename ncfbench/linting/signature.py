@@ -52,7 +52,14 @@ ROLES: Mapping[str, str] = {
         r"(is_?)?(linked|links)|is_?positive|pos(itives?)?_?mask|known_?positives?"
         r"|false_?negatives?(_?mask)?"
     ),
-    "row_weights": r"(sample|row|example|instance|pair|link)_?weights?",
+    "row_weights": r"((sample|row|example|instance|pair|link)_?)?weights?",
+    "negative_mask": (
+        r"(valid_?)?neg(ative)?s?(_?(valid|real|pad(ding)?))?_?masks?|(is_?)?valid_?neg(ative)?s?"
+    ),
+    "row_mask": (
+        r"((sample|row|example|batch|loss|valid|user|item)_?)?masks?|(is_?)?(valid|real)(_?rows?)?"
+        r"|(is_?)?pad(ded|ding)?(_?masks?|_?rows?)?"
+    ),
     "labels": r"labels?|targets?|y_?true|y",
     "key": r"key|rng|rng_?key|generator",
     "axis_name": r"axis_?name|pmap_?axis|(gather_?)?axis",
@@ -62,6 +69,36 @@ ROLES: Mapping[str, str] = {
     "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
 }  # fmt: skip
 """Meaning of an argument, and the names that it goes by."""
+MEANINGS: Mapping[str, str] = {
+    "users": "vectors of users",
+    "items": "vectors of the users' items",
+    "negatives": "vectors of items drawn as negatives",
+    "scores": "scores",
+    "positive_scores": "scores of the users' items",
+    "negative_scores": "scores of items drawn as negatives",
+    "user_ids": "ids of users",
+    "item_ids": "ids of the users' items",
+    "negative_ids": "ids of drawn negatives",
+    "probability": "share of the training links that each user's item has",
+    "log_probability": "logarithm of the share of the training links that each user's item has",
+    "counts": "number of training links that each user's item has",
+    "negative_probability": "share of the training links that each drawn negative has",
+    "negative_log_probability": "logarithm of the share that each drawn negative has",
+    "probability_table": "share of the training links that every item has, by id",
+    "log_probability_table": "logarithm of the share that every item has, by id",
+    "counts_table": "number of training links that every item has, by id",
+    "linked": "whether a user has another training link with an item",
+    "row_weights": "weight of each row",
+    "row_mask": "mask of padding rows",
+    "negative_mask": "mask of padding among the drawn negatives",
+    "labels": "labels",
+    "key": "source of randomness",
+    "axis_name": "name of the axis of processes",
+    "rank": "number of this process",
+    "world_size": "number of processes",
+    "batch_size": "number of rows of a full batch",
+    "n_items": "number of items",
+}
 SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|rep(r(esentation)?)?s?|features?|(tower_?)?outputs?)"
 PREFIX = r"(e|h|emb(edding)?s?|rep(resentation)?s?|vec(tor)?s?)_"
 SHORT = {"q": "query", "k": "keys"}
@@ -180,7 +217,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
                     f"{name} cannot be made without {each.name!r}: give it a value with --set"
                     f" {each.name}=VALUE."
                 )
-    method = _call_of(target)
+    method = call_of(target)
     if is_class and method is target:
         raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
@@ -231,7 +268,7 @@ def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
     return found
 
 
-def _call_of(target: Any) -> Any:
+def call_of(target: Any) -> Any:
     """Return the function whose arguments a call has."""
     if inspect.isfunction(target) or inspect.ismethod(target) or hasattr(target, "func"):
         return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ncfbench.linting.facts import Facts
 from ncfbench.linting.findings import Severity
 from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
@@ -25,11 +24,12 @@ def lint_tables(lint: Lint) -> list[Table]:
         title = f"Findings on {lint.name}"
         notes = [f"Accepted: {each.code}: {each.sentence}" for each in lint.accepted]
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
-    if lint.facts:
-        cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
-        rows = [{"0": question, "1": answer} for question, answer in _answers(lint, lint.facts)]
-        title = f"What {lint.name} does ({lint.framework})"
-        tables.append(Table.of(title, cols, rows, name="facts"))
+    cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
+    arguments = "; ".join(f"{name}: {meaning}" for name, meaning in lint.read_as.items())
+    answers = [("read as", arguments), *_answers(lint)]
+    rows = [{"0": question, "1": answer} for question, answer in answers]
+    title = f"What {lint.name} does ({lint.framework})"
+    tables.append(Table.of(title, cols, rows, name="facts"))
     if lint.fits:
         cols = [
             Col("objective", "title", align="left"),
@@ -66,7 +66,9 @@ def _estimate(number: Estimate | None) -> str:
     return f"{number.value:.3g} ({number.lower:.3g} to {number.upper:.3g})"
 
 
-def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
+def _answers(lint: Lint) -> list[tuple[str, str]]:
+    if (facts := lint.facts) is None:
+        return []
     where = {
         "the batch's items": facts.in_batch,
         "those drawn for the row": facts.drawn,
@@ -84,8 +86,9 @@ def _answers(lint: Lint, facts: Facts) -> list[tuple[str, str]]:
     ]
     if facts.in_batch:
         rows.append(("an item that two rows have counts", "once" if facts.counts_once else "twice"))
-    if facts.normalises is not None:
-        rows.append(("length of vectors", "has no effect" if facts.normalises else "counts"))
+    if facts.lengths:
+        counting = ", ".join(side for side, counts in facts.lengths.items() if counts)
+        rows.append(("vectors whose length counts", counting or "none"))
     if contents := lint.contents:
         batch = f"in batches of {contents.rows}"
         for name, values in (

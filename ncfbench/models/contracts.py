@@ -23,7 +23,7 @@ from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.histories import History
-from ncfbench.models.losses import Loss, Pointwise, make_loss
+from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.precision import full
 from ncfbench.models.user_towers import Users
 
@@ -84,11 +84,9 @@ def _line(error: Exception, plugin: type) -> str:
 def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Checks:
     """Tokens after the last word must not affect the result, nor other items, nor chance."""
     module = yield from _built(info, config, data)
-    words = ("words",) if config.word_vectors else ()
     yield from _named("item_tables", info.item_tables, module, data.items)
     yield from _named("word_tables", info.word_tables, module, data.words + 1)
     yield from _named("pretrained_parts", info.pretrained_parts, module)
-    yield from _named("word_vectors", words, module, data.words + 1)
     rng, longest = np.random.default_rng(0), max(length // 2, 1)
     lengths = np.minimum([longest, (longest + 1) // 2, 0, 1, 2, 3, longest], longest)
     lengths = (lengths * bool(data.words)).astype(np.int32)
@@ -110,7 +108,7 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
         " which texts.present is false",
     )
     if info.word_tables and data.words:
-        other = texts._replace(tokens=_next_rows(texts.tokens, data.words), words=texts.tokens)
+        other = texts._replace(tokens=_next_rows(texts.tokens, data.words))
         yield from _by_row("word_tables", info.word_tables, module, texts, other, "texts.tokens")
 
 
@@ -208,29 +206,6 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
             return form(*links, config.lambda_)
 
         yield from _slopes(config, rows)
-    if not isinstance(loss, Pointwise):
-        return
-    scores, at = np.concatenate([-SCORES, SCORES]), loss.costless_score
-
-    @jax.jit
-    def all_slopes(scores: jax.Array, costless: jax.Array) -> Any:
-        own = loss.negative_and_slope(scores), loss.negative_and_slope(costless)
-        return Pointwise.negative_and_slope(loss, scores), *own
-
-    expected, own, least = jax.device_get(all_slopes(scores, np.float32(at or 0)))
-    yield (
-        _are_alike(expected, own, 1e-2),
-        "gives another value or slope from negative_and_slope than from negative: a subclass of a"
-        " loss with negative_and_slope overrides both",
-    )
-    yield (
-        not loss.squares_negatives or _are_alike(scores**2, expected[0], 1e-2),
-        "declares squares_negatives, and does not square them",
-    )
-    yield (
-        at is None or np.allclose(least, 0),
-        f"declares costless_score = {at}, and its loss is not 0 there",
-    )
 
 
 def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:

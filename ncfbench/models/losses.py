@@ -6,7 +6,6 @@ The base class of a loss is that of its family. Means and weights are the object
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -59,10 +58,6 @@ class Pointwise(Loss):
     """A loss with one term for each positive and one for each negative link."""
 
     family = "pointwise"
-    costless_score: ClassVar[float | None] = None
-    """A score of a negative link at which the loss and its slope are 0."""
-    squares_negatives = False
-    """True if the loss of a negative link is the square of its score."""
 
     @abstractmethod
     def positive(self, scores: jax.Array) -> jax.Array:
@@ -71,11 +66,6 @@ class Pointwise(Loss):
     @abstractmethod
     def negative(self, scores: jax.Array) -> jax.Array:
         """Return the loss of negative links, elementwise."""
-
-    def negative_and_slope(self, scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the loss of negative links and its derivative by the score, elementwise."""
-        value, slope = jax.jvp(self.negative, (scores,), (jnp.ones_like(scores),))
-        return value, slope
 
     def rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
@@ -128,8 +118,6 @@ class Listwise(Loss):
 class SkipGram(Pointwise):
     """SG: ``-log sigmoid(score)`` and ``-log sigmoid(-score)`` (Mikolov et al. 2013)."""
 
-    costless_score = -math.inf
-
     def positive(self, scores: jax.Array) -> jax.Array:
         """Return ``log(1 + exp(-score))``, without overflow."""
         return jax.nn.softplus(-scores)
@@ -138,30 +126,12 @@ class SkipGram(Pointwise):
         """Return ``log(1 + exp(score))``, without overflow."""
         return jax.nn.softplus(scores)
 
-    def negative_and_slope(self, scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return both from one exponential: 0.8 times the time of softplus and sigmoid.
-
-        ``log(1 + e) = 2 artanh(e / (2 + e))``, whose series has six terms here: at most 3e-7 off,
-        relative, as softplus itself.
-        """
-        exponential = jnp.exp(-jnp.abs(scores))
-        ratio = exponential / (2 + exponential)
-        square, series = jnp.square(ratio), jnp.zeros_like(ratio)
-        for power in (11, 9, 7, 5, 3, 1):
-            series = series * square + 1 / power
-        share = 1 / (1 + exponential)
-        value = jnp.maximum(scores, 0) + 2 * ratio * series
-        return value, jnp.where(scores >= 0, share, exponential * share)
-
 
 @dataclass(frozen=True)
 class MeanSquaredError(Pointwise):
     """MSE: squared distance to 1 for a positive, to 0 for a negative link (van den Oord et al.
     2013).
     """
-
-    costless_score = 0.0
-    squares_negatives = True
 
     def positive(self, scores: jax.Array) -> jax.Array:
         """Return ``(1 - score)^2``."""

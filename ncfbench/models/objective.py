@@ -12,10 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise
-from ncfbench.sampling.batch import Batch, Listed, MetUsers, Remembered, Shared
+from ncfbench.sampling.batch import Batch, Listed, Remembered
 
 
 class Hardness(NamedTuple):
@@ -57,21 +56,13 @@ def batch_link_loss(
     if own_bxD is not None and not isinstance(loss, Pointwise):
         users_UxD, batch, own_bxD = own_bxD, _by_link(batch), None
     negatives = batch.negatives
-    if not isinstance(negatives, MetUsers):
-        positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
-        keeps = hardness != ALL and loss.info.includes_positive
-        kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
-        weight = hard_weights(positive, negative, negatives.weight, hardness, kept)
-        if is_hard is not None:
-            weight = jnp.where(is_hard, weight, negatives.weight)
-        return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
-    if not isinstance(loss, Pointwise) or lambda_ is None:
-        raise TypeError("all users are negatives of pointwise losses only")
-    own_bxD = users_UxD[batch.pos_user] if own_bxD is None else own_bxD
-    positive = interaction.pairs(own_bxD, items_VxD[batch.pos_item])
-    met = users_UxD[: len(negatives.user_weight)]
-    summed = negative_sum(met, items_VxD, negatives, interaction, loss)
-    return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
+    positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
+    keeps = hardness != ALL and loss.info.includes_positive
+    kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
+    weight = hard_weights(positive, negative, negatives.weight, hardness, kept)
+    if is_hard is not None:
+        weight = jnp.where(is_hard, weight, negatives.weight)
+    return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
 
 
 def without_remembered(items_VxD: jax.Array, batch: Batch) -> jax.Array:
@@ -96,7 +87,6 @@ def batch_scores(
     Args:
         own_bxD: the positive links' users, where these are not the vectors of their slots.
     """
-    assert isinstance(batch.negatives, Listed | Shared)
     if isinstance(batch.negatives, Listed):
         user, item, _ = batch.negatives
         f, slot = users_UxD, batch.pos_user

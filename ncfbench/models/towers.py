@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ from flax import nnx
 
 from ncfbench.catalog import find_encoder, find_interaction, find_user_tower
 from ncfbench.config import RunConfig
-from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.data.store import Dataset
 from ncfbench.models.blocks import in_blocks
 from ncfbench.models.contracts import require_contracts
@@ -205,7 +204,7 @@ class Towers(nnx.Module):
     ) -> jax.Array:
         def encode(items: jax.Array, rows: Rows, is_item: jax.Array | None) -> jax.Array:
             ids, lengths = content.tokens[items], content.lengths[items]
-            tokens, words = (ids, None) if rows.words is None else (rows.words, ids)
+            tokens = ids if rows.words is None else rows.words
             present = tokens > 0
             if is_item is not None:
                 present &= is_item[:, None]
@@ -219,7 +218,7 @@ class Towers(nnx.Module):
                 rate = self.feature_dropout
                 kept = dropout.keep(items, features.shape[1], rate, FIRST_FEATURE)
                 features = jnp.where(kept, features / (1 - rate), 0)
-            return self.encoder(EncoderInput(named, tokens, present, lengths, features, words))
+            return self.encoder(EncoderInput(named, tokens, present, lengths, features))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items
         arrays = items, rows._replace(users=None), is_item
@@ -233,16 +232,7 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
     """Return both towers with the initial parameters of the run's seed.
 
     Raises:
-        UsageError: see :func:`ncfbench.models.contracts.require_contracts` and
-            :func:`ncfbench.data.assets.word_vectors.initial_words`.
+        UsageError: see :func:`ncfbench.models.contracts.require_contracts`.
     """
     require_contracts(config, dataset)
-    towers = Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))
-    vectors = initial_words(config, dataset)
-    if vectors is not None:
-        encoder: Any = towers.encoder
-        if isinstance(towers.encoder, WithFeatures):
-            encoder = towers.encoder.encoder
-        words = encoder.words.embedding
-        words[...] = jnp.where(jnp.isnan(vectors), words[...], vectors)
-    return towers
+    return Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))

@@ -2,7 +2,7 @@
 
 From a base (b users, the fewest item slots of the samplers, k listed negatives) users, item slots
 and listed interactions grow alone. A matrix of interactions has b rows, so it grows with the item
-slots, whose cost is known by then; and so does the sum over all users, where a sampler has it.
+slots, whose cost is known by then.
 
 A sampler's counts go together; in a constructed batch one of them changes while the others stay.
 With b = 2 positive links, U = 3 user slots, V = 3 item slots and k = 2 listed negatives each::
@@ -26,17 +26,16 @@ import numpy as np
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.distributed.shards import cut
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.base import Int32
-from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared, rounded_up
+from ncfbench.sampling.batch import Batch, Listed, Shared, rounded_up
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""
 
 Points: TypeAlias = dict[str, list[Counts]]
 """Counts of the steps on each of :data:`ncfbench.profiling.cost_model.AXES`, ascending. The base is
-on the first three; the last is there if a sampler has such batches.
+on the first three.
 """
 
 
@@ -71,7 +70,7 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
     slots = {counts.items for counts in samplers}
     columns = {counts.items for counts in samplers if counts.kind == "matrix"} or {min(slots)}
     base = Counts(b, rounded_up(min(slots), n), b * (1 + k), "vectors")
-    points = {
+    return {
         "users": [
             replace(base, users=size)
             for size in spaced_sizes(users if len(users) > 1 else halved(users), n)
@@ -86,20 +85,12 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
             for size in spaced_sizes(halved(columns), n)
         ],
     }
-    meeting = [counts for counts in samplers if counts.kind == "all_users"]
-    if meeting:
-        met = (meeting[0].interactions - b) // meeting[0].items
-        points["all_users"] = [
-            Counts(meeting[0].users, size, b + met * size, "all_users")
-            for size in spaced_sizes(halved({counts.items for counts in meeting}), n)
-        ]
-    return points
 
 
 def labels(points: Points) -> dict[Counts, tuple[str, int]]:
     """Return the part and the size that name each step in the raw samples."""
     names: dict[Counts, tuple[str, int]] = {}
-    for axis in ("items", "users", "vectors", "matrix", "all_users"):
+    for axis in ("items", "users", "vectors", "matrix"):
         for counts in points.get(axis, ()):
             names.setdefault(counts, (f"step by {axis}", counts.on(axis)))
     return names
@@ -129,8 +120,6 @@ class BatchMaker:
         The arrays hold the shards one after the other, as :mod:`ncfbench.distributed.shards` cuts
         them. All counts are multiples of the number of shards.
         """
-        if counts.kind == "all_users":
-            return self._all_users(counts)
         shards = [self._links(counts) for _ in range(self.config.devices)]
         pos_user, pos_item, *negatives = map(np.concatenate, zip(*shards, strict=True))
         return Batch(
@@ -145,29 +134,6 @@ class BatchMaker:
     def with_random_items(self, batch: Batch) -> Batch:
         """Return a batch with other items in the same slots."""
         return batch._replace(items=self.items(len(batch.items)))
-
-    def _all_users(self, counts: Counts) -> Batch:
-        """Return a batch whose items meet all users, or as many drawn ones as there are slots."""
-        graph, b = self.graph, self.config.batch_size
-        met, items = (counts.interactions - b) // counts.items, self.items(counts.items)
-        is_every, linked = met == graph.n_users, self.users(b)
-        users = np.arange(met, dtype=np.int32) if is_every else self.users(met)
-        named, position = np.unique(items, return_index=True)
-        user, item = graph.linked_block(users, named)
-        batch = Batch(
-            users=users if is_every else np.concatenate([users, linked]),
-            items=items,
-            pos_user=linked if is_every else np.arange(met, met + b, dtype=np.int32),
-            pos_item=np.resize(self.rng.permutation(len(items)), b).astype(np.int32),
-            negatives=(EveryUser if is_every else MetUsers)(
-                np.full(met, 1 / met, np.float32),
-                np.full(len(items), 1 / len(items), np.float32),
-                user.astype(np.int32),
-                position[item].astype(np.int32),
-            ),
-            n_items=np.int32(len(items)),
-        )
-        return batch if self.config.devices == 1 else cut(batch, self.config.devices)
 
     def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
         """Return one shard's arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""

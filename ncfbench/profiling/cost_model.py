@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, remembered
+from ncfbench.sampling.batch import Batch, Listed, remembered
 
 LINEAR_TOLERANCE = 0.05
 """A part's cost is a straight line if the steps are off by no more than this share then; else it is
@@ -28,9 +28,9 @@ SPREAD_TOLERANCE = 0.5
 """A part whose middle half of rounds spreads by more than this marks a noisy machine."""
 DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark one, too."""
-AXES = ("users", "items", "vectors", "matrix", "all_users")
-"""Counts that have a cost: interactions come as vectors' products, as a matrix of the batch's
-users, or as a sum over all users.
+AXES = ("users", "items", "vectors", "matrix")
+"""Counts that have a cost: interactions come as vectors' products, or as a matrix of the batch's
+users.
 """
 PARTS = ("users", "items", "interactions", "fixed")
 """Parts of a predicted step."""
@@ -43,13 +43,13 @@ class Counts:
     """The work of a batch."""
 
     users: int
-    """User slots whose vectors are looked up: where all users are met, those of positive links."""
+    """User slots whose vectors are looked up."""
     items: int
     """Item slots, padding included."""
     interactions: int
     """Scores of positive links, and of listed negative links or of all cells of the matrix."""
     kind: str
-    """``vectors``, ``matrix`` or ``all_users``."""
+    """``vectors`` or ``matrix``."""
 
     @classmethod
     def of(cls, batch: Batch, parts: int = 1) -> Counts:
@@ -60,10 +60,6 @@ class Counts:
                 own item slots.
         """
         negatives = batch.negatives
-        if isinstance(negatives, MetUsers):
-            b, met = len(batch.pos_user), len(negatives.user_weight)
-            users = b if isinstance(negatives, EveryUser) else len(batch.users)
-            return cls(users, len(batch.items), b + met * len(batch.items), "all_users")
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
         items = len(batch.items) - remembered(batch)
@@ -157,7 +153,7 @@ class Costs:
             sizes = sorted({each.on(axis) for each in steps} - {0})
             # Steps of another kind of interaction are a matrix of size 0. The other axes have no
             # step at 0: their first piece reaches to the second size.
-            first = 0 if axis in ("matrix", "all_users") else 1
+            first = 0 if axis == "matrix" else 1
             bounds[axis] = () if axis in lines else tuple(map(float, sizes[first:-1]))
             columns.append(np.array([_pieces(each.on(axis), bounds[axis]) for each in steps]))
         # Relative errors count: a step's own time is its unit.

@@ -5,15 +5,13 @@ Everything is compiled first, then measured in rounds (:mod:`ncfbench.profiling.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler, serves
-from ncfbench.config import Folder, RunConfig, complete, identity_of, named
+from ncfbench.config import Folder, RunConfig, complete, digest_of, identity_of
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
@@ -41,8 +39,6 @@ from ncfbench.training.loop import timed_loops
 from ncfbench.training.step import Trainer
 
 FEWEST_ROUNDS = 3
-EARLIER_SETTINGS = {"filters": 50, "filter_width": 3, "lstm_units": 50}
-"""Encoders' settings that every digest of version 1 held, whatever the encoder."""
 
 
 @dataclass(frozen=True)
@@ -213,13 +209,8 @@ def _measure(
 
 
 def settings_digest(config: RunConfig) -> str:
-    """Return twelve hexadecimal digits of all settings but the sampler.
-
-    Settings that are newer count unless they have their default, as in a run's identity.
-    """
-    kept = EARLIER_SETTINGS | named(config.to_dict(), config.settings)
-    del kept["sampler"]
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+    """Return twelve hexadecimal digits of all settings but the sampler."""
+    return digest_of(config.to_dict() | {"sampler": None}, config.settings, {})
 
 
 def unusual_words(config: RunConfig) -> str:

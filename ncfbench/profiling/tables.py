@@ -26,7 +26,6 @@ UNIT_TITLES = {
     "items": "t_g, an item",
     "vectors": "t_i, by vectors",
     "matrix": "t_i, by a matrix",
-    "all_users": "t_i, over all users",
     "fixed": "fixed, an iteration",
 }
 SAMPLER = Col("sampler", title)

@@ -22,6 +22,7 @@ class Reading(NamedTuple):
         running: seconds that its process had been running, without pauses, when it was read.
         paused: seconds that it had been paused by then.
         seconds: by the program's own clock.
+        split, source: as those of a line (:class:`~ncfbench.racing.metric.Line`).
     """
 
     running: float
@@ -29,6 +30,8 @@ class Reading(NamedTuple):
     step: float | None = None
     seconds: float | None = None
     paused: float = 0.0
+    split: str = ""
+    source: str = ""
 
 
 BEGIN = Reading(0.0, math.nan, 0.0, 0.0)
@@ -42,11 +45,14 @@ class Timeline:
     Attributes:
         pieces: the lines of each process; a resumed arm has several.
         expected_startup: start-up of other arms, which counts until two lines show its own.
+        split: the data whose lines count, beside those that name none; empty for all.
     """
 
     pieces: list[list[Reading]] = field(default_factory=lambda: [[]])
     expected_startup: float = 0.0
+    split: str = ""
     _lowest: float = math.inf
+    _read_of: str = ""
     _read: dict[int, int] = field(default_factory=dict)
     _kept: tuple[object, Curve | None] = field(default=(None, None), compare=False)
 
@@ -54,6 +60,15 @@ class Timeline:
     def readings(self) -> list[Reading]:
         """All lines."""
         return [*itertools.chain(*self.pieces)]
+
+    @property
+    def counted(self) -> list[list[Reading]]:
+        """The lines of each process that count, as they are now: more come at any time."""
+        return [self._of_split(piece[:]) for piece in self.pieces]
+
+    def _of_split(self, lines: list[Reading]) -> list[Reading]:
+        kept = ("", self.split)
+        return [each for each in lines if each.split in kept] if self.split else lines
 
     @property
     def startup_seconds(self) -> float:
@@ -65,7 +80,7 @@ class Timeline:
         """Start-up and compilation of each process."""
         found: list[float] = []
         lines: list[Reading] = []
-        for piece in self.pieces:
+        for piece in self.counted:
             last = next((line for line in reversed(lines) if _stays(line, piece)), BEGIN)
             found.append(startup_of(piece, last, self.expected_startup))
             lines += piece
@@ -76,7 +91,7 @@ class Timeline:
         anew.
         """
         found: list[tuple[float, Reading]] = []
-        for piece in filter(None, self.pieces):
+        for piece in filter(None, self.counted):
             found = [(at, line) for at, line in found if _stays(line, piece)]
             base, last = found[-1] if found else (0.0, BEGIN)
             start = startup_of(piece, last, self.expected_startup)
@@ -94,10 +109,12 @@ class Timeline:
         A call reads the lines since the one before.
         """
         sign = 1.0 if is_less_better else -1.0
+        if self._read_of != self.split:
+            self._read, self._lowest, self._read_of = {}, math.inf, self.split
         for number, piece in enumerate(self.pieces):
             new = piece[self._read.get(number, 0) :]
             self._read[number] = self._read.get(number, 0) + len(new)
-            self._lowest = min([self._lowest, *(sign * each.value for each in new)])
+            self._lowest = min([self._lowest, *(sign * each.value for each in self._of_split(new))])
         return self._lowest
 
     def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
@@ -105,7 +122,8 @@ class Timeline:
 
         It is made anew when there are more lines, or another start-up is expected.
         """
-        key = (*map(len, self.pieces), self.expected_startup, is_less_better, count_startup)
+        made_of = (*map(len, self.pieces), self.expected_startup, self.split)
+        key = (*made_of, is_less_better, count_startup)
         if self._kept[0] != key:
             points = self.points(count_startup=count_startup)
             seconds = itertools.accumulate((at for at, _ in points), max)

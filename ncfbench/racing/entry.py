@@ -23,6 +23,7 @@ class Entry:
         memory_bytes, device_bytes: that it holds, in memory and on a GPU; 0 while unknown.
         slot: of the cores and the device that it runs on.
         number: of the arm, in the order of the command line.
+        doubt: why its lines seem to be of several series.
     """
 
     arm: Arm
@@ -37,6 +38,7 @@ class Entry:
     device_bytes: int = 0
     slot: int = 0
     bunched: int = 0
+    doubt: str = ""
     process: Process | None = None
     is_open: bool = False
 

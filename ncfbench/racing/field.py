@@ -75,6 +75,10 @@ class Field:
         silence_seconds: an entry leaves that has printed no metric while running this long.
         interrupted: when it is true, a turn raises KeyboardInterrupt.
         ticked: called a few times a second while entries run.
+
+    Attributes:
+        suspended: when it is set, as by Ctrl-Z, entries that run are paused, and this process stops
+            until it is continued.
     """
 
     def __init__(
@@ -92,7 +96,7 @@ class Field:
         self.resume_flag, self.silence_seconds = resume_flag, silence_seconds
         self.interrupted, self.ticked = interrupted, ticked
         self.began = time.perf_counter()
-        self._ends = threading.Event()
+        self._ends, self.suspended = threading.Event(), threading.Event()
         self._open: list[Entry] = []
         self._free_at_start: dict[Entry, int] = {}
         self._started = 0
@@ -161,6 +165,8 @@ class Field:
                 left = min(ends[entry] - entry.running_seconds for entry in running)
                 self._ends.wait(min(max(left, 0.0), POLL_SECONDS))
                 self._ends.clear()
+                if self.suspended.is_set():
+                    self._suspend([*running.values()])
                 self.ticked()
                 for entry, process in [*running.items()]:
                     is_alive = process.is_alive
@@ -177,6 +183,17 @@ class Field:
             raise KeyboardInterrupt
         for entry, now in self._free_device_bytes(starting).items():
             entry.device_bytes += max(free.get(entry, now) - now, 0)
+
+    def _suspend(self, processes: Sequence[Process]) -> None:
+        """Pause processes and stop this one; the time until it is continued does not count."""
+        began = time.perf_counter()
+        for process in processes:
+            process.pause()
+        self.suspended.clear()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for process in processes:
+            process.resume()
+        self.began += time.perf_counter() - began
 
     def measure(self, entry: Entry) -> None:
         """Measure the memory that a paused entry holds."""
@@ -225,7 +242,7 @@ class Field:
             entry.close(Status.DIVERGED, f"its metric became {process.diverged}")
         silent = entry.running_seconds - (readings[-1].running if readings else 0.0)
         if silent > self.silence_seconds:
-            said = f"{self._last_words(process)}. Does --metric match its lines?"
+            said = f"{self._last_words(process)}. {self.metric.advice([*process.last_lines])}"
             if readings:
                 said = "since its last one"
             entry.close(Status.FAILED, f"no metric in {silent:.0f} s of running, {said}")
@@ -300,7 +317,8 @@ def _end(code: int | None) -> str:
     if code is None or code == -signal.SIGKILL:
         return "was killed, perhaps for want of memory"
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        names = {int(each): each.name for each in signal.Signals}  # real-time ones have no name
+        return f"was ended by {names.get(-code, f'signal {-code}')}"
     return "ended and printed no metric" if code == 0 else f"ended with exit code {code}"
 
 

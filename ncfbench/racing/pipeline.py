@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -23,7 +25,7 @@ from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import LEAST_TURN, Race
 from ncfbench.racing.summary import draw
-from ncfbench.runs.signals import deferred_signals
+from ncfbench.runs.signals import deferred_signals, handled_by
 from ncfbench.storage import locks, tables
 from ncfbench.timing.contention import OtherPrograms
 
@@ -32,7 +34,7 @@ FOLDER = "race"
 STOPPING = (
     "Stopping: the arms are ended, and the answer so far follows. Ctrl-C again stops at once."
 )
-SILENCE = (30.0, 0.1)
+SILENCE = (30.0, 1 / 3)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
@@ -60,7 +62,7 @@ def race(
     parameters: Mapping[str, Sequence[object]] | None = None,
     budget_seconds: float = 600.0,
     metric: str | None = None,
-    minimize: bool = False,
+    minimize: bool | None = None,
     target: float | None = None,
     names: Sequence[str] = (),
     arms: Path | None = None,
@@ -83,7 +85,7 @@ def race(
         command: one for each arm, or for each combination of the parameters' values, which stand
             for ``{name}``; ``{seed}`` is the number of a repeat.
         metric: a key of JSON lines, or a regular expression with a group.
-        minimize: the metric is a loss.
+        minimize: True if less of the metric is better, False if more is; None asks its name.
         target: value to reach; by default 95 % of the best quality.
         arms: TOML file of arms.
         seeds: of the finalists; by default 2 where the command has a ``{seed}``.
@@ -94,7 +96,8 @@ def race(
     Raises:
         CheckFailedError: no arm printed a metric.
         DataError: a file cannot be read or written.
-        UsageError: a value cannot be used, or this system cannot pause a process.
+        UsageError: a value cannot be used, this system cannot pause a process, or nothing says
+            whether less of the metric is better, and it falls.
     """
     field_of = make_arms(
         [command] if isinstance(command, str) else command,
@@ -107,7 +110,7 @@ def race(
         cleanup=cleanup,
     )
     question = Question(
-        Metric.of(metric, is_less_better=minimize),
+        Metric.of(metric, minimize=minimize),
         budget_seconds,
         target,
         _seeds(field_of, seeds),
@@ -119,8 +122,14 @@ def race(
         silence_seconds = max(SILENCE[0], SILENCE[1] * budget_seconds)
     slots = make_slots(parallel)
     require_pausing()
-    here = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
     display, others = display or Display(None, budget_seconds), OtherPrograms()
+    first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
+    here = first if resume_flag else _unfinished(first, field_of)
+    if here != first:
+        display.say(
+            f"This race is finished already, and its answer is {first / 'answer.json'}. It is raced"
+            f" once more in {here}."
+        )
     with ExitStack() as stack:
         stack.enter_context(locks.held(here, "racing in"))
         stack.callback(display.end)
@@ -144,13 +153,14 @@ def race(
         is_complete, notes = True, []
         if it.left > DONE_SHARE * budget_seconds:
             try:
-                with field:
+                with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
                     it.run()
             except KeyboardInterrupt:
                 is_complete = False
             if used := others.describe():
                 notes.append(f"Meanwhile other programs used {used}, so times are too long")
         it.noted()
+        question.require_direction(it.firsts, is_last=True)
         answer = make_answer(question, it.entries, it.spent, is_over=is_complete, notes=notes)
         tables.write_json(here / "answer.json", as_json(answer))
         figure = draw(answer, here / "race.svg")
@@ -182,8 +192,15 @@ def _digest(arms: Sequence[Arm], question: Question) -> str:
     """Return the name of a race's folder: of its arms and its metric."""
     metric = question.metric
     pattern = metric.pattern and metric.pattern.pattern
-    asked = [[asdict(arm) for arm in arms], metric.key, pattern, metric.is_less_better]
+    asked = [[asdict(arm) for arm in arms], metric.key, pattern, metric.minimize]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _unfinished(folder: Path, arms: Sequence[Arm]) -> Path:
+    """Return the folder of a race, or the first of ``NAME-2``, ... that holds no finished one."""
+    later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    folders = itertools.chain([folder], later)
+    return next(each for each in folders if not records.read(each, arms)[2])
 
 
 def _restored(

@@ -25,6 +25,7 @@ import psutil
 from ncfbench.errors import UsageError
 from ncfbench.racing import keeper
 from ncfbench.racing.clock import Reading
+from ncfbench.racing.expressions import cleaned
 from ncfbench.racing.metric import Metric
 from ncfbench.storage.tables import storage_errors
 
@@ -87,7 +88,7 @@ class Process:
         bunched: lines with a metric that came together with a later one.
         code: exit code, negative for a signal; None while it lives or where nothing is known.
         error: what a line is refused for.
-        diverged: a metric that was no finite number.
+        diverged: a metric that was no finite number, after one that was or twice.
         is_paused: True between turns.
         began: when it started, by ``time.perf_counter``.
     """
@@ -109,6 +110,7 @@ class Process:
         self.code: int | None = None
         self.error: UsageError | None = None
         self.diverged: float | None = None
+        self._not_finite = 0
         self._counts = True
         self._metric, self._ends, self._lock = metric, ends, threading.Lock()
         self._known: list[psutil.Process] = []
@@ -146,6 +148,7 @@ class Process:
         """True until its output has closed and its keeper has ended."""
         if self._keeper.poll():  # it was killed, and leaves the others behind
             self._signal_group(signal.SIGKILL)
+            self.group = 0  # others may be given its number
             _kill(self._known)
         return self._reader.is_alive()
 
@@ -209,11 +212,11 @@ class Process:
         self._reader.join(keeper.LIMIT_SECONDS)
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of its processes."""
+        """Return the memory of its processes; a page that several share counts once."""
         total = 0
         for each in self._descendants():
             with suppress(psutil.Error):
-                total += each.memory_info().rss
+                total += _memory_of(each)
         return total
 
     def _signal_group(self, number: signal.Signals) -> None:
@@ -262,15 +265,26 @@ class Process:
                 self.error, read = error, None
             if read is not None and not self._counts:
                 continue
-            if read is not None and not math.isfinite(read.value):
-                self.diverged = read.value
-            elif read is not None:
+            if read is not None and math.isfinite(read.value):
                 paused = now - self.began - running
-                self.readings.append(Reading(running, read.value, read.step, read.seconds, paused))
+                self.readings.append(Reading(running, *read[:3], paused, *read[3:]))
                 found += 1
-            elif text.strip():
-                self.last_lines.append(text.strip())
+                continue
+            if read is not None:
+                self._not_finite += 1
+                if self.readings or self._not_finite > 1:  # a first one may be before training
+                    self.diverged = read.value
+            if shown := cleaned(text).strip():
+                self.last_lines.append(shown)
         self.bunched += max(found - 1, 0)
+
+
+def _memory_of(process: psutil.Process) -> int:
+    """Return a process's share of its pages, as Linux counts it; elsewhere its resident memory."""
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.AccessDenied, AttributeError):
+        return int(process.memory_info().rss)
 
 
 def _can_run(process: psutil.Process) -> bool:

@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ncfbench.racing import rule
+from ncfbench.errors import UsageError
+from ncfbench.racing import direction, rule
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.rungs import Plan, arms_of_rungs
@@ -99,11 +100,44 @@ class Question:
 
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
-        more, else the median of the first values.
+        more, and 0.5 for an area under a ROC curve; the median of the first values for others, and
+        where it is past :data:`SHARE` of the best.
         """
-        if not self.metric.is_less_better and all(max(curve.losses) <= 0 for curve in curves):
+        if not curves:
             return 0.0
-        return statistics.median(curve.losses[0] for curve in curves) if curves else 0.0
+        first = statistics.median(curve.losses[0] for curve in curves)
+        if self.metric.is_less_better or any(max(curve.losses) > 0 for curve in curves):
+            return first
+        best = min(curve.level for curve in curves)
+        unit = 100.0 if best < -1 else 1.0  # percent
+        start = -unit * (direction.chance_of(self.metric.name) or 0.0)
+        is_past = best >= start or first <= start + SHARE * (best - start)
+        return first if is_past else start
+
+    def goes_wrong(self, entries: Iterable[Entry], *, is_last: bool = False) -> bool:
+        """Return whether the values of half of the arms or more that show a trend go the way that
+        is taken to be worse.
+
+        Args:
+            is_last: as for :func:`~ncfbench.racing.direction.trend`.
+        """
+        values = [[each.value for each in arm.timeline.counted[-1]] for arm in entries]
+        known = [direction.trend(own, is_last=is_last) for own in values if len(own) > 1]
+        worse = 1 if self.metric.is_less_better else -1
+        return worse in known and 2 * known.count(worse) >= len(known)
+
+    def require_direction(self, entries: Iterable[Entry], *, is_last: bool = False) -> None:
+        """Refuse to choose an arm where nothing says that more is better, and values fall.
+
+        Raises:
+            UsageError: they do.
+        """
+        name = self.metric.name
+        if self.metric.known_direction is None and self.goes_wrong(entries, is_last=is_last):
+            raise UsageError(
+                f"The values of {name} fall, and its name does not say whether less is better:"
+                " race again with --minimize, or with --maximize if more is."
+            )
 
     def curves(self, entries: Iterable[Entry]) -> dict[Entry, Curve]:
         """Return the curves of the entries that have a line."""

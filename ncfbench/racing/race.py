@@ -13,6 +13,7 @@ from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.field import Field, Over
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
+from ncfbench.racing.series import doubt, source_in
 from ncfbench.reporting.formats import three_digits
 
 FIRST_SHARE, GROWTH = 0.6, 1.6
@@ -67,6 +68,7 @@ class Race:
 
     def __post_init__(self) -> None:
         self._wall = self._ran = 0.0
+        self._said: set[str] = set()
         self.is_over = False
 
     @property
@@ -97,12 +99,19 @@ class Race:
         Raises:
             CheckFailedError: no entry printed a metric.
             KeyboardInterrupt: interrupted; all is noted.
+            UsageError: nothing says whether less of the metric is better, and it falls.
         """
         self._open()
         if not any(each.timeline.readings for each in self.firsts):
             first = self.firsts[0]
-            ran = f"it ran {first.running_seconds:.0f} s; give a larger --budget"
-            raise CheckFailedError(f"No arm printed a metric. {first.name}: {first.reason or ran}.")
+            lines = [*first.process.last_lines] if first.process else []
+            hint = self.question.metric.advice(lines) if lines else "Give a larger --budget."
+            why = (
+                f"{first.reason}."
+                if first.reason
+                else f"it ran {first.running_seconds:.0f} s. {hint}"
+            )
+            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}")
         clock = self._first_clock()
         while (plan := self._admit(clock)) is not None and plan.clocks:
             clock = plan.clocks[0]
@@ -110,6 +119,7 @@ class Race:
             self._judge(clock)
         self._leave({each: "" for each in self.active if not self.question.is_known(each)}, clock)
         self._repeat()
+        self.question.require_direction(self.firsts, is_last=True)
         self.is_over = True
         self.noted()
 
@@ -150,11 +160,11 @@ class Race:
     def _say_what_is_no_metric(self, entries: Sequence[Entry]) -> None:
         """Say early that the first arms print other lines."""
         for each in entries:
-            lines = each.process.last_lines if each.process and each.can_train else ()
+            lines = [*each.process.last_lines] if each.process and each.can_train else ()
             if lines and not each.readings:
                 self.say(
                     f"{self.spent:.0f} s: {each.name} has printed no metric yet, but:"
-                    f" {' | '.join(lines)}. Does --metric match its lines?"
+                    f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
                 )
 
     def _admit(self, clock: float) -> Plan | None:
@@ -198,6 +208,7 @@ class Race:
             self._ran += sum(each.running_seconds for each in entries) - before
             self._expect_startup()
             self.noted()
+        self._say_how_lines_are_read(entries)
         over = [each for each in entries if not each.can_train]
         for each in over:
             self.say(f"{self.spent:.0f} s: {each.name}: {each.status}, {each.reason}.")
@@ -206,9 +217,27 @@ class Race:
     def _expect_startup(self) -> None:
         """Let arms whose start-up is not known yet expect that of others."""
         lines = [each.timeline for each in self.entries]
+        for each in lines:
+            each.split = self.question.metric.split
         known = [each.startup_seconds for each in lines if len(each.pieces[0]) > 1]
         for each in lines:
             each.expected_startup = statistics.median(known) if known else 0.0
+
+    def _say_how_lines_are_read(self, entries: Sequence[Entry]) -> None:
+        """Say once how lines are read, and which of them seem to be of several series."""
+        metric = self.question.metric
+        for each in entries:
+            if why := doubt(each.timeline.counted[-1]):
+                option = metric.narrowed(metric.sample, source_in(metric.sample))
+                each.doubt = (
+                    f"Lines of {each.name} seem to be of several series, since {why}, and all"
+                    f" count. Choose one by a word of its lines, as in {option}."
+                )
+        doubts = [each.doubt for each in self.entries if each.doubt]
+        for text in [*metric.notes, *doubts[:1]] if metric.sample else ():
+            if text not in self._said:
+                self._said.add(text)
+                self.say(text)
 
     def _train(
         self,
@@ -305,6 +334,7 @@ class Race:
 
     def _judge(self, clock: float) -> None:
         """Let those leave that cannot win, or for whom there is no time."""
+        self.question.require_direction(self.firsts)
         active, plan = self.active, self._plan(clock)
         others = [each for each in self.firsts if each not in active]
         found = self.question.judge(active, others, plan, clock) if active else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, ArmResult
+from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Col, Table, sentence
@@ -29,7 +31,10 @@ def headline(answer: Answer) -> str:
     why = "the target" if has_target else f"{SHARE:g} of the best, {highest}"
     if answer.start and not has_target:
         start = _text(answer, answer.start)
-        why = f"{SHARE:.0%} of the way from {start}, where arms began, to the best, {highest}"
+        chance = chance_of(answer.question.metric.name) or math.nan
+        is_chance = answer.value(answer.start) in (chance, 100 * chance)
+        began = "that of chance" if is_chance else "where arms began"
+        why = f"{SHARE:.0%} of the way from {start}, {began}, to the best, {highest}"
     at_most = "at most " if best.is_at_most else ""
     parts = [
         f"Use {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
@@ -46,11 +51,13 @@ def headline(answer: Answer) -> str:
 
 def caveats(answer: Answer) -> list[str]:
     """Return how far to trust the answer, a sentence each."""
-    best, found = answer.best, []
+    best, found = answer.best, [*answer.question.metric.notes, *_doubts(answer)]
     if best is not None and best.curve is not None:
         seeds = min(len(each.runs.curves) for each in [best, *answer.stayed[1:FINALISTS]])
         text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that"
-        found.append(f"{text} {answer.question.spread.text}.")
+        pairs = sum(each.behind is not None for each in answer.results)
+        many = ". Each interval is of one pair, without a correction for their number"
+        found.append(f"{text} {answer.question.spread.text}{many if pairs > 1 else ''}.")
         if seeds == 1:
             cost = sum(each.seconds or 0.0 for each in answer.stayed[:FINALISTS])
             takes = f"A repeat of the finalists takes about {three_digits(cost)} s"
@@ -81,6 +88,21 @@ def caveats(answer: Answer) -> list[str]:
         found.append(f"{arms} left before {they} could be told from the best.")
     found += _of_clock(answer)
     return [*found, *map(sentence, answer.notes)]
+
+
+def _doubts(answer: Answer) -> list[str]:
+    """Return why the metric may be read wrongly."""
+    entries, found = [each.entry for each in answer.results], []
+    doubts = [each.doubt for each in entries if each.doubt]
+    if doubts:
+        others = len(doubts) - 1
+        found.append(f"{doubts[0]}{f' So are those of {others} more.' if others else ''}")
+    question = answer.question
+    if question.metric.minimize is None and question.goes_wrong(entries, is_last=True):
+        way = "rise" if question.metric.is_less_better else "fall"
+        name = question.metric.name
+        found.append(f"Values of {name} {way} in half of the arms or more: is that really worse?")
+    return found
 
 
 def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[str, str]]:

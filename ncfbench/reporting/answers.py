@@ -48,7 +48,6 @@ TRIED = (
     "probe_every",
     "iterations_per_dispatch",
     "item_block",
-    "tuned",
 )
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""
 EASIER = (0.25, 0.5)

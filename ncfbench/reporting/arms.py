@@ -28,7 +28,7 @@ from ncfbench.reporting.quality import (
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.folder import RunRecord, clock_at
-from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
@@ -81,9 +81,10 @@ class Peak:
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
-        """The mean over seeds; None where some run has not kept it."""
-        found = [evaluations.find(folder, at, self.split) for folder, at in self.kept_in]
-        if None in found:
+        """The mean over seeds; None where some run has not kept it, or over other users."""
+        kept = [evaluations.find(folder, at, self.split) for folder, at in self.kept_in]
+        found = [evaluation for evaluation in kept if evaluation is not None]
+        if len(found) < len(kept) or not comparable(found):
             return None
         names = ("user_recalls", "item_shares")
         lists = ([getattr(evaluation, name) for evaluation in found] for name in names)

@@ -1,10 +1,10 @@
 """The board: ways to train beside each other on several data sets.
 
-A *contestant* is a combination of settings, such as ``softmax strat-ns``; settings that were tuned,
-or that all arms of a data set share, are no part of it. Of arms that differ in these alone the best
-one counts. Floors are contestants too. On each data set the targets are shares of the best quality
-that a contestant reached there. A performance profile says on how many data sets a contestant takes
-at most a number of times as long as the soonest one (Dolan and Moré, 2002).
+A *contestant* is a combination of settings, such as ``softmax strat-ns``; the learning rate, and
+settings that all arms of a data set share, are no part of it. Of arms that differ in these alone
+the best one counts. Floors are contestants too. On each data set the targets are shares of the best
+quality that a contestant reached there. A performance profile says on how many data sets a
+contestant takes at most a number of times as long as the soonest one (Dolan and Moré, 2002).
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _settings(arm: RankedArm) -> dict[str, object]:
-    tuned = arm.config.tuned_settings if arm.config.tuned else ()
-    return {name: value for name, value in choices_of(arm.config).items() if name not in tuned}
+    choices = choices_of(arm.config).items()
+    return {name: value for name, value in choices if name != "learning_rate"}
 
 
 def _place(arm: RankedArm) -> tuple[int, float, float, list[str]]:

@@ -22,9 +22,7 @@ from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
     Batch,
     Listed,
-    MetUsers,
     negative_ids,
-    negative_weights,
     remembered,
 )
 from ncfbench.sampling.noise import explicit_measure
@@ -239,8 +237,6 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
     Masked links count: their nodes are embedded all the same.
     """
     users, negatives = [batch.users[batch.pos_user]], batch.negatives
-    if isinstance(negatives, MetUsers):
-        users.append(batch.users[: len(negatives.user_weight)])
     if isinstance(negatives, Listed):
         users.append(batch.users[negatives.user].reshape(-1))
     items = batch.items[remembered(batch) : int(batch.n_items)]
@@ -267,7 +263,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
     rows, weight_of_item = [], np.zeros(graph.n_items)
     for draw, same in zip(sampler.draw(0, batches), unmasked.draw(0, batches), strict=True):
         batch, whole = sampler.assemble(draw, slots), unmasked.assemble(same, slots)
-        weights, (_, items) = negative_weights(batch), negative_ids(batch)
+        weights, (_, items) = batch.negatives.weight, negative_ids(batch)
         weight_of_item += np.bincount(items.reshape(-1), weights.reshape(-1), graph.n_items)
         rows.append(_counts(batch, whole, dataset))
     popularity = None
@@ -313,20 +309,10 @@ def expected_weights(sampler: Sampler) -> Float64:
 
 def effective_negatives(batch: Batch) -> float:
     """Return Kish's effective number of negatives, (sum w)^2 / sum w^2, of a positive link on
-    average; with all users, of a user who is met. The batch is on the host.
+    average. The batch is on the host.
     """
-    negatives = batch.negatives
-    if isinstance(negatives, MetUsers):
-        # A user's own weight cancels; nothing of size M x V is made.
-        weight, met = negatives.item_weight.astype(np.float64), len(negatives.user_weight)
-        user, item = negatives.linked_user, negatives.linked_item
-        sums, squares = (
-            power.sum() - np.bincount(user, power[item], met + 1)[:-1]
-            for power in (weight, weight**2)
-        )
-    else:
-        weight = negatives.weight.astype(np.float64)
-        sums, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
+    weight = batch.negatives.weight.astype(np.float64)
+    sums, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
     zeros = np.zeros(len(sums))
     return float(np.divide(sums**2, squares, out=zeros, where=squares > 0).mean())
 
@@ -337,12 +323,12 @@ def _counts(batch: Batch, whole: Batch, dataset: Dataset) -> dict[str, float]:
     Args:
         whole: the same batch without the mask.
     """
-    weight = negative_weights(batch).astype(np.float64)
+    weight = batch.negatives.weight.astype(np.float64)
     front = remembered(batch)  # remembered items are not embedded
     items, slots = batch.items[front : int(batch.n_items)], len(batch.items) - front
     users = [batch.users[batch.pos_user], negative_ids(batch)[0][weight > 0]]
     unmasked, b = int(np.count_nonzero(weight)), len(batch.pos_user)
-    before, words = int(np.count_nonzero(negative_weights(whole))), dataset.lengths[items].sum()
+    before, words = int(np.count_nonzero(whole.negatives.weight)), dataset.lengths[items].sum()
     return {
         "distinct_users": len(np.unique(np.concatenate(users))),
         "distinct_items": len(np.unique(items)),

@@ -7,31 +7,23 @@ from pathlib import Path
 
 from ncfbench.reporting.beside import ANSWER, SWEEPS
 from ncfbench.reporting.results import Results
-from ncfbench.runs.folder import ANSWERED, copy_records, read_all
-from ncfbench.runs.trials import FOLDER
+from ncfbench.runs.folder import ANSWERED, copy_records
 from ncfbench.storage import schemas, tables
 
 
-def export(results: Results, folder: Path) -> tuple[int, int]:
+def export(results: Results, folder: Path) -> int:
     """Copy the tables, the compared runs without checkpoints, and the sweeps' files.
 
-    Where settings were tuned, the readable trials that chose them are copied too.
-
     Returns:
-        Number of runs copied, and of trials.
+        Number of runs copied.
 
     Raises:
         DataError: the folder cannot be written.
     """
     compared = [run for runs in results.groups for run in runs]
-    tuned = {run.data_fingerprint for run in compared if run.config.tuned}
-    trials = [
-        trial for trial in read_all(results.runs_dir / FOLDER)[0] if trial.data_fingerprint in tuned
-    ]
     runs_dir = folder / ANSWERED if results.race else folder
-    for records, target in ((compared, runs_dir), (trials, folder / FOLDER)):
-        for record in records:
-            copy_records(record, target / record.name)
+    for record in compared:
+        copy_records(record, runs_dir / record.name)
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if results.race:
@@ -44,4 +36,4 @@ def export(results: Results, folder: Path) -> tuple[int, int]:
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
         tables.write_rows(folder / f"{name}.parquet", rows, schema)
     results.write(folder)
-    return len(compared), len(trials)
+    return len(compared)

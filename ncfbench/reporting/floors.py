@@ -187,7 +187,8 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
 
     Where each user's recall and each item's share of it are known of both, the error of the
     difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds where there are
-    several; else it has both errors in quadrature, which is rather too large.
+    several; else it has both errors in quadrature, which is rather too large. Recalls over other
+    users are not compared: an earlier version kept one of them.
     """
     if own is None:
         return Standing("unknown")
@@ -197,7 +198,11 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
     above_by, errors = own.recall - recall, [own.error, standard_error([other.row], name)]
     theirs = other.evaluations.get(own.split)
     ours = own.evaluation if theirs else None
-    paired = difference(ours, theirs) if ours and theirs else None
+    paired = None
+    if ours and theirs:
+        if len(ours.user_recalls) != len(theirs.user_recalls):
+            return Standing("unknown")
+        paired = difference(ours, theirs)
     if paired is not None:
         errors = [paired.error, intervals.standard_error(own.recalls) or 0.0]
     known = [error for error in errors if error is not None]

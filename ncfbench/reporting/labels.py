@@ -16,7 +16,7 @@ from ncfbench.runs.folder import RunRecord
 CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate")
 """Settings that an answer chooses."""
 NO_CHOICES = (
-    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links", "tuned"),
+    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links"),
     "word_dimension",
 )
 """Settings that nobody chooses a model by, or that follow another one."""

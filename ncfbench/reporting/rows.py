@@ -135,7 +135,7 @@ def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Ro
 def _filling_command(
     run: Run, variant: Variant, seed: int, locations: Mapping[str, str]
 ) -> str | None:
-    return None if run.config.tuned else run_command(run.config, variant, seed, locations)
+    return run_command(run.config, variant, seed, locations)
 
 
 def _missing_seed(arms: Arms, first: Run) -> int:

@@ -170,7 +170,7 @@ def left_out(
             messages.append(f"{record.name} is left out: {reason}")
             continue
         command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
-        if config.tuned or any(record.environment.get("interleaved") or ()):
+        if any(record.environment.get("interleaved") or ()):
             command = "the command of its sweep or race"
         messages.append(
             f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"

@@ -21,7 +21,6 @@ TIMELESS_SETTINGS = (
     "word_dropout",
     "item_dropout",
     "user_l2",
-    "tuned",
 )
 """Settings that do not change the time of an iteration."""
 COMPUTATION_SETTINGS = (
@@ -101,10 +100,10 @@ def sampler_label(sampler: str, note: str = "") -> str:
 def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that all runs of a comparison share.
 
-    These are all settings but :data:`ARM_SETTINGS`, those that the sampler declares as its own, and
-    those that a sweep tuned for each arm. Settings with which a sampler has another objective are
-    shared: runs with and without them are in no comparison together.
+    These are all settings but :data:`ARM_SETTINGS` and those that the sampler declares as its own.
+    Settings with which a sampler has another objective are shared: runs with and without them are
+    in no comparison together.
     """
-    own = {*ARM_SETTINGS, *config.sampler_settings, *config.tuned_settings}
+    own = {*ARM_SETTINGS, *config.sampler_settings}
     own -= config.objective_settings.keys()
     return {name: value for name, value in config.to_dict().items() if name not in own}

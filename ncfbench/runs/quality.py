@@ -12,23 +12,29 @@ items are those of his held-out links, all equally relevant; with n of them, at 
 - MRR = 1 / r of the user's best relevant item, with no cutoff (Voorhees 1999);
 - the hit rate at M is 1 where the best r <= M, else 0.
 
-Each figure is the mean over users, of equal weight. Recall of new items, which have no training
-link, and of known ones is the mean over the users who have such a link, each of the share of his
-links of that kind that stand within M of the one ranking of all items.
+*Equal scores.* Each measure is its expected value over all orders of equal scores, by closed forms.
+A model of one score for all items has exactly the figures of chance.
+
+Each figure is the mean over the users who have training links, of equal weight. The other users are
+counted, and their recall@50 stands beside it. Where no user has training links, all count. Recall
+of new items, which have no training link, and of known ones is the mean over the users who have
+such a link, each of the share of his links of that kind that stand within M of the one ranking of
+all items.
 
 *Standard error.* That of the mean over U users, s / sqrt(U) with s the sample standard deviation.
 The mean of a bootstrap resample of the users has a variance of exactly (U - 1) / U times its
 square, so the closed form needs no resamples. Users share items: the error of recall@50 over items
 stands beside it, since few items make all users err alike.
 
-*Chance* is the exact expectation under a random order of the items, from the numbers N and n of
-each user alone. Recall@M with M >= N has a chance of 1: it is 1 by construction, and no result.
+*Chance* is the exact expectation under a random order of the items: that of equal scores. Recall@M
+with M >= N has a chance of 1: it is 1 by construction, and no result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +43,7 @@ from ncfbench.catalog import find_encoder
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
+from ncfbench.runs.ranks import Ranks, Row
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing.intervals import Difference, crossed, standard_error
 
@@ -48,7 +55,7 @@ CERTAIN = (
 )
 """Note beside a recall whose chance is 1."""
 NEGLIGIBLE = 40.0
-"""The chance of MRR is summed until the probability of a later rank is below e^-40."""
+"""The expected reciprocal rank is summed until the probability of a later rank is below e^-40."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +65,25 @@ class Evaluation:
     Attributes:
         figures: values of :data:`ncfbench.storage.schemas.QUALITY`; an error is None where one user
             or one item cannot give any.
-        user_recalls: float32[users], recall@50 of each user with a held-out item, by ascending id.
-        item_shares: float32[items], the part of the mean recall@50 that each held-out item brings:
-            the sum of 1 / (U n_u) over its links with a rank within 50. They sum to recall@50.
-            A mean over seeds has both as float64.
+        user_recalls: float32[U], recall@50 of each user that counts, by ascending id.
+        item_shares: float32[items], the part of the mean recall@50 that each item with a held-out
+            link of these users brings, by ascending id: the sum of 1 / (U n_u) over its links with
+            a rank within 50. They sum to recall@50. A mean over seeds has both as float64.
     """
 
     figures: Mapping[str, float | None]
     user_recalls: NDArray[np.floating]
     item_shares: NDArray[np.floating]
+
+
+class _Ties(NamedTuple):
+    """The tied items of one user each: how many items are above them, how many they are, and how
+    many of them are relevant.
+    """
+
+    above: NDArray[np.int64]
+    size: NDArray[np.int64]
+    relevant: NDArray[np.int64]
 
 
 class Ranking:
@@ -82,6 +99,10 @@ class Ranking:
         n_excluded: int64[all users], number of the ranked items that are left out for each user,
             such as those of his training links; none where it is None.
         is_new: bool[n_items], which ranked items have no training link, where some may have one.
+
+    Attributes:
+        chances: the chance levels of all figures.
+        cold_users: number of cold users.
     """
 
     def __init__(
@@ -94,63 +115,77 @@ class Ranking:
         n_excluded: NDArray[np.integer] | None = None,
         is_new: NDArray[np.bool_] | None = None,
     ) -> None:
-        ranked, self._first, self._counts = np.unique(users, return_index=True, return_counts=True)
-        self._cold = np.flatnonzero([] if has_links is None else ~has_links[ranked])
-        self._items, self._n_items = items, n_items
+        is_cold = np.zeros(len(users), bool) if has_links is None else ~has_links[users]
+        self._cold = np.flatnonzero(is_cold)
+        self.cold_users = len(np.unique(users[self._cold]))
+        self._links = np.flatnonzero(is_cold.all() | ~is_cold)
+        ranked, self._first, self._counts = np.unique(
+            users[self._links], return_index=True, return_counts=True
+        )
+        self._cold_of = users[self._cold]
+        self._items, self._n_items = items[self._links], n_items
         self._weights = np.repeat(1 / (len(self._counts) * self._counts), self._counts)
-        self._item_weights = np.bincount(items, self._weights, n_items)
-        left = np.full(len(ranked), n_items)
-        self._n_ranked = left if n_excluded is None else left - n_excluded[ranked]
-        of_new = np.zeros(len(items), bool) if is_new is None else is_new[items]
+        self._item_weights = np.bincount(self._items, self._weights, n_items)
+        of_new = np.zeros(len(self._items), bool) if is_new is None else is_new[self._items]
         self._is_of_kind = {"new_items": of_new, "known_items": ~of_new}
         self._has_kinds = is_new is not None and not of_new.all()
-        self._chances = {f"{name}_chance": value for name, value in self._chance_levels()}
+        left = np.full(len(ranked), n_items)
+        n_ranked = left if n_excluded is None else left - n_excluded[ranked]
+        # Chance is what equal scores of all items reach.
+        tied = Ranks(np.zeros(len(self._items), np.int64), np.repeat(n_ranked - 1, self._counts))
+        chances = self._values(tied)
+        self.chances = {f"{name}_chance": float(np.mean(of)) for name, of in chances.items()}
 
-    def __call__(self, ranks: NDArray[np.integer]) -> Evaluation:
-        """Return the quality of some ranks, those of the links in order; the best is 0."""
+    def __call__(self, ranks: Ranks) -> Evaluation:
+        """Return the quality of the links' ranks, in their order."""
+        cold = within(Ranks(*(counts[self._cold] for counts in ranks)), COMPARED)
+        ranks = Ranks(*(counts[self._links] for counts in ranks))
         by_measure = self._values(ranks)
         figures: dict[str, float | None] = {}
         for name, values in by_measure.items():
             figures |= {name: float(np.mean(values)), f"{name}_error": standard_error(values)}
-        hits = self._weights * (ranks < COMPARED)
+        found = within(ranks, COMPARED)
+        hits = self._weights * found
         shares = np.bincount(self._items, hits, self._n_items).astype(np.float64)
         recall = f"recall_at_{COMPARED}"
         figures[f"{recall}_item_error"] = self._item_error(shares, float(np.sum(shares)))
-        parts = {"cold_users": by_measure[recall][self._cold]}
+        figures["cold_users"] = float(self.cold_users)
+        parts = {"cold_users": _mean_by(self._cold_of, cold)}
         for kind, is_of_kind in self._is_of_kind.items():
-            parts[kind] = self._recalls(ranks, is_of_kind) if self._has_kinds else np.empty(0)
+            users = np.repeat(np.arange(len(self._counts)), self._counts)[is_of_kind]
+            values = _mean_by(users, found[is_of_kind])
+            parts[kind] = values if self._has_kinds else np.empty(0)
         for part, values in parts.items():
             figures[f"{recall}_{part}"] = float(np.mean(values)) if len(values) else None
             figures[f"{recall}_{part}_error"] = standard_error(values)
         return Evaluation(
-            figures | self._chances,
+            figures | self.chances,
             by_measure[recall].astype(np.float32),
-            shares.astype(np.float32),
+            shares[self._item_weights > 0].astype(np.float32),
         )
 
-    def _values(self, ranks: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """Return each measure of each user."""
+    def _values(self, ranks: Ranks) -> dict[str, NDArray[np.float64]]:
+        """Return each measure of each user, the mean over all orders of equal scores."""
         found = {}
-        gains = 1 / np.log2(ranks + 2.0)
-        best = np.concatenate([[0.0], np.cumsum(_discounts(max(CUTOFFS)))])
+        sums = np.concatenate([[0.0], np.cumsum(_discounts(max(CUTOFFS)))])
+        best = self._best_ties(ranks)
         for m in CUTOFFS:
-            hits = np.add.reduceat(ranks < m, self._first, dtype=np.int64)
+            hits = np.add.reduceat(within(ranks, m), self._first)
             found[f"recall_at_{m}"] = hits / self._counts
-            found[f"hit_rate_at_{m}"] = (hits > 0).astype(np.float64)
-            dcg = np.add.reduceat(np.where(ranks < m, gains, 0.0), self._first)
-            found[f"ndcg_at_{m}"] = dcg / best[np.minimum(self._counts, m)]
-        found["mrr"] = 1 / (1.0 + np.minimum.reduceat(ranks, self._first))
+            found[f"hit_rate_at_{m}"] = 1 - _miss_rates(best, m)
+            dcg = np.add.reduceat(_gains(ranks, m, sums), self._first)
+            found[f"ndcg_at_{m}"] = dcg / sums[np.minimum(self._counts, m)]
+        found["mrr"] = _reciprocal_ranks(best)
         return found
 
-    def _recalls(
-        self, ranks: NDArray[np.integer], is_of_kind: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Return recall@50 over links of a kind, of each user who has one."""
-        hits, counts = (
-            np.add.reduceat(chosen, self._first, dtype=np.int64)
-            for chosen in (is_of_kind & (ranks < COMPARED), is_of_kind)
-        )
-        return np.asarray(hits[counts > 0] / counts[counts > 0], np.float64)
+    def _best_ties(self, ranks: Ranks) -> _Ties:
+        """Return the items that are tied with each user's best link."""
+        above = np.minimum.reduceat(ranks.above, self._first)
+        is_best = ranks.above == np.repeat(above, self._counts)
+        size = np.maximum.reduceat(np.where(is_best, ranks.equal, 0), self._first) + 1
+        # Links whose score is NaN are all last, and tied with none.
+        relevant = np.minimum(np.add.reduceat(is_best, self._first, dtype=np.int64), size)
+        return _Ties(above, size, relevant)
 
     def _item_error(self, shares: NDArray[np.float64], recall: float) -> float | None:
         """Return the standard error of a mean over links, with items as the independent units."""
@@ -160,44 +195,94 @@ class Ranking:
         apart = shares - self._item_weights * recall
         return float(np.sqrt(linked / (linked - 1) * np.sum(np.square(apart))))
 
-    def _chance_levels(self) -> Iterable[tuple[str, float]]:
-        sizes, users = np.unique(self._n_ranked, return_counts=True)
-        pairs = np.stack([self._counts, self._n_ranked])
-        (relevant, ranked), often = np.unique(pairs, axis=1, return_counts=True)
-        # The share of orders in which none of the first 1, 2, ... items is relevant.
-        drawn = np.arange(max(CUTOFFS))
-        others, left = (ranked - relevant)[:, None] - drawn, ranked[:, None] - drawn
-        misses = np.cumprod(np.maximum(others, 0) / np.maximum(left, 1), axis=1)
-        for m in CUTOFFS:
-            # Weights, so that users who rank equally many have exactly their common value.
-            yield f"recall_at_{m}", float((users / users.sum()) @ (np.minimum(m, sizes) / sizes))
-            sums = np.cumsum(_discounts(m))
-            ideal = sums[np.minimum(self._counts, m) - 1]
-            within = sums[np.minimum(m, self._n_ranked) - 1]
-            yield f"ndcg_at_{m}", float(np.mean(self._counts / self._n_ranked * within / ideal))
-            yield f"hit_rate_at_{m}", float(np.average(1 - misses[:, m - 1], weights=often))
-        means = [
-            reciprocal_rank_by_chance(*map(int, pair))
-            for pair in zip(relevant, ranked, strict=True)
-        ]
-        yield "mrr", float(np.average(means, weights=often))
+
+def within(ranks: Ranks, m: int) -> NDArray[np.float64]:
+    """Return for each link the share of the orders of equal scores in which it is among the first m
+    items.
+    """
+    return np.clip((m - ranks.above) / (ranks.equal + 1), 0.0, 1.0)
 
 
-def exposure(
-    lists: NDArray[np.integer], popularity: NDArray[np.integer], n_candidates: int
-) -> tuple[float, float]:
-    """Return what lists of recommendations expose: the share of all candidates that stand in any of
-    them, and the training links of a recommended item, on average over the places of the lists.
+def _mean_by(users: NDArray[np.integer], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over each user's links; users are ascending."""
+    _, first, counts = np.unique(users, return_index=True, return_counts=True)
+    return np.asarray(np.add.reduceat(values, first) / counts if len(users) else values)
+
+
+def _gains(ranks: Ranks, m: int, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each link adds to DCG@m, the mean over the positions that it may take.
 
     Args:
-        lists: int[users, M], ids of the recommended items; -1 where a user has fewer.
-        popularity: int[all items], training links of each item.
-        n_candidates: number of items that can be recommended.
+        sums: of the discounts of the first 0, 1, ... positions.
     """
-    items = lists[lists >= 0]
-    if not len(items):
-        return 0.0, 0.0
-    return len(np.unique(items)) / n_candidates, float(np.mean(popularity[items]))
+    gains = np.where(ranks.above < m, 1 / np.log2(ranks.above + 2.0), 0.0)
+    tied = np.flatnonzero((ranks.equal > 0) & (ranks.above < m))
+    first, equal = ranks.above[tied], ranks.equal[tied]
+    gains[tied] = (sums[np.minimum(first + equal + 1, m)] - sums[first]) / (equal + 1)
+    return gains
+
+
+def _miss_rates(ties: _Ties, m: int) -> NDArray[np.float64]:
+    """Return the probability that none of a tie's relevant items is among the first m items: that
+    the draws from the tie, for the places that are left, miss them all.
+    """
+    draws, misses = np.clip(m - ties.above, 0, ties.size), np.ones(len(ties.size))
+    for drawn in range(int(draws.max(initial=0))):
+        others = np.maximum(ties.size - ties.relevant - drawn, 0)
+        misses *= np.where(drawn < draws, others / np.maximum(ties.size - drawn, 1), 1.0)
+    return misses
+
+
+def _reciprocal_ranks(ties: _Ties) -> NDArray[np.float64]:
+    """Return the expected reciprocal rank of the first relevant item of each tie."""
+    values = 1 / (1.0 + ties.above)
+    users = np.flatnonzero(ties.size > 1)
+    cases = np.stack([ties.relevant, ties.size, ties.above])[:, users]
+    cases, which = np.unique(cases, axis=1, return_inverse=True)
+    means = [expected_reciprocal_rank(*map(int, case)) for case in cases.T]
+    values[users] = np.asarray(means, float)[which.ravel()]
+    return values
+
+
+class Exposure:
+    """What the lists of all users expose at each cutoff M: the share of all candidates that stand
+    in any of them, and the training links of a recommended item, on average over the places of the
+    lists; the mean over all orders of equal scores.
+
+    Args:
+        popularity: int[C], training links of each candidate.
+    """
+
+    def __init__(self, popularity: NDArray[np.integer]) -> None:
+        self._popularity = popularity
+        self._missed = {m: np.ones(len(popularity)) for m in CUTOFFS}
+        self._links, self._places = dict.fromkeys(CUTOFFS, 0.0), dict.fromkeys(CUTOFFS, 0)
+
+    def add(self, scores: Row, ordered: Row) -> None:
+        """Add the list of a user.
+
+        Args:
+            scores: of all candidates, -inf for those that are not his.
+            ordered: of his, ascending.
+        """
+        near = np.flatnonzero(scores >= ordered[-min(max(CUTOFFS), len(ordered))])
+        for m in CUTOFFS:
+            places = min(m, len(ordered))
+            above = near[scores[near] > ordered[-places]]
+            tied = near[scores[near] == ordered[-places]]
+            share = (places - len(above)) / len(tied)
+            self._missed[m][above] = 0.0
+            self._missed[m][tied] *= 1 - share
+            self._links[m] += self._popularity[above].sum() + share * self._popularity[tied].sum()
+            self._places[m] += places
+
+    def figures(self) -> dict[str, float]:
+        """Return the values of :data:`ncfbench.storage.schemas.EXPOSURE`."""
+        found = {}
+        for m in CUTOFFS:
+            found[f"coverage_at_{m}"] = float(np.mean(1 - self._missed[m]))
+            found[f"popularity_at_{m}"] = self._links[m] / max(self._places[m], 1)
+        return found
 
 
 def can_rank(encoder: str, dataset: Dataset) -> bool:
@@ -213,20 +298,29 @@ def require_validation_links(dataset: Dataset, flag: str) -> None:
         kind = "links" if dataset.ranks_known_items else "items"
         raise DataError(
             f"{flag} chooses by recall on validation {kind}, and {dataset.name} has none."
-            " Prepare it again with --validation-fraction 0.1."
+            f" {dataset.advise_hold_out('validation')}"
         )
 
 
 def most_ranked(dataset: Dataset, split: Split) -> int:
-    """Return the most items that are ranked for a user with links of a split."""
-    n_items = len(dataset.candidates(split))
-    if not dataset.ranks_known_items:
-        return n_items
-    return n_items - int(dataset.graph.user_degrees[dataset.links(split)[0]].min())
+    """Return the most items that are ranked for a user whose links of a split count."""
+    return int(n_ranked(dataset, split).max())
 
 
-def reciprocal_rank_by_chance(relevant: int, items: int) -> float:
-    """Return the expected 1 / r of the best of some relevant items in a random order of all.
+def n_ranked(dataset: Dataset, split: Split) -> NDArray[np.int64]:
+    """Return how many items are ranked for each user whose links of a split count: those who have
+    training links, or all where none has any.
+    """
+    users = np.unique(dataset.links(split)[0])
+    is_cold = ~dataset.has_links[users]
+    users = users[is_cold.all() | ~is_cold]
+    known = dataset.graph.user_degrees[users] * dataset.ranks_known_items
+    return np.asarray(len(dataset.candidates(split)) - known, np.int64)
+
+
+def expected_reciprocal_rank(relevant: int, items: int, above: int = 0) -> float:
+    """Return the expected 1 / (above + r), where r is the best rank of some relevant items in a
+    random order of all.
 
     The best rank is r with probability C(items - r, relevant - 1) / C(items, relevant), which each
     next rank multiplies by (items - r - relevant + 1) / (items - r).
@@ -235,7 +329,7 @@ def reciprocal_rank_by_chance(relevant: int, items: int) -> float:
     rank = np.arange(1, last, dtype=np.float64)
     factors = (items - rank - relevant + 1) / (items - rank)
     probability = relevant / items * np.concatenate([[1.0], np.cumprod(factors)])
-    return float(np.sum(probability / np.arange(1, last + 1)))
+    return float(np.sum(probability / (above + np.arange(1, last + 1))))
 
 
 def difference(one: Evaluation, other: Evaluation) -> Difference | None:
@@ -245,12 +339,23 @@ def difference(one: Evaluation, other: Evaluation) -> Difference | None:
     each item (:func:`ncfbench.timing.intervals.crossed`).
 
     Returns:
-        None where there is only one user or one item, which shows no error.
+        None where there is only one user or one item, which shows no error, and where an earlier
+        version kept one of them over other users or items.
     """
+    if not comparable([one, other]):
+        return None
     return crossed(
         one.user_recalls.astype(np.float64) - other.user_recalls,
         one.item_shares.astype(np.float64) - other.item_shares,
     )
+
+
+def comparable(evaluations: Sequence[Evaluation]) -> bool:
+    """Return whether evaluations of a split are over the same users and items: earlier versions
+    kept users without training links and items without held-out links, too.
+    """
+    sizes = {(len(one.user_recalls), len(one.item_shares)) for one in evaluations}
+    return len(sizes) <= 1
 
 
 def _discounts(count: int) -> NDArray[np.float64]:

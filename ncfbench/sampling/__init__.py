@@ -84,8 +84,6 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     pilot = make_sampler(graph, config, Streams(PILOT_SEED))
     count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))
     sizes = np.array([pilot.required_capacity(draw) for draw in pilot.draws(0, count)])
-    if sizes.min() == sizes.max() and not config.unique_items:
-        return rounded_up(int(sizes[0]), config.devices)
     largest = int(sizes.max())
     wanted = max(largest, math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
     most = max(largest, pilot.most_item_slots)

@@ -36,9 +36,7 @@ class Draw(NamedTuple):
     links: Int32
     """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
     users: Int32
-    """int32[b, k]: users of the negative links (k = 0 where none are drawn); or int32[1, M] for the
-    whole batch.
-    """
+    """int32[b, k]: users of the negative links (k = 0 where none are drawn)."""
     items: Int32
     """int32[b, k]: items of the negative links (k = 0 where none are drawn); or int32[1, k'] for
     the whole batch.
@@ -97,8 +95,6 @@ class Sampler(BatchSource):
         weight_dtype: float32 as the layout says; float64 for exact tests.
     """
 
-    merges_items = False
-    """Equal items of a batch have one slot; also where that is wanted, or strata repeat them."""
     stratified = False
     draws_users = False
     draws_items = False
@@ -127,8 +123,6 @@ class Sampler(BatchSource):
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
-        if config.unique_items or (self.stratified and config.strata == "item"):
-            self.merges_items = True
         self.positives = self._make_positives(replacement)
         self.tables = LookupTables(graph)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
@@ -197,7 +191,7 @@ class Sampler(BatchSource):
 
     @property
     def most_item_slots(self) -> int:
-        """Slots that no batch exceeds where equal items are merged."""
+        """Slots that no batch exceeds."""
         return len(self.graph.items_in_use)
 
     def _slot_items(self, draw: Draw) -> Int32:
@@ -206,10 +200,8 @@ class Sampler(BatchSource):
         return np.concatenate([own, drawn]) if len(drawn) else own
 
     def _merged(self, items: Int32) -> tuple[Int32, Int32]:
-        """Return the items that get a slot, and the slot of each of ``items``."""
-        if self.merges_items:
-            return self.tables.items.distinct(items)
-        return items, np.arange(len(items), dtype=np.int32)
+        """Return the distinct items, which get a slot each, and the slot of each of ``items``."""
+        return self.tables.items.distinct(items)
 
     @cached_property
     def measure(self) -> Float64:
@@ -238,7 +230,6 @@ class Sampler(BatchSource):
             "b": config.batch_size,
             "k": config.negatives,
             "s": self.stratum_size,
-            "U": config.sampler_settings.get("negative_users") or self.graph.n_users,
             "K": config.uniform_items,
             "M": config.sampler_settings.get("memory", 0),
         }

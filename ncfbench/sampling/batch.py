@@ -14,20 +14,11 @@ and Negative Sharing's batch of the same positives::
     items    = [30 31]               pos_item = [0 1]      n_items = 2
     negatives = Shared(weight=[[0 1/2] [1/2 0]])           row: positive link, column: item slot
 
-(weights for unigram noise, without linked pairs). With all users as negatives, of three users 7, 8
-and 9 with as many links each::
-
-    users    = [7 8 9 | 7 9]         pos_user = [3 4]      the first three are met by every item
-    items    = [30 31]               pos_item = [0 1]      n_items = 2
-    negatives = MetUsers(user_weight=[1/3 1/3 1/3], item_weight=[1/2 1/2],
-                         linked_user=[0 2], linked_item=[0 1])
-
-Weights carry *everything*: importance, mask,
+(weights for unigram noise, without linked pairs). Weights carry *everything*: importance, mask,
 multiplicity, normaliser. The objective only multiplies and sums.
 
 Letters in array names, here and elsewhere: b positive links in a batch, k negatives of each, U user
-slots, M users met by all items, V item slots, L words of a text, D length of an embedding, I items,
-C batches of a chunk.
+slots, V item slots, L words of a text, D length of an embedding, I items, C batches of a chunk.
 """
 
 from __future__ import annotations
@@ -67,32 +58,7 @@ class Remembered(Shared):
     """
 
 
-class MetUsers(NamedTuple):
-    """Every item slot is a possible negative of each of the first M user slots, which are the users
-    that are met; linked pairs are left out.
-
-    The pair of met user i and item slot j has the weight ``user_weight[i] * item_weight[j]``. For
-    pointwise losses: a negative link then stands beside no positive one.
-    """
-
-    user_weight: Array
-    """float32[M]."""
-    item_weight: Array
-    """float32[V]; 0 for padding."""
-    linked_user: Array
-    """int32[P]: met users of the pairs that are left out; M marks padding."""
-    linked_item: Array
-    """int32[P]: their item slots."""
-
-
-class EveryUser(MetUsers):
-    """:class:`MetUsers` where all users are met and user slots are user ids: ``users`` is 0, 1, ..
-    so that their vectors need not be looked up. All batches of a sampler have the same arrays
-    ``users`` and ``user_weight``.
-    """
-
-
-Negatives: TypeAlias = Listed | Shared | MetUsers
+Negatives: TypeAlias = Listed | Shared
 
 
 class Batch(NamedTuple):
@@ -139,46 +105,16 @@ def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:
 
 
 def negative_ids(batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the user ids and item ids of a batch's negative terms, int32[n, m], as
-    :func:`negative_weights` weighs them. The batch is on the host.
+    """Return the user ids and item ids of a batch's negative terms, int32[b, m].
 
-    Row i belongs to positive link i, or with all users to met user i.
+    The batch is on the host.
     """
     negatives = batch.negatives
     if isinstance(negatives, Listed):
         return batch.users[negatives.user], batch.items[negatives.item]
-    if isinstance(negatives, MetUsers):
-        rows = batch.users[: len(negatives.user_weight)]
-    else:
-        rows = batch.users[batch.pos_user]
+    rows = batch.users[batch.pos_user]
     shape = len(rows), len(batch.items)
     return np.broadcast_to(rows[:, None], shape), np.broadcast_to(batch.items[None, :], shape)
-
-
-def negative_weights(batch: Batch) -> NDArray[np.floating]:
-    """Return the weights of a batch's negative terms, [n, m]; see :func:`negative_ids`.
-
-    For looking at batches. With all users this makes the M x V weights that training never makes.
-    """
-    negatives = batch.negatives
-    if not isinstance(negatives, MetUsers):
-        found: NDArray[np.floating] = negatives.weight
-        return found
-    weight: NDArray[np.floating] = negatives.user_weight[:, None] * negatives.item_weight[None, :]
-    is_pair = negatives.linked_user < len(weight)
-    weight[negatives.linked_user[is_pair], negatives.linked_item[is_pair]] = 0
-    return weight
-
-
-def with_pair_slots(batch: Batch, size: int) -> Batch:
-    """Return a batch with slots for ``size`` linked pairs, where it leaves pairs out at all."""
-    negatives = batch.negatives
-    if not isinstance(negatives, MetUsers):
-        return batch
-    user = np.full(size, len(negatives.user_weight), np.int32)
-    user[: len(negatives.linked_user)] = negatives.linked_user
-    item = padded(negatives.linked_item, size)
-    return batch._replace(negatives=negatives._replace(linked_user=user, linked_item=item))
 
 
 def rounded_up(slots: int, parts: int) -> int:

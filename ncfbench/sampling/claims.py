@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import SamplerInfo
 from ncfbench.config import RunConfig
+from ncfbench.errors import UsageError
 
 
 class Nominal(NamedTuple):
@@ -72,4 +73,9 @@ def nominal(info: SamplerInfo, strata: str, letters: Mapping[str, int]) -> Nomin
 def _value(symbol: str, letters: Mapping[str, int]) -> int:
     python = symbol.replace("k'", "K").replace("^", "**").replace("/", "//")
     with_products = re.sub(r"(?<=[\w)])(?=[A-Za-z(])", "*", python)
-    return int(eval(with_products, {}, dict(letters)))
+    try:
+        return int(eval(with_products, {}, dict(letters)))
+    except (NameError, SyntaxError, TypeError, ArithmeticError) as error:
+        raise UsageError(
+            f"symbols: {symbol!r} of a sampler's record is no formula of {', '.join(letters)}."
+        ) from error

@@ -174,8 +174,8 @@ class IidSampler(ListedSampler):
 
     Positive links: shuffled (or uniform with replacement). Negative links: user ~ P_d(u), item ~
     P_n, with replacement; one that is a training link gets weight 0 under ``mask``. Weight m / (b
-    k). b (1+k) user and item slots, where ``unique_items`` merges equal items. Cost per link: O(1 +
-    k log degree).
+    k). b (1+k) user slots, at most as many item slots, as equal items are merged. Cost per link:
+    O(1 + k log degree).
     """
 
     draws_users = True
@@ -187,8 +187,8 @@ class NegativeSampler(ListedSampler):
 
     Positive links: shuffled (or uniform with replacement). Negative items: with replacement; one
     that the user is linked with gets weight 0 under ``mask``. Weight m / (b k), and for a listwise
-    loss m / (b k P_n(item)). b user slots, b (1+k) item slots, where ``unique_items`` merges equal
-    items. Cost per link: O(1 + k log degree).
+    loss m / (b k P_n(item)). b user slots, at most b (1+k) item slots, as equal items are merged.
+    Cost per link: O(1 + k log degree).
 
     Under ``mined`` = M the k items are drawn uniformly from :attr:`hard_items`, the M items without
     a link that had the user's highest scores when they were mined. The weight is 1 / (b k), and for
@@ -318,8 +318,8 @@ class StratifiedSampler(ListedSampler):
     By users (``strata = "user"``): segments of the user-ordered links (or a user ~ P_d and s of its
     items). k negative items ~ P_n for each positive link and its user, with weight m / (b k), as in
     Negative Sampling. About b/s distinct users in b slots, each named once (the slots behind them
-    are padding); b (1+k) item slots, where ``unique_items`` merges equal items. Cost per link, both
-    ways: O(1 + k log degree).
+    are padding); at most b (1+k) item slots, as equal items are merged. Cost per link, both ways:
+    O(1 + k log degree).
     """
 
     stratified = True

@@ -14,7 +14,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Sampler
-from ncfbench.sampling.batch import Batch, Shared, negative_weights, padded
+from ncfbench.sampling.batch import Batch, Shared, padded
 from ncfbench.sampling.claims import Claims, Nominal
 
 
@@ -75,7 +75,7 @@ class LocalSampler(Sampler):
 
         shards = [self.shard.assemble(cut) for cut in self._cuts(draw)]
         counts = [len(shard.items) for shard in shards]
-        weight = block_diag(*map(negative_weights, shards)) / self.n_shards
+        weight = block_diag(*(shard.negatives.weight for shard in shards)) / self.n_shards
         weight = np.pad(weight, ((0, 0), (0, max(capacity - sum(counts), 0))))
         first = np.cumsum([0, *counts[:-1]], dtype=np.int32)
         return Batch(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.errors import UsageError
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw
-from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
+from ncfbench.sampling.batch import Batch, Remembered, Shared, padded
 from ncfbench.sampling.claims import Claims, below
 
 Int64 = NDArray[np.int64]
@@ -99,7 +99,7 @@ class SharingSampler(Sampler):
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            real[self._linked_slots(pos_user[rows], items, repeat=not self.merges_items)] = 0
+            real[self._linked_slots(pos_user[rows], items, repeat=False)] = 0
         if find_loss(self.config.loss).includes_positive:
             own = pos_slot[rows]
             real[np.arange(b), own] += of_item[own]
@@ -153,8 +153,8 @@ class NegativeSharingSampler(SharingSampler):
     the others.
 
     The case in which every stratum is one link: weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - b).
-    Positive links shuffled (or uniform with replacement). b user slots; b item slots, where
-    ``unique_items`` merges equal items.
+    Positive links shuffled (or uniform with replacement). b user slots; at most b item slots, as
+    equal items are merged.
     """
 
 
@@ -168,8 +168,8 @@ class MixedSharingSampler(SharingSampler):
 
         weight_ij = P_n(j) m_ij (c_j - c_ij) / (b ((b - 1) P_d(j) + k' uniform(j)))
 
-    Unbiased with replacement. Linked pairs get weight 0 under ``mask``. b user slots, b + k' item
-    slots, where ``unique_items`` merges equal items. Cost per link: O(V + degree).
+    Unbiased with replacement. Linked pairs get weight 0 under ``mask``. b user slots, at most
+    b + k' item slots, as equal items are merged. Cost per link: O(V + degree).
     """
 
     def draw(self, start: int, count: int) -> list[Draw]:
@@ -293,7 +293,7 @@ class MemorySharingSampler(SharingSampler):
         items, users = np.where(known, draw.items[0], np.int32(0)), own.users[rows]
         met = len(draw.links) - 1 + int(known.sum())
         weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
-        np.divide(negative_weights(own), met, out=weight[:, size:])
+        np.divide(own.negatives.weight, met, out=weight[:, size:])
         weight[:, :size] = self._pair_importance(items) * known / met
         if self.config.mask:
             weight[self._linked_slots(users, items, repeat=True)] = 0

@@ -53,23 +53,22 @@ QUALITY = (
     *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
     "recall_at_50_item_error",
     *(f"recall_at_50_{part}{end}" for part in PARTS for end in ("", "_error")),
+    "cold_users",
 )
 """The measures of an evaluation of a split, each with its standard error over users and its chance
 level; the error of recall@50 over items; recall@50 of users without training links, and of links
-to items without and with training links, each with its error.
+to items without and with training links, each with its error; the number of the former users.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED}
 """Columns of a floor with a value for each user, and for each item, by split."""
-ADDED_IN = (
-    dict.fromkeys(OF_USERS["test"], 12)
-    | dict.fromkeys(OF_USERS["validation"], 13)
-    | {
-        name: 11
-        for name in QUALITY_COLUMNS
-        if "hit_rate" in name or "new_item" in name or "known" in name
-    }
-)
+ADDED_IN = {
+    name: 11
+    for name in QUALITY_COLUMNS
+    if "hit_rate" in name or "new_item" in name or "known" in name
+}
+ADDED_IN |= dict.fromkeys(OF_USERS["test"], 12) | dict.fromkeys(OF_USERS["validation"], 13)
+ADDED_IN |= {f"{split}_cold_users": 13 for split in EVALUATED}
 """The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
@@ -233,7 +232,6 @@ AUDIT = _schema(
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
     "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
     "batch_variance full_iteration_seconds variance_seconds",
-    "variance_over_users variance_over_items variance_over_positive_links",
     "text: negative_items integer: cache_age number: exact_loss probe_loss",
     "text: data_fingerprint environment_key",
 )

@@ -1,1 +1,1 @@
-"""Grids of runs: expand, tune and forecast them, train them in turn or launch them as jobs."""
+"""Grids of runs: expand them, and train their cells in turn."""

@@ -26,28 +26,12 @@ from ncfbench.config import (
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
-from ncfbench.runs.trials import Budget
 
 IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
 """Settings that every label of a cell names."""
-Status = Literal["done", "diverged", "interrupted", "left", "failed", "in queue"]
+Status = Literal["done", "diverged", "interrupted", "left", "failed"]
 BEST_FIRST: tuple[Status, ...] = ("done", "diverged", "interrupted", "left")
 """A cell with several folders has the best of their statuses."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """Time and memory that a cell still needs.
-
-    ``source`` is the origin of the seconds: ``profile`` or ``pilot``. ``state_bytes`` are held
-    while the cell is open, ``step_bytes`` while it trains. Both are on the device, and exclude
-    what all cells share.
-    """
-
-    seconds: float = 0.0
-    source: str = ""
-    state_bytes: int = 0
-    step_bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -55,24 +39,16 @@ class Cell:
     """A run of a sweep.
 
     Args:
-        config: its settings; tuning changes them.
-        combination: the settings of the grid that give it; the first where several do.
+        config: its settings.
         folder: of the run; None where there is none. A cell that is ``left`` has no records.
-        need: what it is predicted to need; None before a prediction.
-        trials: of its tuning; cells that differ only in their seed share theirs.
-        job: id of its job in Slurm's queue.
     """
 
     config: RunConfig
-    combination: Mapping[str, Any] = field(default_factory=dict)
     status: Status = "left"
     folder: Path | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
     exit_code: int = 0
-    need: Need | None = None
-    trials: Sequence[Cell] = ()
-    job: str | None = None
 
     @property
     def epochs(self) -> float:
@@ -91,18 +67,10 @@ def exit_code(cells: Iterable[Cell]) -> int:
     return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
 
 
-def has_cell(cells: Iterable[Cell], tuning: Budget | None = None) -> Callable[[RunConfig], bool]:
-    """Return a function that says whether a run is one of some cells.
-
-    Args:
-        tuning: that chose settings of the cells.
-    """
-    free, label = {"tuned"}, ""
-    if tuning is not None:
-        free, label = free.union(tuning.settings), tuning.label
-
-    known = {identity(cell.config, *free) for cell in cells}
-    return lambda config: config.tuned == label and identity(config, *free) in known
+def has_cell(cells: Iterable[Cell]) -> Callable[[RunConfig], bool]:
+    """Return a function that says whether a run is one of some cells."""
+    known = {identity(cell.config) for cell in cells}
+    return lambda config: identity(config) in known
 
 
 def expand(
@@ -133,33 +101,10 @@ def expand(
         except UsageError as error:
             left_out[str(error)] += 1
         else:
-            cells.setdefault(cell_identity(config), Cell(config, combination))
+            cells.setdefault(cell_identity(config), Cell(config))
     if not cells:
         raise UsageError(f"No combination of the sweep can work. The first: {next(iter(left_out))}")
     return list(cells.values()), left_out
-
-
-def narrow(
-    combinations: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, tuple[Any, ...]], tuple[Mapping[str, Any], ...]]:
-    """Return axes and further settings of which :func:`expand` makes exactly these combinations.
-
-    There are further settings only where no grid is these combinations and no others.
-    """
-    shared = [name for name in combinations[0] if all(name in each for each in combinations)]
-    axes = {
-        name: tuple(dict.fromkeys(settings[name] for settings in combinations)) for name in shared
-    }
-    configs = (complete(settings, ignore_unknown=True) for settings in combinations)
-    wanted = {cell_identity(config) for config in configs}
-    if {cell_identity(cell.config) for cell in expand(axes)[0]} == wanted:
-        return axes, ()
-    fixed = {name: values for name, values in axes.items() if len(values) == 1}
-    further = [
-        {name: value for name, value in settings.items() if name not in fixed}
-        for settings in combinations
-    ]
-    return fixed, tuple(further)
 
 
 def cell_identity(config: RunConfig) -> str:
@@ -167,16 +112,13 @@ def cell_identity(config: RunConfig) -> str:
     return identity(config, **config.placement)
 
 
-def identity(config: RunConfig, *apart: str, **more: Any) -> str:
+def identity(config: RunConfig, **more: Any) -> str:
     """Return a text that runs share whose settings give the same numbers.
 
     Args:
-        apart: settings in which they may differ.
         more: values that they share too, or have in place of their own.
     """
-    settings = identity_of(config) | more
-    kept = {name: value for name, value in settings.items() if name not in apart}
-    return json.dumps(kept, sort_keys=True, default=str)
+    return json.dumps(identity_of(config) | more, sort_keys=True, default=str)
 
 
 def group_cells(cells: Iterable[Cell]) -> list[list[Cell]]:
@@ -228,49 +170,6 @@ def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
         f"{name}={config.settings[name].text(values[name])}" for name in names if name in values
     ]
     return [f"b={config.batch_size}", *shown]
-
-
-def predicted_seconds(cells: Iterable[Cell]) -> float:
-    """Return what cells still need together, as far as it was predicted."""
-    return sum(cell.need.seconds for cell in cells if cell.need)
-
-
-def fit_budget(cells: Sequence[Cell], budget: float) -> tuple[list[Cell], list[str]]:
-    """Return the cells that fit a budget in seconds, and the names of what was dropped.
-
-    The last seeds are dropped first. If one seed alone exceeds the budget, its last groups are
-    dropped. Groups stay whole: an arm without its baseline has no speedup.
-
-    Raises:
-        UsageError: not even the first group fits.
-    """
-
-    def fitting(parts: Sequence[Sequence[Cell]]) -> list[Cell]:
-        """Return the cells of the parts that fit together, from the first on."""
-        totals = itertools.accumulate(map(predicted_seconds, parts))
-        count = sum(total <= budget for total in totals)
-        return [cell for part in parts[:count] for cell in part]
-
-    seeds = list(dict.fromkeys(cell.config.seed for cell in cells))
-    by_seed = [[cell for cell in cells if cell.config.seed == seed] for seed in seeds]
-    dropped = [f"seed {seed}" for seed in seeds]
-    if kept := fitting(by_seed):
-        return kept, dropped[len({cell.config.seed for cell in kept}) :]
-    groups = group_cells(by_seed[0])
-    kept = fitting(groups)
-    if not kept:
-        raise UsageError(
-            f"The first group of cells is predicted to take {predicted_seconds(groups[0]):,.0f} s,"
-            f" and the budget is {budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for"
-            " example --set sampler=ns,strat-ns)."
-        )
-    names = _varying(cells)
-    for group in groups:
-        if group[0] not in kept:
-            config = group[0].config
-            words = [config.dataset, config.encoder, config.loss, *_values(config, names)]
-            dropped.append(" ".join(words))
-    return kept, dropped[1:]
 
 
 def read_progress(

@@ -1,7 +1,7 @@
 """Sweep files: presets, users' own TOML files, and the copy that a trained sweep leaves behind.
 
 A sweep is a TOML file of settings, named like the flags of ``ncfbench run``. A list is a dimension
-of the grid. ``[tune]`` gives every arm trials of its own first::
+of the grid::
 
     title = "Two samplers"
     dataset = "synthetic"
@@ -9,14 +9,9 @@ of the grid. ``[tune]`` gives every arm trials of its own first::
     stratum_size = [2, 4, 8]
     seed = [0, 1, 2]
 
-    [tune]
-    trials = 8
-    epochs = 3
-    settings = ["learning_rate"]
-
-A sweep that trains writes its settings, with all replacements made, to ``sweeps/NAME.toml`` below
-the runs. That file expands to the same cells. Where a budget left no whole grid, the file names
-them one by one, in tables ``[[cells]]`` of the settings that vary.
+Tables ``[[cells]]`` name combinations of further settings one by one. A sweep that trains writes
+its settings, with all replacements made, to ``sweeps/NAME.toml`` below the runs. That file expands
+to the same cells.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +35,8 @@ from ncfbench.config import (
     split_assignment,
     toml_value,
 )
-from ncfbench.data.assets import KEPT, name_files
+from ncfbench.data.assets import name_files
 from ncfbench.errors import DataError, UsageError, nearest
-from ncfbench.runs.trials import Budget
 from ncfbench.settings import Kind
 from ncfbench.storage import tables
 from ncfbench.sweeps.presets import preset_paths
@@ -57,22 +51,18 @@ class Sweep:
 
     Args:
         axes: values by setting (keys as in ``config.json``); one value where it does not vary.
-        tuning: trials of every arm; None for no tuning.
         cells: combinations of further settings; empty for a grid of the axes alone.
     """
 
     name: str
     title: str
     axes: Mapping[str, tuple[Any, ...]]
-    tuning: Budget | None = None
     cells: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def text(self) -> str:
         """The sweep as TOML, which :func:`read_sweep` reads back unchanged."""
         parts: list[tuple[str, Mapping[str, Any]]] = [("", {"title": self.title, **self.axes})]
-        if self.tuning is not None:
-            parts.append(("[tune]", asdict(self.tuning)))
         parts += [("[[cells]]", cell) for cell in self.cells]
         lines: list[str] = []
         for heading, values in parts:
@@ -88,7 +78,7 @@ def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -
         DataError, UsageError: see :func:`ncfbench.data.assets.name_files`.
     """
     axes = dict(sweep.axes)
-    for name in axes.keys() & set(KEPT):
+    if (name := "checkpoint") in axes:
         for dataset in axes.get("dataset", (SETTINGS["dataset"].default,)):
             cells = [{"dataset": dataset, name: value} for value in sweep.axes[name]]
             axes[name] = tuple(name_files(cell, data_dir, say)[name] for cell in cells)
@@ -119,7 +109,6 @@ def read_sweep(
     title = document.pop("title", path.stem)
     if not isinstance(title, str):
         raise UsageError(f"{path}: title = {title!r}: it must be a text.")
-    tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
     listed = document.pop("cells", [])
     in_file = named_once(document.items(), str(path))
     given = {name: (str(path), value) for name, value in in_file.items()}
@@ -135,7 +124,7 @@ def read_sweep(
         in_cells = [cell["seed"] for cell in cells if "seed" in cell]
         axes["seed"] = _count_seeds(seeds, min(axes.get("seed", in_cells or (RunConfig.seed,))))
     kept = ({name: cell[name] for name in cell if name not in replaced} for cell in cells)
-    return Sweep(path.stem, title, axes, tuning, tuple(filter(None, kept)))
+    return Sweep(path.stem, title, axes, tuple(filter(None, kept)))
 
 
 def _count_seeds(count: int, first: int) -> tuple[int, ...]:
@@ -242,13 +231,3 @@ def _read_cells(
         axes = _read_axes({**given, **named})
         found.append({name: axes[name][0] for name in named})
     return found
-
-
-def _read_tuning(path: Path, table: Any) -> Budget:
-    try:
-        return Budget(**table)
-    except TypeError as error:
-        keys = ", ".join(field.name for field in fields(Budget))
-        raise UsageError(f"{path}: [tune] must have the keys {keys}.") from error
-    except UsageError as error:
-        raise UsageError(f"{path}: [tune]: {error}") from error

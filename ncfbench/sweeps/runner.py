@@ -8,6 +8,7 @@ diverges leaves its group, and the others continue.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 
 import jax
 
@@ -34,6 +35,8 @@ def train(
     datasets: Mapping[str, Dataset],
     locations: Locations,
     progress: SweepProgress,
+    *,
+    is_alone: bool = True,
 ) -> None:
     """Train all cells that are not over, in turn, and resume those that were begun.
 
@@ -41,6 +44,7 @@ def train(
 
     Args:
         datasets: the data sets of all cells, by name.
+        is_alone: refuse to train beside another sweep in the folder, whose cells would be these.
 
     Raises:
         DataError: the folder of the runs cannot be written.
@@ -49,7 +53,7 @@ def train(
     """
     fingerprints = {name: dataset.fingerprint for name, dataset in datasets.items()}
     with (
-        locks.held(locations.runs_dir, "running a sweep in"),
+        locks.held(locations.runs_dir, "running a sweep in") if is_alone else nullcontext(),
         signals.deferred_signals(progress.say, STOPPING) as interrupted,
     ):
         for problem in read_progress(cells, locations.runs_dir, fingerprints):

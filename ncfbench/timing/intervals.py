@@ -262,7 +262,7 @@ def crossed(by_user: NDArray[np.float64], by_item: NDArray[np.float64]) -> Diffe
 
     Args:
         by_user: float64[users], the difference of each user.
-        by_item: float64[items], what each item adds to the mean difference.
+        by_item: float64[items], what each item that has a link adds to the mean difference.
 
     Returns:
         None where there is only one user or one item, which shows no error.

@@ -34,7 +34,7 @@ class LinkedPairs:
 
     Args:
         users, items: of each row, texts or ids; equal ones are one user or one item.
-        sampler: ``strat-ns``, ``ns`` or ``ns-distinct``, whose negatives are the batch's own items.
+        sampler: ``strat-ns`` or ``ns``, whose negatives are the batch's own items.
         settings: such as ``loss``, ``gamma``, ``batch_size``, ``stratum_size``, ``strata``.
 
     Raises:

@@ -72,11 +72,20 @@ class Evaluators:
         return items[:1] if self._ranks_known_items else items
 
     def notes(self, parameters: Parameters, schedule: Schedule, epochs_done: float) -> list[str]:
-        """Return what a user should know in advance: few items to rank, items without a trained
-        vector, and long waits.
+        """Return what a user should know in advance: chance levels, users without training links,
+        few items to rank, items without a trained vector, and long waits.
         """
-        notes = []
+        chances = [
+            f"{evaluator.ranking.chances[f'recall_at_{COMPARED}_chance']:.4f} on {split} links"
+            for split, evaluator in self.splits.items()
+        ]
+        notes = [f"By chance recall@{COMPARED} is {' and '.join(chances)}."] if chances else []
         for split, evaluator in self.splits.items():
+            if users := evaluator.ranking.cold_users:
+                notes.append(
+                    f"{users:,} users with {split} links have no training link: their recall stands"
+                    " apart."
+                )
             if evaluator.most_ranked <= COMPARED:
                 what = f"{split} items" if not self._ranks_known_items else "items to rank"
                 whose = "their" if not self._ranks_known_items else f"the {split} links'"

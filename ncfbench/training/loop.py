@@ -334,11 +334,8 @@ class TimedLoop:
         """
         if self._compiled:
             slots, most = len(batch.items), self.item_slots
-            other = f"needs {slots} item slots, more than {most}"
-            if slots <= most:
-                other = "needs more room for linked pairs"
-            if slots < most:
-                other = f"has {slots} item slots, fewer than {most}"
+            fewer = f"has {slots} item slots, fewer than {most}"
+            other = f"needs {slots} item slots, more than {most}" if slots >= most else fewer
             self.say(f"A batch {other}: compiling again, off the clock.")
         self.item_slots = max(self.item_slots, len(batch.items))
         watch = Stopwatch()

@@ -13,7 +13,6 @@ import jax
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.distributed.layout import NUMBER_BYTES, Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
@@ -77,7 +76,6 @@ class RunPlan:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(config.dataset, data_dir=locations.data_dir, say=say)
         require_contracts(config, dataset)
-        initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         schedule = Schedule.of(config, dataset.graph.n_links)
         require_hard_iterations(config, dataset.graph.n_links)

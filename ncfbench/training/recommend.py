@@ -127,8 +127,7 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
         )
     if len(dataset.candidates("test")) == 0:
         raise UsageError(
-            f"Test items are ranked, and {dataset.name} has none. Prepare it with a"
-            " --test-fraction above 0."
+            f"Test items are ranked, and {dataset.name} has none. {dataset.advise_hold_out('test')}"
         )
 
 

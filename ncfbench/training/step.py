@@ -14,7 +14,6 @@ from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
-from ncfbench.distributed.shards import cut
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
@@ -29,7 +28,7 @@ from ncfbench.models.objective import (
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import Batch, EveryUser, MetUsers
+from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.carry import Carry, make_carry
 from ncfbench.training.inference import Embedder
@@ -58,8 +57,7 @@ def batch_loss(
         given_MxD: vectors of the first item slots, which are constants; by default all are
             embedded, and remembered items are constants of the present parameters.
     """
-    named = None if isinstance(batch.negatives, EveryUser) else batch.users
-    users = towers.users(content, named, rows)
+    users = towers.users(content, batch.users, rows)
     first = 0 if given_MxD is None else len(given_MxD)
     of_links = positive_users(towers, batch, content, shard, rows)
     # Of a shard of a batch, the number of items is not known.
@@ -185,8 +183,6 @@ class Trainer:
     ) -> dict[str, float]:
         """Return the bytes that each device sends in a step, see :meth:`Layout.sent_bytes`."""
         batch = sampler.assemble(sampler.draw(0, 1)[0])
-        if isinstance(batch.negatives, MetUsers):  # each device has its rows' users besides
-            batch = cut(batch, self.layout.size)
         slots, words = (len(batch.users), item_slots), dataset.tokens_IxL.shape[1]
         shapes = self.held_shapes(*slots, words)
         sent = self.layout.sent_bytes(shapes, *slots, words, share)

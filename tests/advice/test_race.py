@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,7 +40,9 @@ DATASET: Any = SimpleNamespace(
     candidates=lambda split: range(1000),
     holds_out=lambda split: True,
     ranks_known_items=False,
-    graph=SimpleNamespace(n_links=50_000),
+    links=lambda split: (np.zeros(1, np.int32), np.zeros(1, np.int32)),
+    has_links=np.ones(1, bool),
+    graph=SimpleNamespace(n_links=50_000, user_degrees=np.ones(1, np.int64)),
 )
 RECALL = "validation_recall_at_50"
 

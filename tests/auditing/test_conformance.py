@@ -48,12 +48,12 @@ def test_built_in_samplers_pass(
         "strata": strata,
         "loss": LOSS_OF_FAMILY[family],
         "noise": noise,
-        "batch_size": 24 if sampler == "ns-distinct" else 64,
+        "batch_size": 64,
         "memory": 128,
     }
     results = conformance(tiny.graph, complete(settings), batches=100, sums=300)
     assert [result.property for result in results] == list(PROPERTIES)
-    own = {"declared"} if sampler in ("ns-distinct", "xbm") else {"pass"}
+    own = {"declared"} if sampler == "xbm" else {"pass"}
     assert {result.result for result in results[:-1]} == {"pass"}, results
     assert {results[-1].result} == own, results[-1]
 
@@ -195,7 +195,7 @@ def test_chi_squared_knows_right_from_wrong() -> None:
     rng = np.random.default_rng(0)
     probability = np.array([0.5, 0.3, 0.15, 0.05, 0.0])
     p = [chi_squared(rng.choice(5, 500, p=probability), probability) for _ in range(300)]
-    assert np.mean(p) == pytest.approx(0.5, abs=0.08)
+    assert np.mean(p) == pytest.approx(0.5, abs=0.05)
     assert chi_squared(rng.choice(5, 500, p=[0.4, 0.4, 0.15, 0.05, 0]), probability) < 1e-4
     assert chi_squared(np.array([0, 1, 4]), probability) == 0
 

@@ -146,5 +146,4 @@ def test_too_many_pairs_are_refused(
 def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: str) -> None:
     strata = "user" if sampler == "strat" and loss != "sg" else "item"
     settings = {"loss": loss, "sampler": sampler, "strata": strata}
-    settings |= {"batch_size": 24} if sampler == "ns-distinct" else {}
     warm(loss).check_audit(complete(AUDITED | settings))

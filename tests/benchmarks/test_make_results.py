@@ -1,4 +1,4 @@
-"""`make results`: the plan, the forecast, what is repeated and what is kept."""
+"""`make results`: the plan, the list of cells, what is repeated and what is kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None
             assert sweeps <= {"rivals", "paper-speedup", "board"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
-        assert claims | {"all-users", "paper-coupling"} <= sweeps <= preset_paths().keys()
+        assert claims | {"paper-coupling"} <= sweeps <= preset_paths().keys()
         assert any(command.startswith("audit ") for command in evidence.commands)
 
 
@@ -94,7 +94,7 @@ def main(data_dir: Path, tmp_path: Path) -> Callable[..., int]:
     return run
 
 
-def test_results_forecast_and_resume(
+def test_results_list_cells_and_resume(
     main: Callable[..., int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,14 +107,14 @@ def test_results_forecast_and_resume(
     codes: dict[str, int] = {}
 
     def cell(sampler: str) -> dict[str, Any]:
-        return {"config": {"sampler": sampler}, "status": "left", "predicted_seconds": 600.0}
+        return {"config": {"sampler": sampler}, "status": "left"}
 
     def call(words: list[str], *, shows: bool = True) -> tuple[int, str]:
         called.append(words)
         found: dict[str, Any] = {}
         if "--dry-run" in words:
             names = words[-5].removeprefix("sampler=").split(",")
-            found = {"cells": [cell(name) for name in names], "memory_bytes": 2**20 * len(names)}
+            found = {"cells": [cell(name) for name in names]}
             assert not shows
         if codes.get(words[0]) == 130:
             raise KeyboardInterrupt
@@ -124,16 +124,14 @@ def test_results_forecast_and_resume(
     assert main("--dry-run") == 3, "the second folder's data are missing"
     said = capsys.readouterr()
     assert "absent: $NOWHERE_TO_BE_FOUND/links.csv: set this variable" in said.err
-    rows = [line.split()[-6:] for line in said.out.splitlines() if "sampler=" in line]
-    assert [row[:4] for row in rows] == [["2", "2", "20", "min"], ["1", "1", "10", "min"]]
-    assert "All sweeps: 30 min, and at most 2 MiB" in said.out
-    assert "2 profiles and audits are not predicted" in said.out
+    rows = [line.split()[-2:] for line in said.out.splitlines() if "sampler=" in line]
+    assert rows == [["2", "2"], ["1", "1"]]
     assert len(called) == 2
     assert not (tmp_path / "runs").exists()
 
     def names(*words: str, code: int) -> list[str]:
         called.clear()
-        assert main("--folder=small", "--no-forecast", *words) == code
+        assert main("--folder=small", *words) == code
         return [each[0] for each in called]
 
     codes["audit"] = 130
@@ -154,7 +152,7 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
 ) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr(script, "call", lambda words, **how: (called.append(words) or 0, ""))
-    assert main("--folder=costs", "--no-forecast") == 0
+    assert main("--folder=costs") == 0
     profile, drawn, export, png = called
     own, kept = tmp_path / "runs" / "costs", tmp_path / "kept" / "costs"
     assert profile[-1] == f"--runs-dir={own}"
@@ -169,7 +167,6 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
 @pytest.mark.long
 def test_results_are_made(main: Callable[..., int], tmp_path: Path) -> None:
     """With the commands themselves, each in its process."""
-    pytest.importorskip("matplotlib")
     assert main("--folder=small") == 0
     kept = tmp_path / "kept" / "small"
     names = {path.name.split("-seed")[0] for path in kept.glob("tiny-*")}

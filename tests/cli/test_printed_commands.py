@@ -25,7 +25,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"loss": "hinge", "gamma": 0.2, "sampler": "neg"},
     {"lambda": 3.0, "item_dropout": 0.0, "noise": "0.75", "mask": False},
     {"encoder": "lstm", "negatives": 7, "learning_rate": 1e-5, "user_l2": 1e-7},
-    {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3, "unique_items": False},
+    {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3},
     {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
     {"sampler": "xbm", "memory": 4, "loss": "softmax"},
     {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},
@@ -70,9 +70,7 @@ def commands_in(text: str) -> list[str]:
 
 
 @pytest.mark.long_cases(".*(hardest|gamma|lambda|lstm|uniform|memory|item_block|bfloat16|0.012)")
-@pytest.mark.parametrize(
-    "settings", [*SETTINGS, {"tuned": "learning_rate:8x10", "learning_rate": 0.02}], ids=str
-)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[str, Any]) -> None:
     """A folder with a space, one arm alone, an interrupted run."""
     folder = tmp_path / "my runs"
@@ -85,8 +83,7 @@ def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[s
     assert found
     for command in found:
         asked(command)
-    interrupted = complete(own | {"seed": 5})
-    assert bool(interrupted.tuned) != (digest(interrupted) in map(digest, asked.runs))
+    assert digest(complete(own | {"seed": 5})) in map(digest, asked.runs)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

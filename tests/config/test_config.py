@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +10,16 @@ import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
-from ncfbench.config import SETTINGS, Locations, RunConfig, complete, digest, merge
+from ncfbench.config import (
+    SETTINGS,
+    Locations,
+    RunConfig,
+    complete,
+    digest,
+    digest_of,
+    identity_of,
+    merge,
+)
 from ncfbench.errors import UsageError
 from ncfbench.sweeps.files import read_sweep
 
@@ -69,7 +79,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             {"sampler": "iid", "loss": "hinge"},
             [
                 "iid cannot train --loss hinge",
-                "neg, ns, strat-ns, mixed-ns, ns-distinct or xbm",
+                "neg, ns, strat-ns, mixed-ns or xbm",
                 "or --loss sg or mse",
             ],
         ),
@@ -181,6 +191,9 @@ def test_one_distribution_has_one_name() -> None:
         "1.0": "unigram",
         "0": "uniform",
         "0.750": "0.75",
+        "0.33333333": "0.33333333",
+        "2": "2",
+        "1e-7": "1e-07",
         "unigram": "unigram",
     }
     assert {name: settings(noise=name).noise for name in names} == names
@@ -235,14 +248,12 @@ def test_unused_settings_do_not_split_identity() -> None:
     for first, second in (
         ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
         ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "lstm_units": 3, "word_dimension": 3}),
-        ({"unique_items": False}, {}),
         ({"devices": 4, "shard_tables": True}, {}),
     ):
         assert digest(settings(**first)) == digest(settings(**second))
     for first, second in (
         ({"sampler": "iid", "negatives": 3}, {"sampler": "iid"}),
         ({"stratum_size": 8}, {}),
-        ({"strata": "user", "unique_items": False}, {"strata": "user"}),
         ({"filters": 3}, {}),
         ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
         ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
@@ -253,30 +264,19 @@ def test_unused_settings_do_not_split_identity() -> None:
         assert digest(settings(**first)) != digest(settings(**second))
 
 
-def test_identities_stay_those_of_older_runs() -> None:
-    """Digests that version 1 gave; folders of runs carry their first six digits."""
-    for wanted, flags in {
-        "71c4db73f7c6": {},
-        "38947c369c7e": {"encoder": "mf", "sampler": "iid", "loss": "mse"},
-        "ca276c4a0d20": {"convolution": "auto", "filters": 3},
-        "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
-    }.items():
-        assert digest(settings(**flags)) == wanted
-
-
-def test_kept_runs_keep_their_identity() -> None:
-    """The names of folders have the first digits of a digest, but of 46 that are older still."""
-    paths = list((Path(__file__).parents[2] / "results").glob("*/*/config.json"))
-    digests = [digest(complete(json.loads(each.read_text("utf-8"))["config"])) for each in paths]
-    named = [value[:6] in path.parent.name for path, value in zip(paths, digests, strict=True)]
-    assert (len(paths), sum(named)) == (430, 384)
+def test_settings_at_their_default_are_not_in_a_digest() -> None:
+    """A new setting leaves other runs their digest."""
+    own = {"batch_size": 64, "encoder": "mf"}
+    text = json.dumps(own, sort_keys=True)
+    found = digest_of(own | {"seed": 0, "mask": None}, SETTINGS, {})
+    assert found == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:
-    """``lstm`` has its second; the digest is the one that it had with its first."""
+    """``lstm`` has its second."""
     config = settings(encoder="lstm", loss="hinge", strata="user", lstm_units=7)
     assert find_encoder("lstm").revision == 2
-    assert digest(config) != "729dd8f98b14"
+    assert digest(config) != digest_of(identity_of(config), config.settings, {})
 
 
 def test_a_run_has_the_settings_of_its_encoder() -> None:
@@ -291,11 +291,9 @@ def test_a_run_has_the_settings_of_its_encoder() -> None:
 
 
 def test_a_command_line_gives_a_setting_its_value() -> None:
-    given = {"mask": False, "unique_items": True, "lambda": 2.5, "tuned": "learning_rate:2x3"}
+    given = {"mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == [
         "--no-mask",
-        "--unique-items",
         *("--lambda", "2.5"),
-        *("--set", "tuned=learning_rate:2x3"),
     ]

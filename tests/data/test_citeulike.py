@@ -183,7 +183,6 @@ def test_texts_beyond_every_library_are_counted(folder_t: Path, tmp_path: Path) 
 
 def test_word_pieces(folder: Path, tmp_path: Path) -> None:
     """Articles and tags as pieces, which the vocabulary of the tokenizer numbers."""
-    pytest.importorskip("tokenizers")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES) + "\n")
     words = ["prepare", "citeulike", "--from", folder, "--allow-unverified", "--text", "title,tags"]

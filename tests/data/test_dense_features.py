@@ -199,7 +199,7 @@ def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
     rows = features.astype(np.float64)
     mean, deviation = rows[fitted].mean(axis=0), rows[fitted].std(axis=0)
     found, constant = standardise(features, fitted)
-    is_constant = deviation <= 1e-6 * np.abs(mean)
+    is_constant = deviation <= 2.0**-23 * np.abs(mean)
     assert constant == is_constant.sum()
     scaled = (rows - mean) / np.where(is_constant, np.inf, deviation)
     np.testing.assert_allclose(found, scaled, rtol=1e-4, atol=1e-4)
@@ -220,6 +220,27 @@ def test_large_numbers_keep_their_differences(tmp_path: Path, form: str) -> None
     expected = np.array(seconds[:3]) - np.mean(seconds[:3])
     np.testing.assert_allclose(dataset.item_features[:, 0], expected / expected.std(), rtol=1e-6)
     assert not any("are the same" in line for line in said)
+
+
+@given(
+    st.sampled_from([np.float16, np.float32]),
+    st.floats(1, 6e4),
+    st.integers(0, 40),
+    st.integers(2, 30),
+)
+def test_features_that_differ_are_not_constant(
+    kind: type[np.floating], mean: float, steps: int, n_rows: int
+) -> None:
+    """Two numbers of a type that are some steps of its apart, in turn, become -1 and 1."""
+    low = kind(mean)
+    high = kind(low + steps * np.spacing(low))
+    features = np.resize(np.array([[low], [high]], kind), (2 * n_rows, 1))
+    found, constant = standardise(features, np.ones(len(features), bool))
+    assert constant == (low == high) or steps <= 4
+    if constant:
+        assert not found.any()
+    else:
+        np.testing.assert_allclose(found[:, 0], np.resize([-1.0, 1.0], 2 * n_rows), rtol=0.05)
 
 
 def test_constant_columns_of_many_rows_are_constant() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, named, prepare
 
-from ncfbench.data.content import SPLITS, cautions
-from ncfbench.data.hold_out import HeldOut, Links, Moments, hold_out
+from ncfbench.data.content import SPLITS, Split, cautions
+from ncfbench.data.hold_out import HeldOut, Links, Moments, advise_hold_out, hold_out
 from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
 from ncfbench.data.store import Dataset, prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
+from ncfbench.floors.pipeline import floor
+from ncfbench.runs.quality import require_validation_links
 
 Row = tuple[int, int, int]
 """User, item and time."""
@@ -166,7 +170,7 @@ def test_a_cut() -> None:
 def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
     items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
-    return prepare(folder, rows, items, **options)
+    return prepare(folder, rows, items, time_column="timestamp", **options)
 
 
 TIMES: dict[str, tuple[list[Any], str]] = {
@@ -296,7 +300,12 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str |
     marks = ["Train", "dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
     dataset, _ = prepare(
-        tmp_path, LINKS, ITEMS if kind else items, hold_out=kind, validation_fraction=0.1
+        tmp_path,
+        LINKS,
+        ITEMS if kind else items,
+        hold_out=kind,
+        validation_fraction=0.1,
+        time_column="timestamp",
     )
     assert dataset.fingerprint == FROZEN[kind]
     stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")
@@ -318,3 +327,97 @@ def test_nothing_to_train_on_is_refused() -> None:
     with pytest.raises(DataError, match="nothing to train on"):
         one = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
         hold_out(SplitOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))
+
+
+def given_by(advice: str) -> dict[str, Any]:
+    """The options that an advice names."""
+    flags = shlex.split(advice.rpartition("Prepare it again with ")[2].removesuffix("."))
+    pairs = zip(flags[::2], flags[1::2], strict=True)
+    given = {flag[2:].replace("-", "_"): value for flag, value in pairs}
+    return {name: value if name == "hold_out" else float(value) for name, value in given.items()}
+
+
+@given(
+    st.sampled_from(["items", "links", "last"]),
+    st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    st.integers(1, 7),
+    FRACTIONS,
+    FRACTIONS,
+    st.sampled_from(["validation", "test"]),
+)
+def test_advice_on_hold_outs_helps(
+    kind: str, degrees: list[int], n_items: int, test: float, validation: float, split: Split
+) -> None:
+    """It is followed, if it is needed: then the split has links or items, or nothing could help."""
+    n_items = max(n_items, *degrees)
+    rows = [(u, (u + i) % n_items, i) for u, n in enumerate(degrees) for i in range(n)]
+    rows += [(0, item, 9) for item in set(range(n_items)) - {item for _, item, _ in rows}]
+    users, items, times = np.array(rows, np.int32).T
+    links = Links(users, items, Moments(times, np.arange(len(rows)), str)).distinct()[0]
+    size, number = (len(degrees), n_items), SPLITS.index(split)
+
+    def numbers(**options: Any) -> set[int]:
+        found = hold_out(TimedOptions(**options), links, size)
+        return {*(found.split if found.held_out is None else found.held_out).tolist()}
+
+    options = {"hold_out": kind, "test_fraction": test, "validation_fraction": validation}
+    try:
+        before = numbers(**options)
+    except NcfbenchError:
+        return
+    if number in before:
+        return
+    advice = advise_hold_out(options, np.bincount(links.users), n_items, split)
+    if advice.startswith("It has too few links"):
+        assert n_items == 1
+        return
+    followed = options | given_by(advice)
+    assert followed != options
+    with suppress(DataError):  # every link may belong to a held-out item
+        assert number in numbers(**followed)
+
+
+def test_advice_names_what_is_short(tmp_path: Path) -> None:
+    """With two links a user none has one for validation and one for the test beside training."""
+    two, three = (np.full(60, n) for n in (2, 3))
+    usual = {"test_fraction": 0.2, "validation_fraction": 0.1}
+    for kind, n_links, split, flags in (
+        ("links", three, "validation", "--validation-fraction 0.3"),
+        ("links", two, "validation", "--hold-out items"),
+        ("links", two, "test", "--hold-out items"),
+        ("last", two, "test", "--hold-out items"),
+        ("time", two, "validation", "--hold-out items"),
+        ("items", two, "validation", "--validation-fraction 0.2"),
+    ):
+        n_items = 5 if kind == "items" else 60
+        advice = advise_hold_out(usual | {"hold_out": kind}, n_links, n_items, split)
+        assert advice == f"Prepare it again with {flags}."
+    column = {**usual, "split": "column", "split_column": "split"}
+    assert "--hold-out items" in advise_hold_out(column, two, 60, "validation")
+    none = usual | {"validation_fraction": 0.0}
+    for kind in ("items", "newest-items", "links", "last", "time"):
+        advice = advise_hold_out(none | {"hold_out": kind}, three, 60, "validation")
+        share = 0.3 if kind == "links" else 0.1
+        assert advice == f"Prepare it again with --validation-fraction {share}."
+
+
+@pytest.mark.parametrize("kind", ["links", "last", "items"])
+def test_advice_of_commands_is_followed(tmp_path: Path, kind: str) -> None:
+    """By those that rank the test, and those that choose by validation."""
+    rows = [{"user": n % 20, "item": n, "time": 1600000000 + n} for n in range(40)]
+    items = [{"id": n, "title": "w"} for n in range(40)]
+    if kind == "items":
+        rows, items = [row | {"item": row["item"] % 4} for row in rows], items[:4]
+    usual = {"validation_fraction": 0.1, "test_fraction": 0.1}
+    dataset, _ = prepare(tmp_path, rows, items, hold_out=kind, **usual)
+    with pytest.raises(
+        DataError, match=r"advise chooses .* has none\. Prepare it again"
+    ) as refused:
+        require_validation_links(dataset, "advise")
+    with pytest.raises(UsageError, match=r"floors rank these\. Prepare it again with --"):
+        floor(dataset, data_dir=tmp_path / "data")
+    options = {"hold_out": kind} | usual | given_by(str(refused.value))
+    dataset, _ = prepare(tmp_path, rows, items, **options)
+    require_validation_links(dataset, "advise")
+    assert len(dataset.links("validation")[0])
+    assert len(dataset.links("test")[0])

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tables_of import as_csv, as_jsonl, as_parquet, ids_of, named_links, prepare
+from hypothesis import given
+from hypothesis import strategies as st
+from tables_of import FORMATS, as_csv, as_jsonl, as_parquet, ids_of, named_links, prepare
 
+from ncfbench.data.ids import encode
+from ncfbench.data.table import Column, Table
 from ncfbench.errors import DataError
 
 ITEMS = [{"id": n, "title": f"t{n}"} for n in (1, 2, 3)]
@@ -44,13 +50,21 @@ TEXTS = {
     "leading zeros": (["7", "007", "07"], ["7", "07", "007"]),
     "versions": (["1.0", "1.1", "1.10", "2.0"], ["1.0", "1.1", "1.10", "2.0"]),
     "zeros and a point": (["007", "7.0"], ["7.0", "007"]),
-    "written by pandas": (["1e+17", "100000000000000000", "3.0"], ["3", "1" + "0" * 17]),
-    "beyond 2^53": (["9007199254740993", "9007199254740992.0"], [str(2**53), str(2**53 + 1)]),
+    "written by pandas": (["1e+15", "1000000000000000", "3.0"], ["3", "1" + "0" * 15]),
+    "below 2^53": (["9007199254740993", "9007199254740991.0"], [str(2**53 - 1), str(2**53 + 1)]),
     "beyond 2^64": ([str(2**64 + 1), str(2**64)], [str(2**64), str(2**64 + 1)]),
     "written by Java": (["1.0E7", "10000000", "2.0"], ["2", "10000000"]),
     "composed and not": (["\u00e9", "e\u0301", "f"], ["f", "\u00e9"]),
     "not composed": (["e\u0301", "f"], ["f", "e\u0301"]),
     "invisible": (["\ufeff5", "5", "\u200b5 "], ["5"]),
+    "marks around": (
+        ["5", "\u202a5\u202c", "\u200e 5\u2060", "\xad5", "\u061c5\u200d", "\u2067\0 5\u3000"],
+        ["5"],
+    ),
+    "marks within": (["a\u200cb", "ab"], ["ab", "a\u200cb"]),
+    "visible marks": (["\u06005", "5"], ["5", "\u06005"]),
+    "long decimals": (["1.10", "12345678901234567.5"], ["1.10", "12345678901234567.5"]),
+    "separators": (["1,582,917,533,873,852,417", "1,000"], ["1,000", "1,582,917,533,873,852,417"]),
     "hexadecimal": (["1e5", "2e7"], ["1e5", "2e7"]),
 }  # fmt: skip
 
@@ -69,8 +83,62 @@ def test_ids_that_are_text(tmp_path: Path, name: str, form: str) -> None:
     found, said = users_of(tmp_path, links)
     assert sorted(found) == sorted(expected)
     assert any("are whole numbers" in line for line in said) == (
-        name in ("whole numbers", "written by pandas", "written by Java", "beyond 2^53")
+        name in ("whole numbers", "written by pandas", "written by Java", "below 2^53")
     )
+    assert any("invisible characters within" in line for line in said) == (name == "marks within")
+
+
+FLOATS = [
+    "1.58292E+18", "1.58292e+18", "1.58292E18", "+1.58292E+18", "-1.58292E+18", "1,58292E+18",
+    "1E+18", "1582920000000000001.0", "9007199254740992.0", "1582917533873852400.00",
+    "1582917533873852400.", "1,582,917,533,873,852,400.00", "1 582 917 533 873 852 400,00",
+    "1582917533873852400,0", "1'582'917'533'873'852'400.0", " 1.58292E+18\u200e",
+]  # fmt: skip
+"""Whole numbers from 2^53 on, as spreadsheets and programs write floats."""
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("spelled", FLOATS)
+def test_long_floats_are_no_ids(tmp_path: Path, spelled: str, form: str) -> None:
+    """Of users and of items, among others of any kind; the row is named, and what to do."""
+    for users, items in ((["5", "Ann", spelled], [1, 2, 3]), ([5, 6, 7], ["1", "x", spelled])):
+        pairs = zip(users, items, strict=True)
+        rows = [{"user": user, "item": item} for user, item in pairs]
+        links = FORMATS[form](tmp_path / f"r.{form}", rows)
+        row = {"jsonl": "line 3", "parquet": "row 3"}.get(form, "line 4")
+        message = f"r.{form}, {row}: .*{re.escape(spelled.strip()[:9])}.* Export the ids as text"
+        with pytest.raises(DataError, match=message):
+            prepare(tmp_path, links, ITEMS)
+
+
+@pytest.mark.parametrize("number", ["1e18", "1.58292E18", "1582920000000000001.0", "-2e30"])
+def test_long_floats_of_json_are_no_ids(tmp_path: Path, number: str) -> None:
+    with pytest.raises(DataError, match=r"r.jsonl, line 2: user .* Export the ids as text"):
+        users_of(tmp_path, jsonl_of(tmp_path, ["1582920000000000001", number]))
+
+
+@given(st.integers(1, 2**70), st.sampled_from(["{}.0", "{:.1f}", "{:e}", "{:.17E}", "{!r}"]))
+def test_floats_are_ids_below_two_to_the_53(number: int, spelling: str) -> None:
+    """The value that is written decides, whatever number it was made of."""
+    text = spelling.format(float(number) if spelling != "{}.0" else number)
+    value = Fraction(text)
+    table = Table(Path("r"), "", ("user",), None, lambda row: f"row {row}")  # type: ignore[arg-type]
+    column = Column(table, "user", pa.chunked_array([[text]]))
+    if value.denominator == 1 and value >= 2**53:
+        with pytest.raises(DataError, match="row 0: user "):
+            encode(column)
+    else:
+        assert encode(column).names.to_pylist() == [text]
+
+
+def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path: Path) -> None:
+    """Fifteen digits and zeros, or an exponent below 2^53: they may be right."""
+    for users in (["1582917533873850000", "1582917533873860000"], ["1.58292E+14", "158293"]):
+        found, said = users_of(tmp_path, csv_of(tmp_path, users))
+        assert len(found) == 2
+        assert any(line.startswith("Warning: ") and "spreadsheet" in line.lower() for line in said)
+    _, said = users_of(tmp_path, csv_of(tmp_path, ["1582917533873850000", "1582917533873860001"]))
+    assert not any("spreadsheet" in line.lower() for line in said)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +175,7 @@ def test_ids_that_parquet_can_hold(
     ("users", "expected"),
     [
         (["5", "5.0", '"5"', "5e0"], ["5"]),
-        (["1e17", "100000000000000000"], ["100000000000000000"]),
+        (["1e15", "1000000000000000"], ["1000000000000000"]),
         (["12345678901234567890", "12345678901234567891"], None),
         (["9007199254740993", "1"], ["1", "9007199254740993"]),
         (["NaN", "null", '"NULL"', "3"], ["3"]),

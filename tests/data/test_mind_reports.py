@@ -32,7 +32,6 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
 def test_reports_name_the_stand_in_and_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
     source, runs = write(tmp_path / "source"), tmp_path / "r"
     manifest, _ = prepare(source, tmp_path / "d", history=True, text=("title", "category"))
@@ -53,6 +52,7 @@ def test_reports_name_the_stand_in_and_its_command(
     assert results.beside_paper == [], "they are not the paper's data"
 
 
+@pytest.mark.real
 def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
     said: list[str] = []
     options = Options(from_=shared_data / "mind-sample", history=True)

@@ -3,10 +3,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import signal
-import subprocess
-import sys
-import time
+import os
+import shutil
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -231,55 +231,50 @@ def test_a_source_keeps_its_name(tmp_path: Path, tiny_options: synthetic.Options
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_previous_data_set(
-    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+class Killed(BaseException):
+    """Ends a process that cleans up nothing."""
+
+
+@pytest.mark.parametrize("error", [Killed(), OSError(28, "No space left on device")])
+def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(
+    tmp_path: Path, tiny_options: synthetic.Options, error: BaseException
 ) -> None:
-    before = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
-    for step in range(4):
-        calls = iter(range(100))
+    """At each of its writes in turn, by a kill or a full disk."""
+    other = dataclasses.replace(tiny_options, seed=1)
 
-        def full(path: Path, step: int = step, calls: Any = calls) -> None:
-            if next(calls) == 2 * step:
-                raise OSError(28, "No space left on device")
+    def cut(folder: Path, moment: int) -> str:
+        """Return the fingerprint of the data that are left, which do not hinder the next one."""
+        prepare("synthetic", tiny_options, folder, "x", say=quiet)
+        writes, unlink = 0, Path.unlink
 
-        monkeypatch.setattr(tables, "sync", full)
-        with pytest.raises(DataError, match="No space left on device"):
-            prepare(
-                "synthetic",
-                dataclasses.replace(tiny_options, seed=1),
-                tmp_path,
-                "x",
-                replace=True,
-                say=quiet,
-            )
-        assert store.load(tmp_path, "x").fingerprint == before["fingerprint"]
-        assert not list((tmp_path / "x").rglob("*.tmp"))
+        def write(real: Any, *words: Any) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == moment:
+                raise error
+            real(*words)
 
+        def clean(real: Any, *words: Any, **more: Any) -> None:
+            if writes < moment or not isinstance(error, Killed):
+                real(*words, **more)
 
-def test_a_killed_prepare_leaves_the_old_or_the_new(tmp_path: Path) -> None:
-    """Killed after a delay that grows until a process has come to its end."""
-    script = (
-        "import sys; from pathlib import Path; from ncfbench.data import prepare, store\n"
-        "from ncfbench.data.sources import synthetic; print('ready', flush=True)\n"
-        "options = synthetic.Options(seed=int(sys.argv[2]))\n"
-        "prepare('synthetic', options, Path(sys.argv[1]), 'x', replace=True, say=print)"
-    )
-    before = prepare("synthetic", synthetic.Options(), tmp_path, "x", say=quiet)["fingerprint"]
-    for seed, delay in enumerate((0.01, 0.03, 0.08, 0.2), start=1):
-        with subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path), str(seed)],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            time.sleep(delay)
-            process.send_signal(signal.SIGKILL)
-        options = synthetic.Options(seed=seed)
-        expected = synthetic.make(options).digest(options.stored())
-        found = store.load(tmp_path, "x").fingerprint
-        assert found in (before, expected)
-        before = found
+        with pytest.MonkeyPatch.context() as patch:
+            for module, name in ((tables, "sync"), (os, "replace"), (os, "rename")):
+                patch.setattr(module, name, partial(write, getattr(module, name)))
+            patch.setattr(Path, "unlink", lambda path, **more: clean(unlink, path, **more))
+            patch.setattr(shutil, "rmtree", partial(clean, shutil.rmtree))
+            with suppress(Killed, DataError):
+                prepare("synthetic", other, folder, "x", replace=True, say=quiet)
+        assert isinstance(error, Killed) or not list((folder / "x").rglob("*.tmp"))
+        left = store.load(folder, "x").fingerprint
+        prepare("synthetic", other, folder, "x", replace=True, say=quiet)
+        return left
+
+    found = [cut(tmp_path / str(moment), moment) for moment in range(1, 30)]
+    before, after = (synthetic.make(each).digest(each.stored()) for each in (tiny_options, other))
+    switch = found.index(after)
+    assert switch > 3 * 5, "a sync, a rename and a sync of each file"
+    assert found == [before] * switch + [after] * (29 - switch)
 
 
 # --- synthetic data

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, as_csv, as_parquet, named_links, prepare
 
+from ncfbench.data.files import sha256
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError
@@ -20,9 +26,6 @@ QUOTES = {
     "text after a closing one": ('1,"a" b,x\n2,c,x\n', 2),
     "never closed": ('1,a,x\n2,"b,x\n3,c,x\n', 3),
     "closed far below": ('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n', 3),
-    "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
-    "around rows of names": ('A1,a,x\nA2,"b,x\nA3,c,x\nA4,d",x\n', 3),
-    "closed on the next line": ('1,a,x\n2,"b,x\n3,c",x\n', 3),
     "escaped": ('1,"a \\"b\\" c",x\n', 2),
     "in a column that is not read": ('1,a,x\n2,b,"x\n3,c,y" z\n', 3),
 }
@@ -37,6 +40,65 @@ def test_quotation_marks_never_swallow_rows(tmp_path: Path, name: str) -> None:
         read_table(path)
     table = read_table(path, quotes=False)
     assert len(table["id"].values) == rows.count("\n")
+
+
+ODD = {
+    "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
+    "around rows of names": ('A1,a,x\nA2,"b,x\nA3,c,x\nA4,d",x\n', 3),
+    "closed on the next line": ('1,a,x\n2,"b,x\n3,c",x\n', 3),
+    "a recipe": ('7,"Ingredients:\n200g, flour, white\n3, eggs, big\nMix.",x\n', 2),
+    "twice": ('1,"a\n2,b,c\n",x\n3,"a\n4,b,c\n",x\n', 2),
+}
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ODD)
+def test_texts_that_look_like_rows_are_read_and_told(tmp_path: Path, name: str, mark: str) -> None:
+    rows, line = ODD[name]
+    content = ("id,title,note\n" + rows).replace(",", mark)
+    (path := tmp_path / "m.csv").write_text(content)
+    table = read_table(path)
+    texts = [row[1] for row in csv.reader(content.splitlines(True), delimiter=mark)][1:]
+    assert table["title"].values.to_pylist() == texts
+    more = ", and in 1 more rows" if name == "twice" else ""
+    (warning,) = (text for text in table.warnings if text.startswith("Warning"))
+    assert f"m.csv, line {line}{more}: a text in quotation marks has lines" in warning
+    assert "--no-quotes" in warning
+
+
+HEADERS = [
+    ('user_id,item_id,"Amount\nin EUR"', ["user_id", "item_id", "Amount in EUR"]),
+    ('"user\nid",item_id,x', ["user id", "item_id", "x"]),
+    ('"user\r\nid",item_id,x', ["user id", "item_id", "x"]),
+    ('"user\rid",item_id,x', ["user id", "item_id", "x"]),
+    ('"a\n\n b ",user_id,"item\n_id"', ["a b", "user_id", "item _id"]),
+    ('"Amount, or\n""price""\n",user_id,item_id', ['Amount, or "price"', "user_id", "item_id"]),
+]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("delimiter", [None, ","])
+@pytest.mark.parametrize(("header", "names"), HEADERS)
+def test_line_breaks_in_a_header_are_read(
+    tmp_path: Path, header: str, names: list[str], delimiter: str | None, ends: str
+) -> None:
+    (path := tmp_path / "r.csv").write_bytes(f"{header}{ends}1,2,3{ends}4,5,6{ends}".encode())
+    table = read_table(path, delimiter=delimiter)
+    assert list(table.names) == names
+    assert [table[name].values.to_pylist() for name in names] == [
+        ["1", "4"],
+        ["2", "5"],
+        ["3", "6"],
+    ]
+    lines = len((header + ends).splitlines())
+    assert table.locate(1) == f"line {lines + 2}"
+
+
+@pytest.mark.parametrize("header", ['"user_id,item_id', '"user" id,item_id', "", '"\n'])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, header: str) -> None:
+    (path := tmp_path / "r.csv").write_text(header + "\n1,2\n3,4\n")
+    with pytest.raises(DataError, match=r"r.csv, line 1: no header"):
+        read_table(path)
 
 
 def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
@@ -108,9 +170,112 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
         read_table(tmp_path / "parts")
 
 
+def test_parts_are_what_spark_reads(tmp_path: Path) -> None:
+    """Attempts that were not committed, checksums and marks of other programs are no parts."""
+    folder = tmp_path / "parts"
+    for place in (".", "_temporary/0/attempt_1", ".staging", "_delta/x=1", "a/.b", "_year=2020"):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        as_parquet(folder / place / "part-0.parquet", [{"user": place, "item": 1}])
+    as_parquet(folder / "._part-1.parquet", [{"user": "macOS", "item": 1}])
+    as_parquet(folder / "_hidden.parquet", [{"user": "hidden", "item": 1}])
+    for name in ("_SUCCESS", ".part-0.parquet.crc", "_metadata", "_committed_1", "_started_1"):
+        (folder / name).write_bytes(b"x")
+    table = read_table(folder)
+    assert table["user"].values.to_pylist() == ["_year=2020", "."]
+    assert table["_year"].values.to_pylist() == ["2020", None]
+    assert not table.warnings
+    digest = sha256(folder)
+    (folder / "_temporary" / "1.parquet").write_bytes(b"PAR1")
+    assert sha256(folder) == digest
+    (folder / "part-1.csv").write_text("user,item\n1,2\n")
+    warnings = str(read_table(folder).warnings)
+    assert "parts has other files than .parquet, such as part-1.csv" in warnings
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "given"),
+    [
+        ("_delta_log/0.json", "delta", ""),
+        ("_delta_log/0.json", "delta", "label=0"),
+        ("metadata/v1.metadata.json", "iceberg", ""),
+        ("metadata/v1.metadata.json", "iceberg", "data/label=0"),
+        (".hoodie/hoodie.properties", "hudi", ""),
+        ("_spark_metadata/0", "parquet", ""),
+        ("inner/_delta_log/0.json", "delta", ""),
+    ],
+)
+def test_tables_with_a_log_are_refused_by_name(
+    tmp_path: Path, log: str, kind: str, given: str
+) -> None:
+    folder = tmp_path / "links"
+    (folder / log).parent.mkdir(parents=True)
+    (folder / log).write_text("{}")
+    (folder / given).mkdir(parents=True, exist_ok=True)
+    as_parquet(folder / given / "part-0.parquet", LINKS)
+    with pytest.raises(DataError, match=rf"is the log of a table \({kind}\).* as plain Parquet"):
+        prepare(tmp_path, folder / given)
+
+
+def test_a_folder_of_descriptions_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "links" / "metadata").mkdir(parents=True)
+    (tmp_path / "links" / "metadata" / "columns.json").write_text("{}")
+    as_parquet(tmp_path / "links" / "part-0.parquet", LINKS)
+    assert len(read_table(tmp_path / "links")["userId"].values) == len(LINKS)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5),
+            st.sampled_from([None, "0", "1"]),
+            st.integers(1, 3),
+        ),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda part: part[:2],
+    )
+)
+def test_folders_are_columns(parts: list[tuple[str, str | None, int]]) -> None:
+    """As pyarrow writes and reads them."""
+    with TemporaryDirectory() as name:
+        rows = [(city, label, n) for city, label, n in parts for _ in range(n)]
+        columns = dict(zip(("city", "label", "n"), map(list, zip(*rows, strict=True)), strict=True))
+        fields = [("city", pa.string()), ("label", pa.string()), ("n", pa.int64())]
+        table = pa.table(columns, pa.schema(fields))
+        by = pa.schema(fields[:2])
+        partitioning = ds.partitioning(by, flavor="hive")
+        ds.write_dataset(table, name, format="parquet", partitioning=partitioning)
+        found = read_table(Path(name))
+        read = {key: found[key].values.to_pylist() for key in found.names}
+        assert sorted(zip(*(map(str, read[key]) for key in columns), strict=True)) == sorted(
+            tuple(map(str, row)) for row in rows
+        )
+
+
+def test_labels_and_users_may_be_folders(tmp_path: Path) -> None:
+    """What a column of a file is told and used for, a folder is too."""
+    rows = [(f"{u:03}", i, (u + i) % 2) for u in range(6) for i in range(8)]
+    links = [{"user_id": u, "item_id": i, "label": label} for u, i, label in rows]
+    items = [{"item_id": i, "title": f"t{i}"} for i in range(8)]
+    for keys in (["label"], ["user_id"], ["user_id", "label"], []):
+        table = pa.Table.from_pylist(links)
+        kinds = pa.schema([table.schema.field(key) for key in keys])
+        folder = tmp_path / "-".join(["parts", *keys])
+        ds.write_dataset(
+            table, folder, format="parquet", partitioning=ds.partitioning(kinds, flavor="hive")
+        )
+        dataset, said = prepare(tmp_path, folder, items)
+        assert named_links(dataset) == [(u, str(i)) for u, i, _ in rows]
+        assert any("label of parts" in line and "24 rows where it is less" in line for line in said)
+        dataset, _ = prepare(tmp_path, folder, items, rating_column="label", rating_threshold=1)
+        assert named_links(dataset) == [(u, str(i)) for u, i, label in rows if label]
+
+
 JSON = {
     "strings that look like dates": (['"2019-11-13"', '"2019-11-13 00:00"'], None),
-    "numbers as they stand": (["22", "2.5", "1e17", "5.0"], ["22", "2.5", "1" + "0" * 17, "5"]),
+    "numbers as they stand": (["22", "2.5", "1e15", "5.0"], ["22", "2.5", "1" + "0" * 15, "5"]),
+    "floats from 2^53": (["9007199254740992.0", "1e17"], ["9.0071992547409920E+15", "1E+17"]),
     "lists and none": (['["a", null]', "null", "[]"], [["a", None], None, []]),
     "a list far below": ([*["1"] * 2**13, "null", '["b"]'], [*[["1"]] * 2**13, None, ["b"]]),
     "a name far below": ([*["null"] * 2**13, "7"], [*[None] * 2**13, "7"]),
@@ -155,7 +320,26 @@ def test_json_of_no_use_is_refused_by_line(tmp_path: Path, lines: list[str], mes
         ("ratings.dat", b"1::1193::5\n1::661::3\n", "'::'. Replace it by tabs"),
         ("links.feather", b"ARROW1\0\0", "an Arrow file. Write it as Parquet"),
         ("links.parquet", b"user,item\n1,2\n", "not a Parquet file"),
-        ("links.xlsx", b"PK\x03\x04", "a ZIP archive. Unpack it"),
+        ("links.zip", b"PK\x03\x04", "a ZIP archive. Unpack it"),
+        ("links.csv", b"PK\x03\x04" + b"." * 26 + b"xl/workbook.xml", "a spreadsheet. Save it as"),
+        ("links.xlsx", b"PK\x03\x04", "a spreadsheet. Save it as CSV"),
+        ("links.XLSM", b"PK\x03\x04", "a spreadsheet. Save it as CSV"),
+        (
+            "links.zip",
+            b"PK\x03\x04" + b"." * 26 + b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet",
+            "a spreadsheet. Save it as CSV",
+        ),
+        ("links.ods", b"PK\x03\x04", "a spreadsheet. Save it as CSV"),
+        (
+            "links.xls",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99,
+            "a spreadsheet. Save it as",
+        ),
+        ("links.xls", b"\r\n<html xmlns:x='y'>\n<table><tr><td>1", "is HTML or XML, not a table"),
+        ("links.csv", b"\xef\xbb\xbf<!DOCTYPE html>\n<p>404", "is HTML or XML, not a table"),
+        ("links.xls", "<table>\n<tr>".encode("utf-16"), "is HTML or XML, not a table"),
+        ("links.xls", b"<?xml version='1.0'?>\n<Workbook>", "is HTML or XML, not a table"),
+        ("links.xls", b"MIME-Version: 1.0\nContent-Type: multipart", "is HTML or XML, not a table"),
         ("links.json", b'[{"user": 1}, {"user": 2}]', "jq -c '.[]'"),
     ],
 )

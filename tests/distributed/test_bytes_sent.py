@@ -38,7 +38,6 @@ def compiled(dataset: Dataset, more: dict[str, Any]) -> tuple[Trial, str, Batch,
     return trial, traced.lower().compile().as_text(), batch, slots
 
 
-@pytest.mark.long_cases("all users")
 @pytest.mark.parametrize(
     "more",
     [
@@ -46,18 +45,13 @@ def compiled(dataset: Dataset, more: dict[str, Any]) -> tuple[Trial, str, Batch,
         {"sampler": "strat-ns", "encoder": "mf", "devices": 4, "share": "local"},
         {"sampler": "ns", "encoder": "mf", "devices": 8, "shard_tables": True},
         {"sampler": "ns", "encoder": "bow", "devices": 4, "shard_tables": True},
-        {"sampler": "ns-all", "encoder": "bow", "devices": 4, "loss": "sg"},
-        {"sampler": "strat-all", "encoder": "mf", "devices": 4, "loss": "mse"},
     ],
-    ids=("global", "local", "rows by item", "tables of words", "all users", "their Gramian"),
+    ids=("global", "local", "rows by item", "tables of words"),
 )
 def test_a_compiled_step_sends_what_formulas_say(
     tiny: Dataset, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Vectors and never texts; locally nothing but gradients. To the byte.
-
-    With all users as negatives too: nothing of the size of users x items, no vector of a user.
-    """
+    """Vectors and never texts; locally nothing but gradients. To the byte."""
     trial, program, batch, slots = compiled(tiny, more)
     config, trainer = trial.config, trial.trainer
     words = tiny.tokens_IxL.shape[1]

@@ -37,7 +37,6 @@ cli.main()
 """A run of which one process does something at one of its stops, where all agree on two flags."""
 
 
-@pytest.mark.long_cases("1-2$")
 @pytest.mark.parametrize(
     ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
 )

@@ -18,7 +18,7 @@ from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, MetUsers, Shared, negative_ids
+from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
 from ncfbench.sampling.local import LocalSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
@@ -27,8 +27,9 @@ SHARING = [name for name in SAMPLERS if find_sampler(name).shares_items]
 
 
 def settings(sampler: str, **more: Any) -> RunConfig:
-    b = 24 if sampler == "ns-distinct" else 64
-    return complete({"sampler": sampler, "batch_size": b, "negatives": 3, "dataset": "tiny"} | more)
+    return complete(
+        {"sampler": sampler, "batch_size": 64, "negatives": 3, "dataset": "tiny"} | more
+    )
 
 
 def links_of(
@@ -46,9 +47,6 @@ def links_of(
         user, item = own_users[batch.pos_user[row]], own_items[batch.pos_item[row]]
         found: dict[tuple[int, int, int], float] = {(-1, int(user), int(item)): 1.0}
         negatives = batch.negatives
-        if isinstance(negatives, MetUsers):
-            rows.append(found)
-            continue
         if isinstance(negatives, Listed):
             terms = zip(
                 own_users[negatives.user[row]],
@@ -63,28 +61,7 @@ def links_of(
                 key = (column if isinstance(negatives, Listed) else 0, int(u), int(v))
                 found[key] = found.get(key, 0.0) + float(weight)
         rows.append(found)
-    return rows + (_met(batch, parts) if isinstance(batch.negatives, MetUsers) else [])
-
-
-def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
-    """The weight of each pair of a met user and an item, over all parts, without zeros."""
-    found: dict[tuple[int, int, int], float] = {}
-    for part in range(parts):
-
-        def own(array: np.ndarray, part: int = part) -> np.ndarray:
-            return array.reshape(parts, -1)[part]
-
-        negatives = MetUsers(*map(own, batch.negatives))
-        left_out = set(
-            zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True)
-        )
-        users = own(batch.users).tolist()
-        for i, a in enumerate(negatives.user_weight.tolist()):
-            for j, c in enumerate(negatives.item_weight.tolist()):
-                if a * c and (i, j) not in left_out:
-                    key = (-2, users[i], int(batch.items[j]))
-                    found[key] = found.get(key, 0.0) + a * c
-    return [found]
+    return rows
 
 
 def assert_together(halves: list[Batch], whole: Batch) -> None:
@@ -97,58 +74,26 @@ def assert_together(halves: list[Batch], whole: Batch) -> None:
         np.testing.assert_array_equal(weight, whole.negatives.weight)
 
 
-THIRD = np.float32(1 / 3)
-
-
-@pytest.mark.parametrize(
-    ("users", "pos_user", "negatives", "cut_users", "cut_pos_user", "cut_negatives"),
-    [
-        (
-            *([7, 9], [0, 1], Shared([[0, 0.5], [0.5, 0]])),
-            *([7, 9], [0, 0], Shared([[0, 0.5], [0.5, 0]])),
-        ),
-        (
-            *([7, 8, 9, 7, 9], [3, 4], MetUsers([THIRD] * 3, [0.5] * 2, [0, 2], [0, 1])),
-            *([7, 8, 7, 9, 0, 9], [2, 2]),
-            MetUsers([THIRD] * 3 + [0], [0.5] * 4, [0, 2, 2, 0], [0, 1, 0, 1]),
-        ),
-    ],
-    ids=["shared", "all users"],
-)
-def test_the_docstrings_examples(
-    users: list[int],
-    pos_user: list[int],
-    negatives: Shared | MetUsers,
-    cut_users: list[int],
-    cut_pos_user: list[int],
-    cut_negatives: Shared | MetUsers,
-) -> None:
+def test_the_docstrings_example() -> None:
     both = np.array([0, 1], np.int32)
-    whole = Batch(
-        *(np.array(users, np.int32), np.array([30, 31], np.int32)),
-        *(np.array(pos_user, np.int32), both),
-        type(negatives)(*map(np.array, negatives)),
-        np.int32(2),
-    )
-    parts = cut(whole, 2)
-    assert parts.users.tolist() == cut_users
-    assert parts.pos_user.tolist() == cut_pos_user
+    weight = np.array([[0, 0.5], [0.5, 0]])
+    nodes = np.array([7, 9], np.int32), np.array([30, 31], np.int32)
+    parts = cut(Batch(*nodes, both, both, Shared(weight), np.int32(2)), 2)
+    assert parts.users.tolist() == [7, 9]
+    assert parts.pos_user.tolist() == [0, 0]
     assert parts.pos_item.tolist() == [0, 1]
-    assert [array.tolist() for array in parts.negatives] == list(cut_negatives)
+    assert parts.negatives.weight.tolist() == weight.tolist()
 
 
-@pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize(
     ("sampler", "strata"),
     [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
 )
-def test_a_shard_has_the_links_of_its_rows(
-    tiny: Dataset, sampler: str, strata: str, unique: bool
-) -> None:
+def test_a_shard_has_the_links_of_its_rows(tiny: Dataset, sampler: str, strata: str) -> None:
     """Every link by its ids, for all processes together and for each of two; shapes do not depend
     on the batch.
     """
-    config = settings(sampler, strata=strata, unique_items=unique)
+    config = settings(sampler, strata=strata)
     made = make_sampler(tiny.graph, config, Streams(0))
     both = [ShardedSampler(made, 8, own) for own in (range(4), range(4, 8))]
     shapes = set()

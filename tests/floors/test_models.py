@@ -6,12 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import linalg, sparse
 
 from ncfbench.floors import models
-from ncfbench.floors.ranking import link_ranks
 from ncfbench.floors.task import Features, Task
 
 RNG = np.random.default_rng(5)
@@ -62,7 +59,7 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(
         assert models.ridge_form(given_task) == form
         scores = models.ridge(given_task, 2.5)(candidates)(ALL_USERS[::-1])
         expected = (content[candidates] @ weights).T[::-1]
-        assert scores == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
@@ -78,7 +75,7 @@ def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
         others = np.delete(np.arange(9), item)
         x = y[:, others]
         weights = np.linalg.solve(x.T @ x + 1.5 * np.eye(8), x.T @ y[:, item])
-        assert scores[:, column] == pytest.approx(x @ weights, rel=1e-3, abs=1e-4)
+        assert scores[:, column] == pytest.approx(x @ weights, rel=1e-5, abs=1e-6)
 
 
 def test_ease_refuses_a_penalty_that_rounding_hides() -> None:
@@ -115,32 +112,3 @@ def test_the_vectors_of_ials_are_those_of_each_candidate() -> None:
         sparse.csr_array(LINKS), 0.01, dimension=64, unobserved=unobserved, sweeps=10
     )
     assert scores[:, 1] == pytest.approx([users[3] @ items[2], users[0] @ items[2]], rel=1e-5)
-
-
-@given(st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=3, max_size=3))
-@settings(deadline=None)
-def test_ranks_count_higher_scores_and_equal_ones_before(values: list[list[int]]) -> None:
-    """Items that are left out are not counted, and in no list."""
-    scores = np.array(values, np.float32)
-    users, index = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 1, 0, 2, 3, 4])
-    left_out = np.zeros((3, 5))
-    left_out[0, 2] = left_out[2, :2] = 1
-
-    for excluded in (None, sparse.csr_array(left_out)):
-        ranks, best = link_ranks(
-            lambda rows: scores[rows], users, index, 5, left_out_UxC=excluded, top=4
-        )
-        allowed = np.ones_like(left_out) if excluded is None else 1 - left_out
-        order = [
-            sorted(np.flatnonzero(allowed[user]).tolist(), key=lambda item: (-row[item], item))
-            for user, row in enumerate(values)
-        ]
-        expected = [order[u].index(i) for u, i in zip(users, index, strict=True)]
-        assert ranks.tolist() == expected
-        assert best.tolist() == [(items + [-1] * 4)[:4] for items in order]
-
-
-def test_a_link_without_a_number_ranks_last() -> None:
-    scores = np.array([[0.5, np.nan, 2.0, np.nan]], np.float32)
-    ranks, _ = link_ranks(lambda rows: scores[rows], np.zeros(4, int), np.arange(4), 4)
-    assert ranks.tolist() == [3, 3, 2, 3]

@@ -26,7 +26,7 @@ from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.lint import Lint, lint_loss
 from ncfbench.linting.scenes import Scenes
 from ncfbench.linting.signature import read_loss
-from ncfbench.testing import assert_unbiased
+from ncfbench.testing import assert_no_findings
 
 GRAPH = batches.default_graph()
 SLOW = (
@@ -203,10 +203,10 @@ def test_dense_pairs_are_refused(tmp_path: Path) -> None:
 
 
 def test_assertion_names_the_fault() -> None:
-    assert_unbiased(bpr)
+    assert_no_findings(bpr)
     with pytest.raises(AssertionError, match="last-batch"):
-        assert_unbiased(FixedDivisor)
-    assert_unbiased(FixedDivisor, accept=["last-batch"])
+        assert_no_findings(FixedDivisor)
+    assert_no_findings(FixedDivisor, accept=["last-batch"])
 
 
 LOSSES = """

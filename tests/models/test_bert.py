@@ -14,23 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from safetensors.numpy import save_file
 from tables_of import ITEMS, LINKS, as_csv
 from texts import traced_for
 from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
-from trained import Said
-
-pytest.importorskip("tokenizers")
-
-from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
+from trained import Said
 
 from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.data.assets import name_files
 from ncfbench.data.assets.architecture import read_verified
-from ncfbench.data.assets.checkpoint import keep_checkpoint
-from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.checkpoint import keep_checkpoint, kept_path
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
@@ -87,12 +83,12 @@ def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
 LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 
 
-@pytest.mark.long_cases(r"first|mean-True$")
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
 def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
     """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""
     digest = "0123456789ab"
-    folder = CHECKPOINT.path(tmp_path, digest)
+    folder = kept_path(tmp_path, digest)
     weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
     found, gradients = [], []
     texts = texts_of(LISTS, 11)
@@ -305,7 +301,7 @@ def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path)
     """
     shutil.copytree(home / "data", tmp_path / "data")
     dataset = store.load(tmp_path / "data", "pieces")
-    weights = CHECKPOINT.path(dataset.folder, checkpoint) / "model.safetensors"
+    weights = kept_path(dataset.folder, checkpoint) / "model.safetensors"
     whole = weights.read_bytes()
     config = complete(SMALL | {"checkpoint": checkpoint})
     for damaged in (whole[:-4], whole[:-4] + np.float32(np.nan).tobytes()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -14,20 +13,17 @@ from flax import nnx
 from texts import texts_of
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.bow import BLOCK_TEXTS, BagOfWords, block_sums, plain_sums
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.towers import make_towers
 
 WORDS, SIZE = 9, 5
-IDF = np.concatenate([[0.0], np.linspace(1, 4, WORDS)]).astype(np.float32)
 
 
 def bag(**settings: Any) -> tuple[BagOfWords, np.ndarray, np.ndarray, np.ndarray]:
     """A bag of noise: words, kernel and bias of its dense layer as float64."""
     config = complete({"encoder": "bow", "word_dimension": SIZE, "dimension": 3} | settings)
-    facts = DataFacts(1, 1, WORDS, idf=lambda: IDF)
+    facts = DataFacts(1, 1, WORDS)
     made = BagOfWords(config, facts, rngs=nnx.Rngs(1))
     rng = np.random.default_rng(2)
     arrays = [rng.normal(size=shape) for shape in ((WORDS + 1, SIZE), (SIZE, 3), (3,))]
@@ -39,13 +35,9 @@ def bag(**settings: Any) -> tuple[BagOfWords, np.ndarray, np.ndarray, np.ndarray
     return made, *arrays
 
 
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize("idf", [False, True])
-def test_a_bag_is_its_definition(idf: bool, unit: bool) -> None:
-    """A mean over the words that are left, weighted, of unit length, then dense; a text without
-    words has the bias alone.
-    """
-    made, table, kernel, bias = bag(idf=idf, unit_bag=unit)
+def test_a_bag_is_its_definition() -> None:
+    """A mean over the words that are left, then dense; a text without words has the bias alone."""
+    made, table, kernel, bias = bag()
     texts = texts_of(np.random.default_rng(3), 12, 6, WORDS, 0.3)
     found = jax.jit(made)(texts)
     for item in range(12):
@@ -54,17 +46,13 @@ def test_a_bag_is_its_definition(idf: bool, unit: bool) -> None:
             for word, is_left in zip(texts.tokens[item], texts.present[item], strict=True)
             if is_left
         ]
-        mean = np.zeros(SIZE)
-        if left:
-            weights = np.array([float(IDF[word]) if idf else 1.0 for word in left])
-            mean = weights @ table[left] / weights.sum()
-            mean = mean / math.sqrt(sum(mean**2)) if unit else mean
+        mean = table[left].mean(axis=0) if left else np.zeros(SIZE)
         np.testing.assert_allclose(found[item], mean @ kernel + bias, atol=1e-5)
 
 
 def test_a_bare_bag_is_the_mean() -> None:
     """Without parameters but the words', where both lengths are one; a text without words is 0."""
-    made, table, *_ = bag(idf=True)
+    made, table, *_ = bag()
     bare = BagOfWords(
         complete({"encoder": "bow", "word_dimension": SIZE, "dimension": SIZE, "bare_bag": True}),
         DataFacts(1, 1, WORDS),
@@ -80,35 +68,14 @@ def test_a_bare_bag_is_the_mean() -> None:
         bag(bare_bag=True)
 
 
-def test_weights_of_words_are_no_parameters() -> None:
-    """So no optimiser moves them, and checkpoints lack them."""
-    plain, weighted = (nnx.split(bag(idf=idf)[0])[1] for idf in (False, True))
-    assert jax.tree.map(jnp.shape, nnx.to_pure_dict(plain)) == jax.tree.map(
-        jnp.shape, nnx.to_pure_dict(weighted)
-    )
-
-
-def test_weights_count_texts_of_training_items(tiny: Dataset) -> None:
-    config = complete({"encoder": "bow", "idf": True, "dataset": "tiny"})
-    encoder: Any = make_towers(config, tiny).encoder
-    training = tiny.items_of("train").tolist()
-    for word in (1, 2, tiny.n_words):
-        df = sum(word in tiny.texts[item].tolist() for item in training)
-        expected = math.log((1 + len(training)) / (1 + df)) + 1
-        assert encoder.weights.values[word] == pytest.approx(expected, rel=1e-6)
-    assert encoder.weights.values[0] == 0
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_blocks_of_texts_give_the_same_sums(weighted: bool) -> None:
+def test_blocks_of_texts_give_the_same_sums() -> None:
     """Values and gradients, where texts fill no whole block, words repeat, and some have none."""
     rng = np.random.default_rng(4)
     texts = texts_of(rng, BLOCK_TEXTS + 5, 7, WORDS, 0.3)
-    weights = texts.present * jnp.asarray(IDF)[texts.tokens] if weighted else texts.present
     table = jnp.asarray(rng.normal(size=(WORDS + 1, SIZE)), jnp.float32)
 
     def total(table: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
-        value = sums(table, texts.tokens, weights)
+        value = sums(table, texts.tokens, texts.present)
         return jnp.sum(jnp.sin(value)), value
 
     found = [
@@ -117,16 +84,3 @@ def test_blocks_of_texts_give_the_same_sums(weighted: bool) -> None:
     ]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def test_rows_of_a_part_of_the_table_have_their_words_weights() -> None:
-    """Tokens may be rows of a table that holds some words; weights are by word id."""
-    made, *_ = bag(idf=True)
-    ids = jnp.array([[3, 7, 3]])
-    graph, parameters = nnx.split(made)
-    pure = nnx.as_pure(parameters)
-    part = {**pure, "words": {"embedding": pure["words"]["embedding"][jnp.array([0, 7, 3])]}}
-    present, items, length = jnp.ones((1, 3), bool), jnp.arange(1), jnp.array([3])
-    whole = made(EncoderInput(items, ids, present, length))
-    rows = EncoderInput(items, jnp.array([[2, 1, 2]]), present, length, words=ids)
-    np.testing.assert_allclose(nnx.merge(graph, part)(rows), whole, rtol=1e-6)

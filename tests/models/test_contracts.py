@@ -195,16 +195,6 @@ class AlikeTerms(Huber):
     def negative(self, scores):
         return self.positive(scores)
 
-class NotSquare(Huber):
-    squares_negatives = True
-
-class Costless(Huber):
-    costless_score = 1.0
-
-class Shifted(SkipGram):
-    def negative(self, scores):
-        return jnp.square(scores + 1)
-
 """
 LINE = next(n for n, line in enumerate(MODULE.splitlines(), 1) if "# LINE" in line)
 PADDING = "gives a text another vector where more padding follows its last word"
@@ -237,9 +227,6 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"loss": "Overflows"}, "{} is not finite, or its slope is not, at scores of -50 to 50"),
     ({"loss": "Unweighted"}, "{} counts negatives whose weight is 0."),
     ({"loss": "BatchMean"}, "{} mixes links"),
-    ({"loss": "NotSquare"}, "{} declares squares_negatives, and does not square them."),
-    ({"loss": "Costless"}, "{} declares costless_score = 1.0, and its loss is not 0 there."),
-    ({"loss": "Shifted"}, "{} gives another value or slope from negative_and_slope than from"),
 ]
 RIGHT: list[dict[str, str]] = [
     {"encoder": "Right", "loss": "RightLoss"},

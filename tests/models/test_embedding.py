@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from itertools import chain
 from pathlib import Path
@@ -22,9 +21,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models import blocks, embedding
 from ncfbench.models.embedding import embed_texts
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra bert"
-)
 TOKENS = [[2, 4, 7, 3], [], [2, 3], [2, 5, 6, 4, 12, 3], [2, 9, 3], [2, 8, 8, 8, 3]]
 TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)], np.int32))
 

@@ -15,13 +15,12 @@ from flax import nnx
 from processes import SMALL
 from trial import Trial
 
-from ncfbench.config import complete, identity_of
+from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_FEATURE, Dropout
-from ncfbench.runs.quality import Ranking
 from ncfbench.training.step import Trainer
 
 MODELS = (
@@ -96,7 +95,6 @@ def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> N
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
             seen |= {row.tobytes() for row in np.asarray(kept)}
         assert len(seen) > 4, "other features in other iterations and items"
-    assert identity_of(complete({"encoder": "mlp"})).get("feature_dropout") is None
 
 
 @pytest.mark.long
@@ -113,17 +111,7 @@ def test_features_teach_cold_items_and_cold_users(tiny_options: Any, tmp_path: P
     assert last["test_recall_at_50"] > 1.4 * chance
     assert last["test_recall_at_50_cold_users"] > 1.4 * chance
     assert last["test_recall_at_50_cold_users_error"] > 0
-
-
-def test_recall_of_cold_users_by_definition() -> None:
-    users, items = np.array([0, 0, 2, 5]), np.array([0, 1, 1, 2])
-    has_links = np.array([True, True, False, True, True, False])
-    found = Ranking(users, items, 200, has_links)(np.array([3, 60, 70, 2])).figures
-    assert found["recall_at_50"] == pytest.approx((0.5 + 0 + 1) / 3)
-    assert found["recall_at_50_cold_users"] == pytest.approx((0 + 1) / 2)
-    assert found["recall_at_50_cold_users_error"] == pytest.approx(0.5)
-    none = Ranking(users, items, 200)(np.array([3, 60, 70, 2])).figures
-    assert none["recall_at_50_cold_users"] is None
+    assert last["test_cold_users"] > 0
 
 
 def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:

@@ -20,7 +20,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.histories import Histories
 from ncfbench.models.towers import Towers
-from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
+from ncfbench.sampling.batch import Listed, negative_ids
 from ncfbench.training.probe import Probe
 from ncfbench.training.step import Trainer
 
@@ -30,7 +30,6 @@ CASES = {
     "ns-softmax": {"sampler": "ns", "loss": "softmax"},
     "iid-sg": {"sampler": "iid", "loss": "sg"},
     "neg-log": {"sampler": "neg", "loss": "log"},
-    "strat-all-mse": {"sampler": "strat-all", "loss": "mse"},
 }
 EVERY = pytest.mark.parametrize("case", CASES)
 
@@ -74,7 +73,7 @@ class Made(Trial):
         raw = [self.user(u, without=v) for u, v in zip(users, links, strict=True)]
         own = [self.scored(vector) for vector in raw]
         positive = np.array([f @ g[slot] for f, slot in zip(own, batch.pos_item, strict=True)])
-        weight, negatives = negative_weights(batch), batch.negatives
+        weight, negatives = batch.negatives.weight, batch.negatives
         ids, _ = negative_ids(batch)
         slots = np.arange(weight.shape[1])[None, :].repeat(len(weight), axis=0)
         if isinstance(negatives, Listed):
@@ -123,7 +122,7 @@ def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
     assert made.gradient(batch)[0] == pytest.approx(made.batch_loss(batch), rel=1e-5)
 
 
-@pytest.mark.long_cases(r"iid-sg|neg-log|strat-all-mse")
+@pytest.mark.long_cases(r"iid-sg|neg-log")
 @EVERY
 def test_the_audit_has_the_objective_and_the_gradient(featured: Dataset, case: str) -> None:
     """The probe is the exact objective here; batches by slots, by scores and by the step agree."""
@@ -156,7 +155,7 @@ def test_a_planted_leak(tiny: Dataset, monkeypatch: pytest.MonkeyPatch, leaks: b
     trainer, state = Trainer.create(made.config, dataset)
     losses = []
     for batch in islice(made.batches(), 150):
-        even = float(np.mean(np.log1p(len(batch.pos_user) * negative_weights(batch).sum(axis=1))))
+        even = float(np.mean(np.log1p(len(batch.pos_user) * batch.negatives.weight.sum(axis=1))))
         state, loss = trainer.step(state, batch, made.content)
         losses.append(float(loss) / even)
     if leaks:

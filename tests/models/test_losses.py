@@ -19,7 +19,7 @@ from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.sampling.batch import negative_ids, negative_weights
+from ncfbench.sampling.batch import negative_ids
 
 SCORES = (-40.0, -3.0, -0.2, 0.0, 0.7, 5.0, 40.0)
 
@@ -127,7 +127,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
 
     found = float(objective(f[batch.users], g[batch.items]))
     users, items = negative_ids(batch)
-    scores, weight = np.sum(f[users] * g[items], axis=-1), negative_weights(batch)
+    scores, weight = np.sum(f[users] * g[items], axis=-1), batch.negatives.weight
     links = batch.users[batch.pos_user], batch.items[batch.pos_item]
     own = np.sum(f[links[0]] * g[links[1]], axis=-1)
     if loss in PLAIN:

@@ -15,7 +15,7 @@ from texts import CHECKPOINT_DIGEST, FROM_SCRATCH
 from tiny_bert import write_checkpoint
 
 from ncfbench.config import RunConfig, complete
-from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.interaction import unit_vectors
@@ -44,7 +44,7 @@ def content_of(texts: list[list[int]], length: int) -> DeviceContent:
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A data set's folder, with a checkpoint where the encoder needs one."""
     if request.node.callspec.params["encoder"] == "bert":
-        write_checkpoint(CHECKPOINT.path(tmp_path, CHECKPOINT_DIGEST))
+        write_checkpoint(kept_path(tmp_path, CHECKPOINT_DIGEST))
     return tmp_path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from typer.testing import Result
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.data.store import Dataset
 from ncfbench.storage import schemas, tables
 from ncfbench.training import run as training
@@ -50,9 +49,7 @@ def model(encoder: str, **more: Any) -> RunConfig:
 
 @pytest.fixture(autouse=True, scope="module")
 def _kept_checkpoint(featured: Dataset) -> None:
-    write_checkpoint(
-        CHECKPOINT.path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1
-    )
+    write_checkpoint(kept_path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1)
 
 
 @pytest.mark.long_cases(r"(?!mlp)")
@@ -108,9 +105,8 @@ def test_an_interrupted_run_ends_the_same(
     table = tables.read_table(record.folder / FILE, kinds).to_pylist()
     for user in (0, 1):
         rows = [row for row in table if row["user"] == user]
-        best = np.sort(scores[user])[::-1][: len(rows)]
+        best = np.sort(scores[user])[::-1][:3]
         np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
-    assert table
 
 
 @pytest.fixture
@@ -126,18 +122,6 @@ def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
         return done
 
     return call
-
-
-@pytest.mark.long
-def test_bert_is_forecast(dry_run: Any) -> None:
-    """The time and memory of a cell: at least the words' vectors with Adam's moments."""
-    more = {"encoder": "bert", "sampler": "ns", "batch_size": 16, "loss": "sg"}
-    found = dry_run("sweep", "smoke", "--dataset", "tiny", "--json", **more)
-    (cell,) = json.loads(found.stdout)["cells"]
-    assert cell["predicted_from"] == "pilot"
-    assert cell["predicted_seconds"] > 0
-    assert cell["predicted_bytes"] > 3 * 4 * (200 * 8)
-    assert "two iterations that can take minutes" in found.stderr
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,13 @@ from ncfbench.profiling import rounds
 from ncfbench.profiling.calibration import BatchMaker, calibration_points, labels, spaced_sizes
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.profiling.rounds import Steps, timed
-from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
+from ncfbench.sampling.batch import Listed, negative_ids
 from ncfbench.training.state import copy_state
 from ncfbench.training.step import Trainer
 
 SMALL = {"dataset": "tiny", "encoder": "mf", "dimension": 8, "batch_size": 32, "negatives": 4}
 IID = Counts(users=160, items=150, interactions=160, kind="vectors")
 STRAT_NS = Counts(users=32, items=12, interactions=32 * 13, kind="matrix")
-STRAT_ALL = Counts(users=32, items=12, interactions=32 + 120 * 12, kind="all_users")
 
 
 def test_sizes_lie_no_further_apart_than_four_times() -> None:
@@ -36,7 +34,7 @@ def test_sizes_lie_no_further_apart_than_four_times() -> None:
 
 def test_one_count_changes_at_a_time() -> None:
     points = calibration_points([IID, STRAT_NS], complete(SMALL))
-    assert tuple(points) == AXES[:-1]
+    assert tuple(points) == AXES
     base = Counts(users=32, items=12, interactions=160, kind="vectors")
     assert all(base in points[axis] for axis in AXES[:3])
     assert [each.users for each in points["users"]] == [32, 72, 160]
@@ -55,12 +53,10 @@ def test_steps_of_a_calibration_determine_all_costs() -> None:
         ([STRAT_NS], {}),
         ([IID, STRAT_NS], {"negatives": 1}),
         ([STRAT_NS], {"sampler": "strat-ns", "devices": 4, "share": "local"}),
-        ([IID, STRAT_NS, STRAT_ALL], {}),
     ]
     for counts, more in cases:
         steps = list(labels(calibration_points(counts, complete(SMALL | more))))
         weights = {"users": 1e-6, "items": 3e-5, "vectors": 2e-7, "matrix": 5e-8}
-        weights |= {"all_users": 1e-8} if STRAT_ALL in counts else {}
         seconds = [
             1e-3 + sum(weight * each.on(axis) for axis, weight in weights.items()) for each in steps
         ]
@@ -78,8 +74,6 @@ def test_steps_of_a_calibration_determine_all_costs() -> None:
         Counts(users=8, items=40, interactions=160, kind="vectors"),
         Counts(users=100, items=160, interactions=160, kind="vectors"),
         Counts(users=32, items=20, interactions=32 * 21, kind="matrix"),
-        STRAT_ALL,
-        Counts(users=32 + 50, items=12, interactions=32 + 50 * 12, kind="all_users"),
     ],
 )
 def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> None:
@@ -88,11 +82,9 @@ def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> No
     assert np.isin(batch.items, tiny.graph.items_in_use).all()
     assert len(set(batch.items)) == min(counts.items, len(tiny.graph.items_in_use))
     users, items = negative_ids(batch)
-    weights, meets_all = negative_weights(batch), counts.kind == "all_users"
+    weights = batch.negatives.weight
     assert users.shape == items.shape == weights.shape
-    is_left_out = tiny.graph.linked(users, items) if meets_all else np.zeros(users.shape, bool)
-    assert not weights[is_left_out].any()
-    assert weights.sum() == pytest.approx(1 - is_left_out.mean(), rel=1e-5)
+    assert weights.sum() == pytest.approx(1, rel=1e-5)
     if isinstance(batch.negatives, Listed):
         for slots, size in (
             ([batch.pos_user, batch.negatives.user], counts.users),
@@ -142,7 +134,6 @@ def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) ->
     reach = 20 if share == "local" else 40
     matrix = Counts(32, 40, 32 * (reach + 1), "matrix")
     cases = [Counts(64, 40, 160, "vectors"), matrix]
-    cases += [replace(STRAT_ALL, items=40, interactions=32 + 120 * 40)] * (share == "global")
     for counts in cases:
         batch = maker.batch(counts)
         assert batch.pos_user.max() < len(batch.users) / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,23 @@ def test_steps_tell_whether_a_clock_was_kept(own: list[float], wanted: list[floa
     timeline = Timeline([[Reading(15.0, 0.1, 12, 12.0)], again])
     assert [at for at, _ in timeline.points()] == wanted
     assert timeline.startups[1] == 20
+
+
+class Growing(list[Reading]):
+    """Lines to which a thread adds one whenever they have been read."""
+
+    def __iter__(self) -> Iterator[Reading]:
+        yield from super().__iter__()
+        last = self[-1]
+        self.append(last._replace(running=last.running + 1))
+
+
+@pytest.mark.parametrize("seconds", [None, 1.0])
+def test_lines_may_come_while_a_curve_is_made(seconds: float | None) -> None:
+    piece = Growing([Reading(1.0, 0.1, None, seconds), Reading(2.0, 0.2, None, seconds)])
+    timeline = Timeline([piece])
+    assert len(timeline.points()) >= 2
+    assert timeline.curve(is_less_better=False) is not None
 
 
 def test_curves_fall_whatever_is_better() -> None:

@@ -16,6 +16,7 @@ from ncfbench.racing.metric import Metric
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.long
 def test_the_shell_example_races(tmp_path: Path) -> None:
     command = f"sh {EXAMPLES}/race_in_shell.sh {{pace}}"
     words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "6s", "--turn", "0.3s"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,44 @@ def test_memory_is_that_of_the_slots_gpu(
         field.start(one)
         field.turn([one], LIMIT_SECONDS, lambda each: bool(each.readings))
     assert one.device_bytes == (1 if device == "0" else 4)
+
+
+def test_no_time_passes_while_a_race_is_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on the race's clock nor on the arm's."""
+    one, kill, stopped = Entry(Arm("a", "echo v=1; sleep 60")), os.kill, list[int]()
+
+    def stop(process: int, number: int) -> None:
+        if process != os.getpid():
+            return kill(process, number)
+        stopped.append(number)
+        return time.sleep(2.0)
+
+    with Field(Metric.of(V[1]), tmp_path, [Slot()]) as field:
+        field.start(one)
+        field.suspended.set()
+        monkeypatch.setattr(fields.os, "kill", stop)
+        before = time.perf_counter(), field.seconds
+        field.turn([one], 0.2, lambda _: False)
+        spent, waited = field.seconds - before[1], time.perf_counter() - before[0]
+        monkeypatch.undo()
+    assert stopped == [signal.SIGSTOP]
+    assert spent <= waited - 2.0
+    assert one.running_seconds < 2.0
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}"), (15, "SIGTERM")]
+)
+def test_an_arm_may_end_by_any_signal(tmp_path: Path, number: int, name: str) -> None:
+    """Of real-time signals only the first and the last one have names."""
+    one = Entry(Arm("a", f"echo v=1; kill -{number} $$"))
+    with Field(Metric.of(V[1]), tmp_path, [Slot()]) as field:
+        field.start(one)
+        field.turn([one], LIMIT_SECONDS, lambda _: False)
+    assert one.status is Status.FAILED
+    assert one.reason.startswith(f"was ended by {name}, ")
 
 
 @pytest.mark.parametrize(

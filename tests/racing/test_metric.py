@@ -33,10 +33,36 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ),
         (r"step (?P<step>\d+) recall=([0-9.]+)", "step 200 recall=0.31", Line(0.31, 200)),
         ("x=(.*)", "x=abc", None),
+        ("recall=([0-9.]+)", "step=3 recall=1.2e-05", Line(1.2e-05)),
+        ("recall=([0-9.]+)", "recall=nan", Line(math.nan)),
+        ("recall=([0-9.]+)", "recall=inf after 3 s", Line(math.inf)),
+        (r"^(?P<step>\d+),(?P<value>\d+)", "300,31,2", Line(31, 300)),
+        (r"^(?P<step>\d+),(?P<value>\d+)", "300,31", Line(31, 300)),
+        (r"step (?P<step>\d+)\S* v=([0-9.]+)", "step 12,000 v=0,5", Line(0.5, 12000)),
+        ("recall=([0-9.]+)", "\x1b[32mrecall=\x1b[1m0.\x1b[0m31\x1b(B\x1b[m", Line(0.31)),
+        ("recall=([0-9.]+)", "recall=0.2\b\b\b0.3\ufeff", Line(0.3)),
+        ("recall=([-0-9.]+)", "recall=\u22120.5", Line(-0.5)),
+        (None, '\x1b[32m{"recall": 0.5}\x1b[0m', Line(0.5)),
+        (None, ' 3%| 9/300{"recall": 0.5, "step": 2, "config": {"lr": 0.1}}', Line(0.5, 2)),
+        (None, 'INFO a {b} {"recall": 0.5, "config": {"lr": 0.1}} (c)', Line(0.5)),
+        (None, '{"recall": "1.5e-3", "step": "1,200"}', Line(0.0015, 1200)),
+        ("recall", '{"step": 4, "n": {"recall": 0.5, "loss": 2}}', Line(0.5, 4)),
+        ("n.recall", '{"step": 4, "n": {"recall": 0.5}, "m": {"recall": 1}}', Line(0.5, 4)),
+        ("recall", '{"n": {"recall": 0.5, "step": 7}}', Line(0.5, 7)),
+        (None, '{"lr": 10.0, "batch": 3, "seed": 1}', None),
+        ("loss", "{'loss': 0.5, 'recall': nan, 'epoch': 1.0}", Line(0.5)),
+        ("loss", "INFO {'loss': nan, 'x': None}", Line(math.nan)),
+        ("loss", "{'loss': np.float64(0.5), 'x': tensor(1., device='cpu')}", Line(0.5)),
+        ("loss", "{'loss': Array(0.5, dtype=float32)}", Line(0.5)),
     ],
 )
 def test_a_line_is_read(metric: str | None, line: str, read: Line | None) -> None:
-    assert Metric.of(metric).read(line) == read
+    found = Metric.of(metric).read(line)
+    if read is not None and math.isnan(read.value):
+        assert found is not None
+        assert math.isnan(found.value)
+    else:
+        assert found == read
 
 
 def test_a_metric_that_is_no_number_yet_is_read() -> None:
@@ -61,8 +87,128 @@ def test_a_choice_is_asked_for() -> None:
         Metric.of(r"step (?P<step>\d+) after (?P<seconds>\S+) s")
 
 
+STYLES = {
+    "sci": ("recall=([0-9.]+)", "step=3 recall={:.3e}"),
+    "repr": ("recall=([0-9.]+)", "step=3 recall={!r}"),
+    "plain": ("recall=([0-9.]+)", "step=3 recall={:.8f}"),
+    "dot": ("recall is ([0-9.]+)", "Epoch 3: recall is {:.4f}."),
+    "colours": ("recall=([0-9.]+)", "\x1b[32mrecall=\x1b[1m{:.5f}\x1b[0m"),
+    "colours around JSON": (None, '\x1b[32m{{"recall": {}, "step": 3}}\x1b[0m'),
+    "bar": (None, ' 3%|## | 3/100 [00:03<00:01, 9.1it/s]{{"recall": {}}}'),
+    "nested": (None, ' 3%|## | 3/100{{"recall": {}, "config": {{"lr": 0.1}}}}'),
+    "nested metric": ("recall", '{{"step": 3, "eval": {{"recall": {}}}}}'),
+    "log": (None, '10:00:03,123 INFO trainer {{"recall": {}, "config": {{"lr": 0.1}}}}'),
+    "dictionary": ("eval_recall", "{{'eval_loss': 2.1, 'eval_recall': {:.6f}, 'epoch': 3}}"),
+    "erased": (r"val_recall: ([0-9.]+)", "\b\b\b - val_loss: 2.1 - val_recall: {:.4f}"),
+    "several": ("recall", '{{"recall": {}, "loss": 2.1}}'),
+    "logging": ("recall=([0-9.]+)", "WARNING:root:step=3 recall={:.5f}"),
+    "large steps": (None, '{{"recall": {}, "step": 3000000}}'),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@given(st.floats(0, 1))
+def test_styles_of_lines_are_read(style: str, value: float) -> None:
+    metric, form = STYLES[style]
+    read = Metric.of(metric).read(form.format(value))
+    assert read is not None
+    assert read.value == pytest.approx(value, abs=1e-4, rel=1e-3)
+
+
+def test_a_unit_is_one_for_all_lines() -> None:
+    """12.3% beside 0.123; whole numbers have no sign in either."""
+    metric = Metric.of("recall=([0-9.]+)")
+    read = [metric.read(f"recall={text}") for text in ("0", "12.3%", "1", "nan", "13 %")]
+    assert [each.value for each in read if each] == pytest.approx(
+        [0, 12.3, 1, math.nan, 13], nan_ok=True
+    )
+    with pytest.raises(UsageError, match="percent sign in some lines and none in 'recall=0.14'"):
+        metric.read("recall=0.14")
+
+
+def test_a_nested_choice_is_asked_for() -> None:
+    """Validation is proposed."""
+    line = '{"train": {"recall": 0.9}, "val": {"recall": 0.3}}'
+    with pytest.raises(UsageError, match="choose one with --metric val.recall"):
+        Metric.of("recall").read(line)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lines", "options"),
+    [
+        (
+            None,
+            ['{"mode": "train", "recall": 0.5}', '{"mode": "val", "recall": 0.3}'],
+            [r'\btrain\b.*"recall": ([-+.0-9]+)'],
+        ),
+        (
+            "recall=([0-9.]+)",
+            ["recall=0.5 (train)", "recall=0.3 (val)"],
+            [r"recall=([0-9.]+).*\btrain\b"],
+        ),
+        ("r=([0-9.]+)", ["train r=0.5", "train r=0.6"], []),
+        ("r=([0-9.]+)", ["r=0.5 - val_r=0.3"], ["val_r=([0-9.]+)"]),
+    ],
+)
+def test_other_series_can_be_named(
+    metric: str | None, lines: list[str], options: list[str]
+) -> None:
+    """The option that is proposed reads the number which does not count."""
+    read = Metric.of(metric)
+    values = [found.value for found in map(read.read, lines) if found]
+    said = " ".join(read.notes)
+    assert said.count("--metric '") == len(options)
+    for option in options:
+        assert f"--metric '{option}'" in said
+        others = [found.value for found in map(Metric.of(option).read, lines) if found]
+        assert others == ([0.3] if len(lines) == 1 else values[:1])
+
+
+@pytest.mark.parametrize(
+    ("metric", "minimize", "is_less", "said"),
+    [
+        ("val_loss", None, True, "Less val_loss is better, by its name; --maximize if not."),
+        ("val_loss", False, False, ""),
+        ('"val_loss": ([0-9.]+)', None, True, "Less val_loss is better"),
+        ("recall=(.*)", None, False, "More recall is better, by its name; --minimize if not."),
+        ("v=(.*)", None, False, "its name does not say: --minimize if not."),
+        ("v=(.*)", True, True, ""),
+    ],
+)
+def test_a_name_says_what_is_better(
+    metric: str, minimize: bool | None, is_less: bool, said: str
+) -> None:
+    found = Metric.of(metric, minimize=minimize)
+    assert found.is_less_better is is_less
+    assert said in " ".join(found.notes)
+    assert bool(found.notes) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lines", "advice"),
+    [
+        ("recall", ["{", ' "recall": 0.3,'], """--metric '"recall": ([-+.0-9]+)'"""),
+        ("recall", ["epoch 3 recall=0.3"], "--metric 'recall=([-+.0-9]+)'"),
+        ("recall", ['{"eval_loss": 2, "eval_recall": 1}'], "give --metric eval_recall."),
+        (None, ['{"step": 2, "eval": {"recall": 1}}'], "hold eval.recall: give --metric eval.rec"),
+        (None, ["recall 0.3"], "--metric 'recall=([0-9.]+)'"),
+        ("x=(.)", ["recall 0.3"], "Does --metric match its lines?"),
+    ],
+)
+def test_lines_without_a_metric_bring_advice(
+    metric: str | None, lines: list[str], advice: str
+) -> None:
+    read = Metric.of(metric)
+    assert [*map(read.read, lines)] == [None] * len(lines)
+    assert advice in read.advice(lines)
+
+
 def test_metrics_have_names() -> None:
     names = {
+        r'"val_loss": ([0-9.]+)': "val_loss",
+        r"Epoch \d+: recall is ([0-9.]+)": "recall",
+        r"([0-9.]+) recall": "recall",
+        r"(?i)loss\s*[:=]\s*(\S+)": "loss",
         None: "metric",
         "loss": "loss",
         "recall@50=(.+)": "recall@50",

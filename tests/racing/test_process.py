@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -66,21 +67,63 @@ def test_lines_are_read_and_the_code_is_known(started: Callable[..., Process]) -
     assert (done.code, [*done.last_lines]) == (5, ["hello", "bar 10%"])
 
 
-def test_a_paused_process_stands_still(started: Callable[..., Process]) -> None:
+def test_lines_are_those_that_a_terminal_shows(started: Callable[..., Process]) -> None:
+    done = started(r"printf '\033[32mv=\033[1m0.5\033[0m\n\033[31mfoo\033[0m\nv=1\b2.\n'")
+    wait(lambda: not done.is_alive)
+    assert [each.value for each in done.readings] == [0.5, 2]
+    assert [*done.last_lines] == ["foo"]
+
+
+@pytest.mark.parametrize(
+    ("values", "read", "diverged"),
+    [("nan 1 2", [1, 2], False), ("nan inf 1", [1], True), ("1 nan 2", [1, 2], True)],
+)
+def test_a_first_value_may_be_none(
+    started: Callable[..., Process], values: str, read: list[float], diverged: bool
+) -> None:
+    """An expression of digits knows nan too."""
+    done = started(f"for n in {values}; do echo v=$n; done")
+    wait(lambda: not done.is_alive)
+    assert [each.value for each in done.readings] == read
+    assert (done.diverged is not None) == diverged
+
+
+def test_shared_memory_counts_once(started: Callable[..., Process]) -> None:
+    """64 MiB that eight forked workers share, as loaders of data do."""
+    text = """import os, time
+held = bytearray(os.urandom(1 << 20)) * 64
+for _ in range(8):
+    if not os.fork():
+        time.sleep(60)
+print('v=1', flush=True)
+time.sleep(60)"""
+    running = started(python(text))
+    wait(lambda: bool(running.readings))
+    assert 64 << 20 < running.memory_bytes() < 160 << 20
+
+
+def test_a_paused_process_stands_still(
+    started: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of the test's own: it runs for 3 s, pauses for 5 s, and runs for 10 s."""
+    now = [100.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=time.monotonic)
+    monkeypatch.setattr(processes, "time", clock)
     running = started(TICKING)
     wait(lambda: len(running.readings) >= 3)
+    now[0] += 3
     running.pause()
-    time.sleep(0.02)  # what was in the pipe
-    count, clock = len(running.readings), running.running_seconds
-    time.sleep(0.1)
-    assert (len(running.readings), running.running_seconds) == (count, clock)
-    assert stand_still(tree(running))
+    assert running.running_seconds == 3
+    wait(lambda: stand_still(tree(running)))
+    now[0] += 5
+    assert running.running_seconds == 3
     running.resume()
+    now[0] += 10
+    assert running.running_seconds == 13
+    count = len(running.readings)
     wait(lambda: len(running.readings) > count + 2)
     last = running.readings[-1]
-    assert clock < last.running <= running.running_seconds
-    assert last.paused == pytest.approx(0.12, abs=0.1)
-    assert last.paused >= 0.12
+    assert (last.running, last.paused) == (13, 5)
 
 
 def test_children_in_sessions_of_their_own_pause_and_end(started: Callable[..., Process]) -> None:
@@ -137,6 +180,7 @@ def test_a_process_can_save_when_it_is_asked_to_end(started: Callable[..., Proce
     assert running.code == 0
 
 
+@pytest.mark.long
 def test_a_line_is_read_soon_after_it_is_printed(started: Callable[..., Process]) -> None:
     """Both clocks are the system's. Beside other work some are late, half are not."""
     text = """import time

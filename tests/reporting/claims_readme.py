@@ -221,3 +221,64 @@ def searched_sets() -> list[str]:
 def paper_sets() -> list[str]:
     """Those with everything that a verdict on the paper's claims needs."""
     return [f"{word(len(list(REPOSITORY.glob('results/*/audit.parquet'))))} data sets"]
+
+
+REPORT = "ncfbench report results/frozen-start"
+SETS = {
+    "cite": ("CiteULike", "CiteULike, `good`"),
+    "plots": ("plots", "MovieLens with plots"),
+    "anime": ("anime", "anime"),
+    "yelp": ("Yelp", "Yelp"),
+}
+"""Names of data sets on the page, and in README's table."""
+
+
+@cache
+def frozen() -> Mapping[str, Any]:
+    """Return the answers of results/frozen-start by data set."""
+    found = {
+        each.config.dataset.removesuffix("-frozen"): each for each in kept("frozen-start").answers
+    }
+    assert found.keys() == SETS.keys()
+    return found
+
+
+def floor_of(answer: Any, name: str) -> Any:
+    (found,) = (each for each in answer.floors if each.row["floor"] == name)
+    return found
+
+
+def ridges() -> dict[str, tuple[float, float]]:
+    """Return recall of ridge regression on TF-IDF alone, and with vectors beside it."""
+    found = {}
+    for data, (_, title) in SETS.items():
+        before, after = (floor_of(each, "ridge") for each in (good_start()[title], frozen()[data]))
+        assert (before.row["content"], after.row["content"]) == ("TF-IDF", "TF-IDF and features")
+        found[data] = before.recall, after.recall
+    return found
+
+
+def above() -> dict[str, Any]:
+    """Return how what is trained with the vectors stands to ridge regression with them."""
+    return {
+        data: standing(answer.arms[0], floor_of(answer, "ridge"))
+        for data, answer in frozen().items()
+    }
+
+
+@traces(SIX, "With MiniLM's vectors", REPORT)
+def first_page() -> list[str]:
+    errors = {data: own.above_by / own.error for data, own in above().items()}
+    assert [data for data, own in errors.items() if own > 2] == ["yelp"]
+    assert [data for data, own in errors.items() if own < -2] == ["cite"]
+    cite, plots, anime, yelp = (f"{after:.3f}" for _, after in ridges().values())
+    good = [f"{frozen()[data].arms[0].chosen.recall:.3f}" for data in SETS]
+    (seeds,) = {len(each.arms[0].runs) for each in frozen().values()}
+    manifests = [kept("frozen-start").manifests[own] for own in kept("frozen-start").floors]
+    seconds = [own["derived_features"]["embed"]["seconds"] for own in manifests]
+    return [
+        f"{min(seconds):.0f} to {max(seconds):.0f} s",
+        f"has {cite} on CiteULike, {plots} on MovieLens, {anime} on anime and {yelp} on Yelp",
+        f"in place of LSA, {', '.join(good[:-1])} and {good[-1]}",
+        f"({word(seeds)} seeds",
+    ]

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("claims_readme", "claims_results")
+pytest.register_assert_rewrite("claims_readme")

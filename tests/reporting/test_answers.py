@@ -294,7 +294,6 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
         ("iterations_per_dispatch", (1, 8)),
         ("patience", (3, 10)),
         ("probe_every", (0, 50)),
-        ("tuned", ("", "learning_rate:8x10")),
         ("item_block", (0, 64)),
     ],
 )

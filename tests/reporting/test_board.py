@@ -208,13 +208,10 @@ def test_the_name_of_a_sweep_reports_its_runs_alone(
     check(invoke("report", "none", *words), 7, "No cell of this sweep is finished")
 
 
-def test_a_tuned_sweep_has_the_runs_of_its_own_tuning() -> None:
+def test_a_sweep_has_the_runs_of_its_cells() -> None:
     sweep = read_sweep("board", seeds=1)
     cells, _ = expand(sweep.axes, sweep.cells)
-    has = has_cell(cells, sweep.tuning)
-    chosen = replace(cells[0].config, learning_rate=0.123, tuned="learning_rate:8x5")
-    assert has(chosen)
-    assert not has(replace(chosen, tuned="learning_rate:2x5"))
-    assert not has(cells[0].config)
-    assert not has(replace(chosen, seed=7))
-    assert has_cell(cells)(cells[0].config)
+    has = has_cell(cells)
+    assert has(cells[0].config)
+    assert not has(replace(cells[0].config, seed=7))
+    assert not has(replace(cells[0].config, learning_rate=0.123))

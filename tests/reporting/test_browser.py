@@ -43,7 +43,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of runs with several s and k, a tuned comparison, a profile, and the data."""
+    """A page of runs with several s and k, a profile, and the data."""
     folder = write_folder(tmp_path_factory.mktemp("runs"))
     for seed in range(3):
         for k, loss in ((2, 3.4), (5, 3.1), (10, 2.9), (20, 2.8)):
@@ -52,10 +52,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for s, loss in ((1, 2.8), (2, 2.85), (8, 3.1), (16, 3.6)):
             recalls = [0, 0.3, 0.46 - s / 200]
             write_run(folder, "strat-ns", [9, 6, loss], 20, recalls, stratum_size=s, seed=seed)
-        for sampler, rate in (("iid", 0.02), ("ns", 0.00562), ("strat-ns", 0.0178)):
-            tuned: dict[str, Any] = {"tuned": "learning_rate:8x10", "encoder": "lstm", "epochs": 2}
-            tuned |= {"learning_rate": rate, "seed": seed}
-            write_run(folder, sampler, [9, 5, 3 + rate], 900 * rate, [0, 0.2, 0.3], **tuned)
     write_profile(folder)
     (folder / FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
     results = collect(folder, folder / "no-data")

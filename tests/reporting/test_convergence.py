@@ -108,7 +108,7 @@ def test_few_probes_show_no_loss_that_falls() -> None:
 
 def test_kept_runs_are_judged_as_the_documents_say() -> None:
     """Over 30 epochs every sampler, loss and encoder has trained. An LSTM with SG over eight has
-    not: 20 of 21 runs are found, and one makes a little less than a tenth of its fall at the end.
+    not: 14 of 15 runs are found, and one makes a little less than a tenth of its fall at the end.
     """
     records, _ = read(RESULTS)
     faults = {record.name: find_fault(record.curve) for record in records}
@@ -120,8 +120,8 @@ def test_kept_runs_are_judged_as_the_documents_say() -> None:
         if (record.config.encoder, record.config.loss) == ("lstm", "sg")
     }
     found = [fault.kind for fault in begun.values() if fault is not None]
-    assert found == ["falling"] * 20
-    assert len(begun) == 21
+    assert found == ["falling"] * 14
+    assert len(begun) == 15
 
 
 def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,7 @@ from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.runs.folder import RECORDS
-from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
-from ncfbench.sweeps import tuning
 
 PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
 
@@ -70,28 +67,6 @@ def test_a_read_only_folder_is_printed_and_exported(
     assert not list(folder.glob("*.parquet"))
     assert (kept / "speedup.parquet").exists()
     assert page.exists()
-
-
-def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
-    folder, plain = tmp_path / "r", tmp_path / "plain"
-    own: dict[str, Any] = {"tuned": "learning_rate:2x2", "learning_rate": 0.02}
-    for sampler in ("iid", "ns"):
-        write_run(folder, sampler, [9, 5, 3], 200, [0, 0.2, 0.3], **own)
-        for rate in (0.01, 0.02):
-            trial: dict[str, Any] = {"seed": tuning.SEED, "learning_rate": rate}
-            made = write_run(folder / FOLDER, sampler, [9, 5, 3], 200, **trial)
-            (made / "checkpoints").mkdir()
-    write_run(folder / FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
-    (folder / FOLDER / "begun").mkdir()
-    result = invoke("report", folder, "--export", tmp_path / "kept")
-    check(result, 0, "2 runs, 4 trials and their tables")
-    copied = list((tmp_path / "kept" / FOLDER).iterdir())
-    assert len(copied) == 4
-    assert {path.name for trial in copied for path in trial.iterdir()} == set(RECORDS)
-    write_run(plain, "iid", [9, 5, 3], 200)
-    shutil.copytree(folder / FOLDER, plain / FOLDER)
-    result = invoke("report", plain, "--export", tmp_path / "other")
-    check(result, 0, ": 1 run and its tables")
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,6 @@ def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
 
 
 def test_the_figure_begins_after_them(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     drawing = curves.draw_answer(answer_of(tmp_path))
     axis = drawing.figure.axes[1]
     assert axis.get_xlabel().startswith("features and training, s")

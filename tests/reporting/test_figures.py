@@ -22,8 +22,6 @@ from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 
-pytest.importorskip("matplotlib")
-
 
 def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])

@@ -432,7 +432,6 @@ def test_verification_covers_the_floors(folder: Path) -> None:
 
 def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
     """Whole labels to the right of the axes, none on another, whatever the recalls."""
-    pytest.importorskip("matplotlib")
     near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
     tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
     (answer,) = collect(folder, folder).answers

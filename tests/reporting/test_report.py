@@ -242,7 +242,7 @@ def test_a_chosen_baseline_has_the_papers_settings(order: tuple[int, int]) -> No
     assert rows["ns"]["per_iteration_speedup"] == pytest.approx(2)
     assert rows["strat-ns s=16"]["per_iteration_speedup"] == pytest.approx(0.5)
     others = [record("strat-ns", [9, 5, 3], times[s], stratum_size=s) for s in (16, 8)]
-    with pytest.raises(UsageError, match=r"several arms: strat-ns \(s=16\), strat-ns \(s=8\)"):
+    with pytest.raises(UsageError, match=r"several arms: strat-ns .*, strat-ns "):
         frames.group([*others, runs[-1]], "strat-ns")
     (alone,) = compare(frames.group([others[0], runs[-1]], "strat-ns"))
     assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}

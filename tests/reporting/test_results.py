@@ -50,7 +50,7 @@ def test_every_number_comes_out_again(folder: Path) -> None:
 def test_results_stay_below_thirty_megabytes() -> None:
     files = [path for path in (REPOSITORY / "results").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 30e6
-    assert max(path.stat().st_size for path in files if path.suffix == ".svg") < 300e3
+    assert max(path.stat().st_size for path in files) < 300e3
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

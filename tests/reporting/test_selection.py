@@ -143,7 +143,6 @@ def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     figures, png = tmp_path / "f", tmp_path / "one.png"
     wanted = ("--only", "b=128", "--figures", figures, "--json", "--figures-format", "pdf")
     check(report(folder, *wanted, "--figure", "targets"), 0)

@@ -22,7 +22,6 @@ SETTINGS = {
     "the five samplers": "how many the paper has",
     "(95 %": "the level of an interval",
     "Python 3.11": "a version",
-    "Debian 12": "a version",
     "Apache-2.0": "a version",
     "two-tower": "a kind of model",
     "for ten minutes": "the budget in the command above",

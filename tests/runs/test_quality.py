@@ -8,23 +8,24 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.floors.ranking import link_ranks
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import copy_records, read
 from ncfbench.runs.quality import (
     Evaluation,
+    Exposure,
     Ranking,
     difference,
-    exposure,
-    reciprocal_rank_by_chance,
+    expected_reciprocal_rank,
 )
-from ncfbench.storage.schemas import CUTOFFS, QUALITY
+from ncfbench.runs.ranks import Ranks, rank_links
+from ncfbench.storage.schemas import CUTOFFS, MEASURES, QUALITY
 from ncfbench.timing.intervals import standard_error
 
 Links = list[tuple[int, int]]
@@ -45,8 +46,13 @@ def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list
     return found
 
 
-def ranks_of(order: dict[int, list[int]], links: Links) -> np.ndarray:
-    return np.array([order[user].index(item) for user, item in links])
+def untied(ranks: object) -> Ranks:
+    ranks = np.asarray(ranks, np.int64)
+    return Ranks(ranks, np.zeros_like(ranks))
+
+
+def ranks_of(order: dict[int, list[int]], links: Links) -> Ranks:
+    return untied([order[user].index(item) for user, item in links])
 
 
 def ranking_of(links: Links, n_items: int, **more: np.ndarray | None) -> Ranking:
@@ -75,7 +81,8 @@ def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
             assert found.figures[f"{name}_at_{m}_error"] == pytest.approx(error)
     assert found.figures["mrr"] == pytest.approx(statistics.fmean(expected["mrr"]))
     assert found.user_recalls.tolist() == pytest.approx(by_hand(order, links, 50)["recall"])
-    for item, share in enumerate(found.item_shares):
+    linked = sorted({item for _, item in links})
+    for item, share in zip(linked, found.item_shares, strict=True):
         counts = {u: sum(user == u for user, _ in links) for u in order}
         own = [u for u, v in links if v == item and order[u].index(v) < 50]
         assert share == pytest.approx(sum(1 / (4 * counts[u]) for u in own))
@@ -86,7 +93,7 @@ def test_recall_has_the_same_bits_as_before() -> None:
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, 300, 2000))
     ranks = rng.integers(0, 400, 2000)
-    found = Ranking(users, rng.integers(0, 400, 2000), 400)(ranks).figures
+    found = Ranking(users, rng.integers(0, 400, 2000), 400)(untied(ranks)).figures
     _, first, count = np.unique(users, return_index=True, return_counts=True)
     for m in CUTOFFS:
         shares = np.add.reduceat(ranks < m, first, dtype=np.int64) / count
@@ -110,7 +117,7 @@ def test_chance_is_the_mean_over_all_orders(
             for name in ("recall", "ndcg", "hit_rate"):
                 totals.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(own[name]))
         totals.setdefault("mrr", []).append(statistics.fmean(own["mrr"]))
-    found = ranking(np.zeros(len(links), int)).figures
+    found = ranking(untied([0] * len(links))).figures
     for name, values in totals.items():
         assert found[f"{name}_chance"] == pytest.approx(statistics.fmean(values)), name
     assert found["recall_at_10_chance"] == 1
@@ -120,9 +127,9 @@ def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
     """Two users with as many ranked items are measured alone; both together are the mean."""
     left_out = np.array([0, 30, 100, 0])
     links = [(1, 0), (1, 5), (1, 9), (2, 3)]
-    both = ranking_of(links, 160, n_excluded=left_out)(np.zeros(4, int)).figures
+    both = ranking_of(links, 160, n_excluded=left_out)(untied([0] * 4)).figures
     alone = [
-        ranking_of(own, 160 - left_out[user])(np.zeros(len(own), int)).figures
+        ranking_of(own, 160 - left_out[user])(untied([0] * len(own))).figures
         for user, own in ((1, links[:3]), (2, links[3:]))
     ]
     for name in (name for name in QUALITY if name.endswith("_chance")):
@@ -130,26 +137,20 @@ def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
     assert both["recall_at_100_chance"] == pytest.approx((100 / 130 + 1) / 2)
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([7, 60, 130]), st.integers(1, 9))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([7, 60, 130]))
 @settings(max_examples=20, deadline=None)
-def test_measures_are_those_of_trec_eval(seed: int, n_items: int, n_scores: int) -> None:
-    """Scores with ties, users without held-out items, and lists shorter than M."""
-    ir_measures = pytest.importorskip("ir_measures")
+def test_measures_are_those_of_trec_eval(seed: int, n_items: int) -> None:
+    """Scores without ties, users without held-out items, and lists shorter than M."""
     rng = np.random.default_rng(seed)
-    scores = rng.integers(0, n_scores, (8, n_items)).astype(np.float32)
+    scores = rng.permuted(np.tile(np.arange(n_items, dtype=np.float32), (8, 1)), axis=1)
     is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))
     is_held_out[5], is_held_out[2, 1] = False, True
     users, items = np.nonzero(is_held_out)
-    ranks, _ = link_ranks(lambda rows: scores[rows], users, items, n_items)
-    found = Ranking(users, items, n_items)(ranks).figures
+    found = figures_of(scores, users, items)
 
-    # Of equal scores trec_eval puts the larger name first, and this program the smaller number.
-    names = [f"{n_items - item:04d}" for item in range(n_items)]
-    links = [
-        ir_measures.Qrel(str(user), names[item], 1) for user, item in zip(users, items, strict=True)
-    ]
+    links = [ir_measures.Qrel(str(u), str(v), 1) for u, v in zip(users, items, strict=True)]
     run = [
-        ir_measures.ScoredDoc(str(user), names[item], float(scores[user, item]))
+        ir_measures.ScoredDoc(str(user), str(item), float(scores[user, item]))
         for user in range(8)
         for item in range(n_items)
     ]
@@ -163,10 +164,151 @@ def test_measures_are_those_of_trec_eval(seed: int, n_items: int, n_scores: int)
         assert found[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
 
 
+def figures_of(scores: np.ndarray, users: np.ndarray, items: np.ndarray) -> dict[str, float | None]:
+    ranks = rank_links(lambda rows: scores[rows], users, items, 3)
+    return dict(Ranking(users, items, scores.shape[1])(ranks).figures)
+
+
+def orders_of(scores: list[int]) -> list[list[int]]:
+    """All orders of the items in which none of a higher score comes after one of a lower."""
+    return [
+        list(order)
+        for order in itertools.permutations(range(len(scores)))
+        if all(scores[one] >= scores[next_] for one, next_ in itertools.pairwise(order))
+    ]
+
+
+@given(st.data(), st.integers(1, 6), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_ties_are_averaged_over_all_orders(data: st.DataObject, n_items: int, n_users: int) -> None:
+    """Few different scores, and several links of a user in one tie; every order is listed."""
+    scores = data.draw(
+        st.lists(
+            st.lists(st.integers(0, 2), min_size=n_items, max_size=n_items),
+            min_size=n_users,
+            max_size=n_users,
+        )
+    )
+    own = st.sets(st.integers(0, n_items - 1), min_size=1)
+    links = [(user, item) for user in range(n_users) for item in sorted(data.draw(own))]
+    users, items = np.array(links).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ncfbench.runs.quality.CUTOFFS", (1, 2, 3, 10))
+        patch.setattr("ncfbench.runs.quality.COMPARED", 3)
+        ranks = rank_links(lambda rows: np.array(scores, np.float32)[rows], users, items, 2)
+        found = Ranking(users, items, n_items)(ranks)
+    expected: dict[str, list[float]] = {}
+    shares = np.zeros(n_items)
+    for user in range(n_users):
+        orders = orders_of(scores[user])
+        for m in (1, 2, 3, 10):
+            by_order = [by_hand({user: order}, links, m) for order in orders]
+            for name in ("recall", "ndcg", "hit_rate"):
+                values = [value[name][0] for value in by_order]
+                expected.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(values))
+        values = [value["mrr"][0] for value in by_order]
+        expected.setdefault("mrr", []).append(statistics.fmean(values))
+        of_user = [item for u, item in links if u == user]
+        for item in of_user:
+            within = statistics.fmean(order.index(item) < 3 for order in orders)
+            shares[item] += within / (n_users * len(of_user))
+            (link,) = np.flatnonzero((users == user) & (items == item))
+            mean_rank = statistics.fmean(order.index(item) for order in orders)
+            assert ranks.expected[link] == pytest.approx(mean_rank)
+    for name, values in expected.items():
+        assert found.figures[name] == pytest.approx(statistics.fmean(values)), name
+    assert found.user_recalls.tolist() == pytest.approx(expected["recall_at_3"])
+    assert found.item_shares.tolist() == pytest.approx(shares[np.unique(items)].tolist())
+
+
+def test_equal_scores_of_all_items_are_chance() -> None:
+    """With items left out or none; users with one link to all of them."""
+    rng = np.random.default_rng(3)
+    n_items, n_users = 130, 40
+    excluded = rng.random((n_users, n_items)) < rng.random((n_users, 1)) * 0.9
+    held_out = ~excluded & (rng.random((n_users, n_items)) < rng.random((n_users, 1)))
+    users, items = np.nonzero(held_out)
+    for left_out in (None, [np.flatnonzero(row) for row in excluded]):
+        n_excluded = None if left_out is None else excluded.sum(axis=1)
+        ranking = Ranking(users, items, n_items, n_excluded=n_excluded)
+        ranks = rank_links(
+            lambda rows: np.zeros((len(rows), n_items), np.float32),
+            *(users, items, 7),
+            None if left_out is None else left_out.__getitem__,
+        )
+        found = ranking(ranks).figures
+        for measure in MEASURES:
+            assert found[measure] == found[f"{measure}_chance"], measure
+        # A recall that is not by chance alone differs.
+        assert ranking(untied([0] * len(users))).figures["mrr"] != found["mrr_chance"]
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 100]))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_items_changes_no_figure(seed: int, n_scores: int) -> None:
+    """A file in the order of popularity helps nobody. Some scores are no numbers."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, n_scores, (6, 90)).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.02] = np.nan
+    held_out = rng.random(scores.shape) < 0.2
+    held_out[np.arange(6), rng.integers(0, 90, 6)] = True
+    new = rng.permutation(90)
+    one, other = (
+        figures_of(by_order, *np.nonzero(links))
+        for by_order, links in ((scores, held_out), (scores[:, new], held_out[:, new]))
+    )
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert other[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
+
+
+def test_a_score_that_is_no_number_ranks_last() -> None:
+    """Behind all candidates; a rival without a number is above. The last item is left out once."""
+    scores = np.array([[np.nan, 2, np.nan, 1, 2, -np.inf, 5]], np.float32)
+    users, index = np.zeros(6, int), np.arange(6)
+    ranks, fewer = (
+        rank_links(lambda rows: scores[rows], users, index, 1, left_out)
+        for left_out in (None, lambda user: np.array([6 + user]))
+    )
+    assert ranks.above.tolist() == [6, 3, 6, 5, 3, 6]
+    assert fewer.above.tolist() == [5, 2, 5, 4, 2, 5]
+    assert ranks.equal.tolist() == fewer.equal.tolist() == [0, 1, 0, 0, 1, 0]
+    nothing = rank_links(lambda rows: scores[rows], users[:2], np.array([0, 2]), 1)
+    assert Ranking(users[:2], np.array([0, 2]), 7)(nothing).figures["mrr"] == pytest.approx(1 / 7)
+
+
+def test_users_without_training_links_stand_apart() -> None:
+    """Their recall is in no headline figure, error, share or chance; without others it is all."""
+    users, items = np.array([0, 1, 1, 3, 7, 7]), np.array([4, 0, 9, 0, 5, 0])
+    has_links = np.array([True, False, True, True, True, True, True, False])
+    ranks = Ranks(np.array([3, 60, 70, 2, 49, 200]), np.array([0, 0, 60, 0, 1, 0]))
+    n_excluded = np.array([5, 0, 0, 20, 0, 0, 0, 0])
+    found = Ranking(users, items, 300, has_links, n_excluded=n_excluded)(ranks)
+    alone = Ranking(*(users[[0, 3]], items[[0, 3]], 300), n_excluded=n_excluded)(
+        Ranks(*(counts[[0, 3]] for counts in ranks))
+    )
+    assert found.figures["cold_users"] == 2
+    assert found.figures["recall_at_50_cold_users"] == pytest.approx((0 + (1 / 2 + 0) / 2) / 2)
+    assert found.figures["recall_at_50_cold_users_error"] == pytest.approx(0.125)
+    parts = {name for name in QUALITY if "cold_users" in name}
+    assert {name: found.figures[name] for name in QUALITY if name not in parts} == {
+        name: alone.figures[name] for name in QUALITY if name not in parts
+    }
+    assert found.user_recalls.tolist() == alone.user_recalls.tolist() == [1, 1]
+    assert found.item_shares.tolist() == alone.item_shares.tolist() == [0.5, 0.5]
+    all_cold = Ranking(users, items, 300, np.zeros(8, bool))(ranks).figures
+    everyone = Ranking(users, items, 300)(ranks).figures
+    assert all_cold["cold_users"] == 4
+    assert all_cold["recall_at_50"] == everyone["recall_at_50"] == pytest.approx(2.25 / 4)
+    assert all_cold["recall_at_50_cold_users"] == pytest.approx(2.25 / 4)
+    assert everyone["cold_users"] == 0
+    assert everyone["recall_at_50_cold_users"] is None
+
+
 def test_new_and_known_items_are_measured_apart() -> None:
     """In one ranking of all; a user counts where he has a link of the kind."""
     links = [(0, 1), (0, 2), (0, 4), (1, 1), (2, 4), (2, 5)]
-    ranks = np.array([49, 50, 3, 60, 7, 90])
+    ranks = untied([49, 50, 3, 60, 7, 90])
     is_new = np.array([False, False, False, False, True, True])
     found = ranking_of(links, 200, is_new=is_new)(ranks).figures
     assert found["recall_at_50_new_items"] == pytest.approx((1 / 1 + 1 / 2) / 2)
@@ -181,15 +323,42 @@ def test_new_and_known_items_are_measured_apart() -> None:
     assert known["recall_at_50_new_items"] is None
 
 
-def test_exposure_counts_items_and_their_links() -> None:
-    lists = np.array([[0, 2], [2, -1], [-1, -1]])
-    assert exposure(lists, np.array([9, 100, 3]), 3) == (2 / 3, (9 + 3 + 3) / 3)
-    assert exposure(lists[2:], np.array([9, 100, 3]), 3) == (0, 0)
+@given(st.data(), st.integers(1, 5), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_exposure_is_the_mean_over_all_orders(
+    data: st.DataObject, n_items: int, n_users: int
+) -> None:
+    """Of the lists of all users, each of whose ties are in an order of their own."""
+    row = st.lists(st.sampled_from([-math.inf, 0, 1, 2]), min_size=n_items, max_size=n_items)
+    rows = data.draw(
+        st.lists(row.filter(lambda row: max(row) >= 0), min_size=n_users, max_size=n_users)
+    )
+    popularity = np.array(
+        data.draw(st.lists(st.integers(0, 9), min_size=n_items, max_size=n_items))
+    )
+    lists: list[list[list[int]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ncfbench.runs.quality.CUTOFFS", (1, 3))
+        exposure = Exposure(popularity)
+        for row in rows:
+            scores = np.array(row, np.float32)
+            exposure.add(scores, np.sort(scores[np.isfinite(scores)]))
+            own = np.flatnonzero(np.isfinite(scores)).tolist()
+            lists.append([[own[i] for i in order] for order in orders_of([row[i] for i in own])])
+        found = exposure.figures()
+    for m in (1, 3):
+        coverages, links = [], []
+        for chosen in itertools.product(*lists):
+            listed = [item for order in chosen for item in order[:m]]
+            coverages.append(len({*listed}) / n_items)
+            links.append(popularity[listed].mean())
+        assert found[f"coverage_at_{m}"] == pytest.approx(statistics.fmean(coverages))
+        assert found[f"popularity_at_{m}"] == pytest.approx(statistics.fmean(links))
 
 
 def test_chance_of_the_best_rank_among_many_items() -> None:
     """One relevant item: the harmonic mean of all ranks. Many: by the product of probabilities."""
-    assert reciprocal_rank_by_chance(1, 10_000) == pytest.approx(
+    assert expected_reciprocal_rank(1, 10_000) == pytest.approx(
         math.fsum(1 / rank for rank in range(1, 10_001)) / 10_000
     )
     beyond, expected = 1.0, 0.0
@@ -197,8 +366,8 @@ def test_chance_of_the_best_rank_among_many_items() -> None:
         hit = 100 / (2000 - rank + 1)
         expected += beyond * hit / rank
         beyond *= 1 - hit
-    assert reciprocal_rank_by_chance(100, 2000) == pytest.approx(expected, rel=1e-12)
-    assert reciprocal_rank_by_chance(7, 7) == 1
+    assert expected_reciprocal_rank(100, 2000) == pytest.approx(expected, rel=1e-12)
+    assert expected_reciprocal_rank(7, 7) == 1
 
 
 def test_the_error_is_that_of_a_bootstrap_over_users() -> None:
@@ -213,7 +382,7 @@ def test_the_error_is_that_of_a_bootstrap_over_users() -> None:
 
 
 def test_one_user_or_item_gives_no_error() -> None:
-    found = ranking_of([(3, 0)], 60)(np.array([4])).figures
+    found = ranking_of([(3, 0)], 60)(untied([4])).figures
     assert (found["recall_at_50"], found["recall_at_50_error"]) == (1, None)
     assert found["recall_at_50_item_error"] is None
     one = Evaluation({}, np.ones(1, np.float32), np.ones(9, np.float32))
@@ -232,7 +401,7 @@ def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list
     for shift in (apart, 0.0):
         chance = 0.4 + shift + rng.normal(0, 0.1, (users, 1)) + rng.normal(0, 0.1, (1, items))
         hits = rng.random((users, items)) < chance
-        result.append(ranking(np.where(hits, 0, 100)[rows, columns]))
+        result.append(ranking(untied(np.where(hits, 0, 100)[rows, columns])))
     return result
 
 
@@ -262,6 +431,31 @@ def test_a_real_difference_is_seen() -> None:
     assert apart.value == pytest.approx(0.1, abs=0.05)
     assert apart.is_above(3)
     assert apart.degrees == 199
+
+
+def test_items_without_held_out_links_make_no_error_smaller() -> None:
+    """Five linked items among 5,000 candidates: as if there were only these."""
+    rng = np.random.default_rng(4)
+    users, items = np.nonzero(rng.random((2000, 5)) < 0.5)
+    hits = [untied(np.where(rng.random(len(users)) < share, 0, 100)) for share in (0.6, 0.5)]
+    found = [
+        difference(*(Ranking(users, where, n_items)(ranks) for ranks in hits))
+        for where, n_items in ((items, 5), (1000 * items, 5000))
+    ]
+    assert found[0] == found[1]
+    assert found[0] is not None
+    assert found[0].degrees == 4
+
+
+def test_evaluations_over_other_users_are_not_compared() -> None:
+    """As kept by a version that had users without training links and all items in them."""
+    evaluations = [
+        Evaluation({}, np.zeros(users, np.float32), np.zeros(items, np.float32))
+        for users, items in ((9, 5), (8, 5), (9, 4))
+    ]
+    assert difference(evaluations[0], evaluations[0]) is not None
+    assert difference(evaluations[0], evaluations[1]) is None
+    assert difference(evaluations[0], evaluations[2]) is None
 
 
 def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ncfbench.config import RunConfig, complete, digest, unused_settings
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
-from ncfbench.sampling.batch import negative_ids, negative_weights
+from ncfbench.sampling.batch import negative_ids
 
 LOSS = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
@@ -56,7 +56,7 @@ def test_expected_weights_are_those_of_the_objective(sampler: str, family: str, 
                 users = np.full((1, int(sampler == "iid")), user, np.int32)
                 drawn = Draw(np.array([link], np.int32), users, np.array([[item]], np.int32))
                 batch = made.assemble(drawn)
-                (users_, items_), weights = negative_ids(batch), negative_weights(batch)
+                (users_, items_), weights = negative_ids(batch), batch.negatives.weight
                 assert (int(users_[0, 0]), int(items_[0, 0])) == (user, item)
                 found[user, item] += chance * of_items[item] * float(weights[0, 0])
     expected = SHARES[:, None] * target(family, config.noise_exponent)
@@ -106,7 +106,7 @@ def test_off_batches_and_digests_are_as_without(sampler: str) -> None:
     ]
     for name in ("users", "items", "pos_user", "pos_item"):
         assert np.array_equal(getattr(batches[0], name), getattr(batches[1], name))
-    assert np.array_equal(*map(negative_weights, batches))
+    assert np.array_equal(*(batch.negatives.weight for batch in batches))
 
 
 def test_refusals() -> None:

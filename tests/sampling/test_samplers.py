@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_batches import NAMES, configure, size_of
+from small_batches import NAMES, SIZE, configure
 
 from ncfbench.auditing import layout
 from ncfbench.catalog import find_sampler
@@ -20,9 +20,7 @@ from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_c
 from ncfbench.sampling.batch import (
     Batch,
     Listed,
-    MetUsers,
     negative_ids,
-    negative_weights,
     remembered,
 )
 from ncfbench.sampling.listed import NegativeSampler
@@ -34,20 +32,18 @@ def pairs(users: np.ndarray, items: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(users.tolist(), items.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("sampler", NAMES)
-def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool) -> None:
+def test_ids_come_through_every_layout(tiny: Dataset, sampler: str) -> None:
     graph = tiny.graph
-    made = make_sampler(graph, configure(sampler, unique_items=unique), Streams(3))
+    made = make_sampler(graph, configure(sampler), Streams(3))
     for draw in made.draw(5, 3):
         batch = made.assemble(draw, 200)
         expected = pairs(graph.link_user[draw.links], graph.link_item[draw.links])
         assert pairs(batch.users[batch.pos_user], batch.items[batch.pos_item]) == expected
         brought = {item for _, item in expected} | set(draw.items.reshape(-1).tolist())
-        meets_all = isinstance(batch.negatives, MetUsers)
-        rows = zip(*negative_ids(batch), negative_weights(batch), strict=True)
+        rows = zip(*negative_ids(batch), batch.negatives.weight, strict=True)
         for i, (users, items, weights) in enumerate(rows):
-            user, item = expected[i] if i < len(expected) else (i, None)
+            user, item = expected[i]
             found = pairs(users, items)
             if sampler == "iid":
                 assert found == pairs(draw.users[i], draw.items[i])
@@ -56,7 +52,7 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
             elif sampler == "strat":
                 assert found == [(u, item) for u in draw.users[i].tolist()]
             else:
-                assert {u for u, _ in found} == {i if meets_all else user}
+                assert {u for u, _ in found} == {user}
                 assert set(items[weights > 0].tolist()) <= brought
             met = users[weights > 0], items[weights > 0]
             assert not graph.linked(*met).any(), "a linked pair counts as a negative"
@@ -122,41 +118,33 @@ def test_shared_weights_by_definition(seed: int, stratified: bool, mask: bool, n
 # --- shapes, dtypes, capacity
 
 
-@pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("sampler", NAMES)
-def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool) -> None:
+def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str) -> None:
     """As the layout declares them; and as many users and items as the paper counts."""
-    config = configure(sampler, unique_items=unique)
-    b, k = size_of(sampler), 3
+    config = configure(sampler)
+    b, k = SIZE, 3
     capacity = plan_capacity(tiny.graph, config)
     found = list(islice(batches(tiny.graph, config, Streams(1)), 20))
     assert layout.shape_fault(found, b) == layout.id_fault(found, tiny.graph) == ""
     assert {batch.items.shape for batch in found} == {(capacity,)}
     for batch in found:
-        meets_all = isinstance(batch.negatives, MetUsers)
-        users = tiny.graph.n_users if meets_all else b
-        assert len(batch.users) == (b * (1 + k) if sampler in ("iid", "strat") else users)
+        assert len(batch.users) == (b * (1 + k) if sampler in ("iid", "strat") else b)
         is_listed = isinstance(batch.negatives, Listed)
         assert is_listed == find_sampler(sampler).reads("negatives")
         assert not is_listed or batch.negatives.weight.shape == (b, k)
         assert not batch.items[batch.n_items :].any()
         real = batch.items[: batch.n_items]
         assert tiny.graph.item_degrees[real].min() >= 1, "a held-out item is in a batch"
-        if unique or meets_all or sampler in ("strat", "strat-ns", "ns-distinct"):
-            own = real[remembered(batch) :]
-            assert len(np.unique(own)) == len(own)
-        else:
-            own = {"ns": b, "mixed-ns": 2 * b, "xbm": b + 80}
-            assert batch.n_items == own.get(sampler, b * (1 + k))
+        own = real[remembered(batch) :]
+        assert len(np.unique(own)) == len(own)
 
 
-@pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("sampler", NAMES)
 def test_slots_are_planned_from_draws_alone(
-    tiny: Dataset, sampler: str, unique: bool, monkeypatch: pytest.MonkeyPatch
+    tiny: Dataset, sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan assembles no batch, and draws no more at a time than training does."""
-    config = configure(sampler, unique_items=unique)
+    config = configure(sampler)
     made = make_sampler(tiny.graph, config, Streams(1))
     draws = made.draw(3, 4)
     counts = [int(made.assemble(draw).n_items) for draw in draws]
@@ -194,7 +182,7 @@ def test_a_memory_leaves_shapes_alone(memory: int) -> None:
     """
     pairs = np.random.default_rng(0).choice(30 * 60, 200, replace=False)
     graph = BipartiteGraph.from_links(pairs // 60, pairs % 60, 30, 60)
-    config = configure("xbm", memory=memory, unique_items=True)
+    config = configure("xbm", memory=memory)
     planned = plan_capacity(graph, config)
     for seed in range(8):
         stream = make_sampler(graph, config, Streams(seed)).batches(0, planned)

@@ -50,6 +50,23 @@ def test_no_table_is_left_half_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_files_are_on_the_disk_before_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves the old file or the whole new one."""
+    rename, events = os.replace, list[tuple[str, int]]()
+
+    def replace(source: Path, target: Path) -> None:
+        events.append(("name", source.stat().st_ino))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "fsync", lambda file: events.append(("sync", os.fstat(file).st_ino)))
+    tables.write_json(tmp_path / "a.json", {})
+    file, folder = (path.stat().st_ino for path in (tmp_path / "a.json", tmp_path))
+    assert events == [("sync", file), ("name", file), ("sync", folder)]
+
+
 @pytest.mark.parametrize("name", ["link", "to nothing", "to a link"])
 def test_a_link_stays_and_its_file_is_written(tmp_path: Path, name: str) -> None:
     kept, folder = tmp_path / "kept.json", tmp_path / "elsewhere"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from ncfbench.errors import UsageError
@@ -21,16 +21,21 @@ def test_what_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = SimpleNamespace(available=600, total=2000)
     monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
-    assert 0 < free_space.available_memory() <= psutil.virtual_memory().total
+    monkeypatch.setattr(free_space.psutil, "virtual_memory", lambda: machine)
+    assert free_space.available_memory() == 600
     for name, text in (
         ("memory.max", "1000\n"),
         ("memory.current", "700\n"),
         ("memory.stat", "anon 1\ninactive_file 200\n"),
     ):
         (tmp_path / name).write_text(text)
-    assert free_space.available_memory() == 500
+    assert free_space.available_memory() == 1000 - 700 + 200
     assert free_space.memory_limit() == 1000
+    machine.available = 400
+    assert free_space.available_memory() == 400
+    machine.available = 600
     (tmp_path / "memory.max").write_text("max\n")
-    assert free_space.available_memory() > 500
-    assert free_space.memory_limit() == psutil.virtual_memory().total
+    assert free_space.available_memory() == 600
+    assert free_space.memory_limit() == machine.total

@@ -121,7 +121,6 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-encoders",
         "paper-coupling",
         "paper-plain",
-        "all-users",
         "rivals",
         "board",
     }
@@ -131,68 +130,25 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
     assert axes("paper-encoders", "encoder") == {"mf", "bow", "cnn", "lstm", "gru", "transformer"}
-    assert axes("paper-plain", "sampler") == paper | {"ns-all", "strat-all"}
+    assert axes("paper-plain", "sampler") == paper
     assert axes("paper-plain", "convolution") == {"plain"}
     assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
     assert axes("model-ask-the-gru", "encoder") == {"gru"}
     coupled, _ = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes)
     assert len(coupled) == 6
     assert sum(cell.config.coupling == "direct" for cell in coupled) == 1
-    # Five samplers without the setting, two with three values of it; two losses, three seeds.
-    meeting, _ = sweeps.expand(read_sweep("all-users").axes)
-    assert len(meeting) == (5 + 2 * 3) * 2 * 3
-    counts = {cell.config.to_dict().get("negative_users") for cell in meeting}
-    assert counts == {None, 0, 512, 2048}
-    # With sg six samplers, four of them with and without the hardest; with softmax five; three.
+    # With sg five samplers, three of them with and without the hardest; with softmax four; two.
     rivals, _ = sweeps.expand(read_sweep("rivals", seeds=1).axes)
-    assert len(rivals) == (1 + 2 + 4 * 2) + (2 + 4 * 2) + 3 * 2
+    assert len(rivals) == (1 + 2 + 3 * 2) + (2 + 3 * 2) + 2 * 2
     labels = sweeps.label_cells(rivals).values()
     assert len(set(labels)) == len(rivals)
     assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"
     board = read_sweep("board", seeds=1)
     contestants, left_out = sweeps.expand(board.axes, board.cells)
-    assert len(contestants) == len(board.cells) * 2
+    assert len(contestants) == len(board.cells) * 2 * 4, "two data sets, four rates"
     assert not left_out
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8
-
-
-def with_seconds(axes: dict[str, Any]) -> list[sweeps.Cell]:
-    cells, _ = sweeps.expand(axes)
-    for cell in cells:
-        cell.need = sweeps.Need(10.0)
-    return cells
-
-
-def test_a_budget_drops_seeds_then_groups() -> None:
-    cells = with_seconds({"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]})
-    assert sweeps.fit_budget(cells, 120) == (cells, [])
-    assert sweeps.fit_budget(cells, 119.9) == (cells[:8], ["seed 9"])
-    assert sweeps.fit_budget(cells, 40)[1] == ["seed 0", "seed 9"]
-    kept, dropped = sweeps.fit_budget(cells, 39.9)
-    found = [(cell.config.sampler, cell.config.seed) for cell in kept]
-    assert found == [("ns", 4), ("strat-ns", 4)]
-    (loss,) = {cell.config.loss for cell in kept}
-    other = ({"sg", "mse"} - {loss}).pop()
-    assert dropped == ["seed 0", "seed 9", f"citeulike cnn {other} b=512"], "groups stay whole"
-    with pytest.raises(UsageError, match="The first group of cells is predicted to take 20 s"):
-        sweeps.fit_budget(cells, 19)
-
-
-def test_dropped_groups_are_told_apart() -> None:
-    cells = with_seconds({"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]})
-    _, dropped = sweeps.fit_budget(cells, 10)
-    names = {f"citeulike cnn sg b={b} epochs={epochs}" for b in (128, 512) for epochs in (5, 6)}
-    assert (len(dropped), set(dropped) < names) == (3, True)
-
-
-def test_some_combinations_are_named_exactly() -> None:
-    axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "mse"], "stratum_size": [2, 4]}
-    cells, _ = sweeps.expand(axes | {"batch_size": [64, 128]})
-    assert len(cells) == 12
-    for some in (*(cells[:count] for count in range(1, 9)), [cells[0], cells[-1]]):
-        found, _ = sweeps.expand(*sweeps.narrow([cell.combination for cell in some]))
-        assert [cell.config for cell in found] == [cell.config for cell in some]
 
 
 VARYING: dict[str, list[Any]] = {

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.config import TUNABLE
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.cells import expand, label_cells
 from ncfbench.sweeps.files import Sweep, read_sweep, write_sweep
 from ncfbench.sweeps.presets import preset_titles
@@ -106,13 +104,6 @@ SWEEPS = st.builds(
             "noise": st.just(["uniform", "0.75"]),
         },
     ).map(lambda axes: {name: tuple(values) for name, values in axes.items()}),
-    tuning=st.none()
-    | st.builds(
-        Budget,
-        st.integers(2, 200),
-        st.integers(1, 99),
-        st.lists(st.sampled_from(TUNABLE), min_size=1, unique=True).map(tuple),
-    ),
     cells=st.sampled_from([(), ({"loss": "sg", "epochs": 2}, {"loss": "mse"})]),
 )
 
@@ -147,20 +138,3 @@ def test_different_sweeps_of_one_name_have_own_files(tmp_path: Path) -> None:
         path.write_text("changed")
     with pytest.raises(DataError, match="was changed by hand"):
         write_sweep(second, tmp_path)
-
-
-def test_a_file_can_ask_for_tuning(tmp_path: Path) -> None:
-    file = tmp_path / "tuned.toml"
-    table = '[tune]\ntrials = 4\nepochs = 2\nsettings = ["word_dropout"]\n'
-    file.write_text(f'sampler = "ns"\n{table}')
-    assert read_sweep(str(file)).tuning == Budget(4, 2, ("word_dropout",))
-    for old, new, message in (
-        ("epochs = 2\n", "", "must have the keys trials, epochs, settings"),
-        ("4", "true", "trials = True is not a whole number"),
-        ("4", "1", "trials = 1: it must be at least 2"),
-        ("word_dropout", "lambda", "settings = 'lambda'. Valid: "),
-    ):
-        file.write_text(f'sampler = "ns"\n{table.replace(old, new)}')
-        with pytest.raises(UsageError, match=message) as caught:
-            read_sweep(str(file))
-        assert str(caught.value).startswith(f"{file}: ")

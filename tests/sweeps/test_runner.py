@@ -133,15 +133,9 @@ def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
 # Interruptions and failures
 
 
-@pytest.mark.long_cases(r"strat-ns-34|ns-20$")
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("sampler", "iteration"),
-    [
-        ("ns", 20),
-        pytest.param("neg", 1, marks=pytest.mark.long),
-        ("strat-ns", 34),
-        pytest.param("strat-ns", 51, marks=pytest.mark.long),
-    ],
+    ("sampler", "iteration"), [("ns", 20), ("neg", 1), ("strat-ns", 34), ("strat-ns", 51)]
 )
 def test_ctrl_c_saves_all_cells_to_resume(
     tiny: Dataset,

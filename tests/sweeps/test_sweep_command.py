@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from typer.testing import Result
 
 from ncfbench.config import RunConfig
 from ncfbench.errors import DataError
-from ncfbench.sweeps import forecast, progress
-from ncfbench.sweeps.cells import Cell, Need
+from ncfbench.storage import locks
+from ncfbench.sweeps import progress
+from ncfbench.sweeps.cells import Cell
 from ncfbench.sweeps.progress import SweepProgress
-from ncfbench.timing.contention import OtherPrograms, Program
 
 WORDS = ["smoke", "--dataset", "tiny", "--epochs", "2"]
 SETTINGS = {
@@ -59,15 +58,12 @@ def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
 
 
 def test_cells_that_end_in_their_warm_start_are_left_out(data_dir: Path, tmp_path: Path) -> None:
-    """In that of their trials too; cells without hard negatives have no warm start."""
+    """Cells without hard negatives have no warm start."""
     hard = ("--set", "hardest=4,all", "--set", "sampler=ns", "--set", "batch_size=64")
-    for warm, *tuned in (("100",), ("30", "--tune", "2", "--tune-epochs", "1")):
-        planned = invoke(
-            data_dir, tmp_path, *hard, "--set", f"warm_start={warm}", *tuned, "--dry-run", "--json"
-        )
-        check(planned, 0, f"Left out (1): tiny: warm_start = {warm}: the run has")
-        (row,) = json.loads(planned.stdout)["cells"]
-        assert (row["config"]["hardest"], row["config"]["warm_start"]) == (0, 0)
+    planned = invoke(data_dir, tmp_path, *hard, "--set", "warm_start=100", "--dry-run", "--json")
+    check(planned, 0, "Left out (1): tiny: warm_start = 100: the run has")
+    (row,) = json.loads(planned.stdout)["cells"]
+    assert (row["config"]["hardest"], row["config"]["warm_start"]) == (0, 0)
 
 
 def test_data_without_a_negative_link_are_left_out(
@@ -109,12 +105,11 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     found = [(row["config"]["sampler"], row["config"]["seed"]) for row in plan["cells"]]
     assert found == [("ns", 0), ("strat-ns", 0), ("ns", 1), ("strat-ns", 1)]
     done, left = plan["cells"][:2], plan["cells"][2:]
-    assert all(row["status"] == "done" and row["predicted_from"] is None for row in done)
+    assert all(row["status"] == "done" for row in done)
     assert all(
         row["test_recall_at_50"] is not None and Path(row["folder"]).is_dir() for row in done
     )
-    assert all(row["status"] == "left" and row["predicted_from"] == "pilot" for row in left)
-    assert all(row["predicted_seconds"] > 0 for row in left)
+    assert all(row["status"] == "left" for row in left)
     assert plan["left_out"][0]["combinations"] == 2
     assert "iid cannot train --loss hinge" in plan["left_out"][0]["reason"]
     locations = ["--data-dir", data_dir, "--runs-dir", tmp_path]
@@ -123,55 +118,17 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     assert json.loads(again.stdout)["file"] == str(file)
 
 
-@pytest.fixture
-def ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cell is predicted to take ten minutes."""
-
-    def predict(cells: Sequence[Cell], *_: object) -> None:
-        for cell in cells:
-            cell.need = Need(600.0, "pilot", 2**20, 2**20)
-
-    monkeypatch.setattr(forecast, "predict", predict)
-
-
-@pytest.mark.usefixtures("ten_minutes")
-def test_a_budget_says_what_it_drops(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
-        result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
-    check(result, 0, "meanwhile other programs used 64.0 of")  # pilots were too slow
-    assert "Dropped" not in result.stderr
-    result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")
-    said = "Dropped to fit the budget: seed 2 (2 cells)."
-    check(result, 0, said, "Predicted for all cells: 40 min")
-    for words, code, said in (
-        (("--budget", "10m"), 2, "first group of cells"),
-        (("--dry-run", "--budget", "1 h 30 m"), 0, "Predicted for all cells: 20 min"),
-        (("--budget", "soon"), 2, "not a time"),
-    ):
-        check(invoke(data_dir, tmp_path, *words), code, said)
-
-
-@pytest.mark.usefixtures("ten_minutes")
-def test_a_budgets_file_has_the_cells_that_were_trained(data_dir: Path, tmp_path: Path) -> None:
-    grid = ("--epochs", "1", "--set", "loss=sg,mse", "--set", "seed=0,1", "--set", "dimension=4,8")
-    grid = (*grid, "--set", "encoder=mf")
-    trained = invoke(data_dir, tmp_path, *grid, "--sampler", "ns", "--budget", "25m", "--json")
+def test_one_cell_trains_beside_the_others(data_dir: Path, tmp_path: Path) -> None:
+    """As tasks of a job array do, while another sweep holds the folder."""
+    with locks.held(tmp_path, "running a sweep in"):
+        check(invoke(data_dir, tmp_path), 2, "running a sweep in")
+        trained = invoke(data_dir, tmp_path, "--cell", "1", "--json")
     check(trained, 0)
-    done = json.loads(trained.stdout)
-    locations = ["--data-dir", data_dir, "--runs-dir", tmp_path, "--dry-run", "--json"]
-
-    def cells(*words: str) -> list[dict[str, object]]:
-        again = invoked.invoke("sweep", done["file"], *locations, *words)
-        check(again, 0)
-        return [row["config"] for row in json.loads(again.stdout)["cells"]]
-
-    assert cells() == [row["config"] for row in done["cells"]]
-    assert len(cells()) == 2
-    assert [config["seed"] for config in cells("--seeds", "2")] == [0, 0, 1, 1]
-    assert {config["loss"] for config in cells("--loss", "log")} == {"log"}
+    rows = [(row["number"], row["status"]) for row in json.loads(trained.stdout)["cells"]]
+    assert rows == [(0, "left"), (1, "done")]
+    for number in (-1, 2):
+        refused = invoke(data_dir, tmp_path, "--cell", str(number))
+        check(refused, 2, f"--cell {number}: the sweep has 2 cells, 0 to 1.")
 
 
 def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> None:

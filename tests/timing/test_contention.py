@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from trained import Said
@@ -31,6 +33,7 @@ def busy() -> Iterator[int]:
     os.killpg(shell.pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherPrograms, "_used", MEASURE)
     monkeypatch.setattr(contention, "BUSY_SHARE", 0.0)
@@ -43,27 +46,24 @@ def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.Mon
         loops = [program for program in used if "while :" in contention._command(program)]
         use = max((used[program] for program in loops), default=0.0)
     assert use > 0.05
-    assert os.getpid() not in {program.pid for program in used}
-    child = subprocess.Popen(["sleep", "5"])
-    assert child.pid not in {program.pid for program in contention._seconds()}
-    child.kill()
-    child.wait()
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
-def test_a_program_on_other_cores_is_not_counted(busy: int) -> None:
-    own = os.sched_getaffinity(0)
-    if len(own) < 2:
-        pytest.skip("one core")
-    here, there, *_ = own
-    os.sched_setaffinity(busy, {there})
-    try:
-        assert busy in {program.pid for program in contention._seconds()}
-        os.sched_setaffinity(0, {here})
-        assert busy not in {program.pid for program in contention._seconds()}
-        assert contention.available_cores() == 1
-    finally:
-        os.sched_setaffinity(0, own)
+def test_programs_of_others_on_own_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not this process, what it started, and those on other cores or without times."""
+    own, times = os.getpid(), SimpleNamespace(user=3.0, system=0.5)
+
+    def process(pid: int, ppid: int, cores: list[int], **more: Any) -> SimpleNamespace:
+        info = {"ppid": ppid, "cpu_times": times, "create_time": 7.0, "cpu_affinity": cores}
+        return SimpleNamespace(pid=pid, info=info | more)
+
+    ours = [process(own + 2, own + 1, [0]), process(own + 1, own, [0]), process(own, 1, [0])]
+    others = [process(1, 0, [0, 1]), process(2, 1, [1]), process(3, 1, [0], cpu_times=None)]
+    monkeypatch.setattr(contention.psutil, "process_iter", lambda names: [*ours, *others])
+    monkeypatch.setattr(contention, "_own_cores", lambda: {0})
+    assert contention._seconds() == {Program(1, 7.0): 3.5}
+    assert contention.available_cores() == 1
+    monkeypatch.setattr(contention, "_own_cores", lambda: None)
+    assert [*contention._seconds()] == [Program(1, 7.0), Program(2, 7.0)]
 
 
 def test_use_is_seconds_over_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trained import skippable_clock
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs.folder import RunRecord
@@ -100,8 +102,8 @@ def test_compilation_inside_a_line_is_noticed() -> None:
 
 SETTINGS = {"dataset": "tiny", "sampler": "ns", "encoder": "cnn", "batch_size": 128, "epochs": 2}
 SETTINGS |= {"dimension": 8, "filters": 8, "word_dimension": 8}
-DELAY = 0.05
-"""Seconds planted in each batch or step; ten times that in a probe or an evaluation."""
+DELAY = 1000.0
+"""Seconds planted in each batch or step, probe or evaluation, by the clock."""
 
 
 def train(data_dir: Path, runs_dir: Path, **more: Any) -> RunRecord:
@@ -133,26 +135,25 @@ def test_a_run_accounts_for_every_second(plain: tuple[RunRecord, float]) -> None
     main = [row["seconds"] for row in record.ledger if row["thread"] == "main"]
     assert math.fsum(main) == pytest.approx(record.summary["wall_seconds"])
     # What is missing is the last write of ledger, summary and environment.
-    assert record.summary["wall_seconds"] == pytest.approx(wall, rel=0.15)
-    assert record.summary["wall_seconds"] <= wall
-    assert lines(record)["other"] < 0.03 * record.summary["wall_seconds"]
+    assert 0.5 * wall < record.summary["wall_seconds"] <= wall
+    assert lines(record)["other"] < 0.1 * record.summary["wall_seconds"]
     used = {"loading", "initialising", "step", "compile", "probe", "evaluation", "tables"}
     for line in used | {"checkpoint"}:
         assert lines(record)[line] > 0, line
 
 
-def slow(patch: pytest.MonkeyPatch, owner: Any, name: str, seconds: float) -> None:
+def slow(patch: pytest.MonkeyPatch, skip: Callable[[float], None], owner: Any, name: str) -> None:
     """Plant a delay in a method."""
     method = getattr(owner, name)
 
     def slowed(self: Any, *arguments: Any) -> Any:
-        time.sleep(seconds)
+        skip(DELAY)
         return method(self, *arguments)
 
     patch.setattr(owner, name, slowed)
 
 
-def slow_step(patch: pytest.MonkeyPatch) -> None:
+def slow_step(patch: pytest.MonkeyPatch, skip: Callable[[float], None]) -> None:
     create = Trainer.create.__func__
 
     def create_slow(cls: Any, *arguments: Any) -> Any:
@@ -160,7 +161,7 @@ def slow_step(patch: pytest.MonkeyPatch) -> None:
         step = trainer.step
 
         def slowed(*arguments: Any) -> Any:
-            time.sleep(DELAY)
+            skip(DELAY)
             return step(*arguments)
 
         trainer.step = slowed
@@ -181,13 +182,14 @@ def test_a_planted_delay_moves_exactly_its_lines(
     """In the sampler it shows as waiting and in full only; in the step in both accounts; in probe
     and evaluation in neither.
     """
+    skip = skippable_clock(monkeypatch)
     if where == "sampler":
-        slow(monkeypatch, NegativeSharingSampler, "assemble", DELAY)
+        slow(monkeypatch, skip, NegativeSharingSampler, "assemble")
     elif where == "step":
-        slow_step(monkeypatch)
+        slow_step(monkeypatch, skip)
     else:
-        slow(monkeypatch, Probe, "__call__", 10 * DELAY)
-        slow(monkeypatch, RecallEvaluator, "__call__", 10 * DELAY)
+        slow(monkeypatch, skip, Probe, "__call__")
+        slow(monkeypatch, skip, RecallEvaluator, "__call__")
     summary, slowed = plain[0].summary, train(data_dir, tmp_path)
     before, after = lines(plain[0]), lines(slowed)
     more = {name: after[name] - before[name] for name in before}
@@ -196,22 +198,22 @@ def test_a_planted_delay_moves_exactly_its_lines(
     planted = DELAY * slowed.summary["iterations"]
     if where == "sampler":
         samples = [row for row in slowed.timing if row["kind"] == "full"]
-        assert math.fsum(row["waiting_seconds"] for row in samples) > 0.7 * planted
+        assert math.fsum(row["waiting_seconds"] for row in samples) > 0.9 * planted
         assert math.fsum(row["sampling_seconds"] for row in samples) >= planted
-        assert after["waiting"] > 0.7 * planted
-        assert more["step"] < 0.4 * planted
-        assert full > 0.7 * DELAY
-        assert step < 0.4 * DELAY
+        assert after["waiting"] > 0.9 * planted
+        assert more["step"] < 0.1 * planted
+        assert full > 0.9 * DELAY
+        assert step < 0.1 * DELAY
     elif where == "step":
         assert after["step"] > 0.9 * planted
-        assert more["waiting"] < 0.4 * planted
+        assert more["waiting"] < 0.1 * planted
         assert slowed.summary["full_iteration_seconds"] > 0.9 * DELAY
         assert slowed.summary["step_iteration_seconds"] > 0.9 * DELAY
     else:
         for line, column in (("probe", "probe_loss"), ("evaluation", "test_recall_at_50")):
             calls = sum(row[column] is not None for row in slowed.curve)
             assert calls >= 2
-            assert after[line] > 0.9 * 10 * DELAY * calls
-        assert more["step"] + more["waiting"] < 0.4 * planted
-        assert abs(full) < 0.4 * DELAY
-        assert abs(step) < 0.4 * DELAY
+            assert after[line] > 0.9 * DELAY * calls
+        assert more["step"] + more["waiting"] < 0.1 * planted
+        assert abs(full) < 0.1 * DELAY
+        assert abs(step) < 0.1 * DELAY

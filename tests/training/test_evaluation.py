@@ -22,24 +22,22 @@ from ncfbench.training.recall import RecallEvaluator, link_ranks
 DOT = make_interaction(complete({}))
 
 
-def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> int:
-    """How many items stand before one: those not at most as good, and equal ones of smaller id."""
-    return sum(
-        not score <= scores[own] or (score == scores[own] and item < own)
-        for item, score in enumerate(scores)
-        if not is_known[item]
-    )
+def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> tuple[int, int]:
+    """How many other items are above one, and how many are tied with it."""
+    others = [score for item, score in enumerate(scores) if item != own and not is_known[item]]
+    above = sum(not score <= scores[own] for score in others)
+    return above, sum(score == scores[own] for score in others)
 
 
 BLOCKS = [
-    # items, links, items of a block, links of a block
+    # items, links, scores of a block, most users of a block
     (1, 1, 1, 1),
-    (7, 13, 3, 5),
-    (24, 13, 8, 32),
+    (7, 13, 21, 5),
+    (24, 13, 100, 32),
     (24, 13, 1, 2),
-    (40, 1, 8, 2),
-    (40, 13, 64, 5),
-    (7, 60, 7, 4),
+    (40, 1, 2000, 2),
+    (40, 13, 80, 5),
+    (7, 60, 2000, 4),
 ]
 
 
@@ -48,10 +46,10 @@ BLOCKS = [
 def test_blocks_change_no_rank(
     seed: int, sizes: tuple[int, int, int, int], leaves_out: bool
 ) -> None:
-    """Few different scores, so that most are equal to others in the same block and beyond; some are
-    no numbers. Items that a user knows are left out, where there are any.
+    """Few different scores, so that most are equal to others; some are no numbers. Items that a
+    user knows are left out, where there are any.
     """
-    rng, (n_items, n_links, block_items, block_links) = np.random.default_rng(seed), sizes
+    rng, (n_items, n_links, block_scores, block_users) = np.random.default_rng(seed), sizes
     f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
     g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
     odd = rng.random(g.shape) < 0.1
@@ -65,30 +63,24 @@ def test_blocks_change_no_rank(
     is_known[5] = True  # of a user whom nothing is ranked for
     known = BipartiteGraph.from_links(*np.nonzero(is_known), 6, n_items) if leaves_out else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
-        patch.setattr(recall_module, "BLOCK_LINKS", block_links)
-        patch.setattr(recall_module, "BLOCK_USERS", block_links)
+        patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
+        patch.setattr(recall_module, "BLOCK_USERS", block_users)
         found = link_ranks(DOT, f, g, users, places, known)
-    assert found.shape == (n_links,)
-    assert found.dtype == np.int64
+    assert found.above.dtype == found.equal.dtype == np.int64
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
-    assert found.tolist() == [
+    assert [*zip(found.above.tolist(), found.equal.tolist(), strict=True)] == [
         rank_by_hand(scores[u].tolist(), v, is_known[u].tolist())
         for u, v in zip(users, places, strict=True)
     ]
 
 
-@pytest.mark.parametrize("block_items", [64, 500])
-def test_ties_across_blocks_are_ranked_by_id(
-    monkeypatch: pytest.MonkeyPatch, block_items: int
+@pytest.mark.parametrize("users_a_block", [1, 3, 20])
+def test_equal_items_tie_to_the_last_bit(
+    monkeypatch: pytest.MonkeyPatch, users_a_block: int
 ) -> None:
-    """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
-    bit would show.
-    """
-    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", block_items)
-    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 32)
-    monkeypatch.setattr(recall_module, "BLOCK_USERS", 8)
+    """Vectors that do not multiply exactly, each four times, far apart."""
+    monkeypatch.setattr(recall_module, "BLOCK_USERS", users_a_block)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
     g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
@@ -100,7 +92,8 @@ def test_ties_across_blocks_are_ranked_by_id(
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
-    assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
+    assert found.above.tolist() == (4 * best[users, places % 125]).tolist()
+    assert (found.equal == 3).all()
 
 
 @pytest.mark.parametrize("interaction", ["dot", "mlp"])
@@ -110,9 +103,8 @@ def test_the_evaluator_ranks_alike_in_blocks(
     trial = Trial(tiny, {"dimension": 6, "interaction": interaction})
     evaluator = RecallEvaluator(tiny, "test", trial.embedder)
     whole = evaluator.ranks(trial.parameters)
-    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
-    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
-    assert evaluator.ranks(trial.parameters).tolist() == whole.tolist()
+    monkeypatch.setattr(recall_module, "BLOCK_USERS", 17)
+    assert evaluator.ranks(trial.parameters).expected.tolist() == whole.expected.tolist()
 
 
 MILLION = """
@@ -135,7 +127,8 @@ users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
 found = link_ranks(dot, f, g, users, places)
-print(json.dumps([found.tolist(), users.tolist(), places.tolist(), peak() - before]))
+lists = [each.tolist() for each in (*found, users, places)]
+print(json.dumps([*lists, peak() - before]))
 """
 
 
@@ -147,8 +140,9 @@ def test_a_million_items_in_bounded_memory() -> None:
     done = subprocess.run(
         [sys.executable, "-c", MILLION], capture_output=True, text=True, check=True, timeout=60
     )
-    found, users, places, extra = json.loads(done.stdout)
-    for rank, user, place in zip(found, users, places, strict=True):
+    above, equal, users, places, extra = json.loads(done.stdout)
+    for rank, user, place in zip(above, users, places, strict=True):
         better = 999 - place % 1000 if user == 0 else place % 1000
-        assert rank == 1000 * better + place // 1000
+        assert rank == 1000 * better
+    assert set(equal) == {999}
     assert extra < 150 * 2**20

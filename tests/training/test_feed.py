@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import closing
 from typing import Any
 
@@ -12,26 +14,28 @@ import pytest
 from ncfbench.training.feed import Feed
 
 
-def counting(log: list[int]) -> Iterator[Any]:
-    number = 0
-    while True:
+def counting(log: list[int], go: threading.Event) -> Iterator[Any]:
+    """Yield the numbers from 0 on; what follows the fifth waits."""
+    for number in itertools.count():
+        if number == 5:
+            go.wait()
         log.append(number)
         yield number
-        number += 1
 
 
-def test_the_order_is_kept_and_a_pause_stops_building() -> None:
-    log: list[int] = []
-    with closing(Feed(counting(log), lambda item: item, depth=3)) as feed:
-        time.sleep(0.05)
+def test_the_order_is_kept_and_a_pause_stops_building(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, go = list[int](), threading.Event()
+    monkeypatch.setattr("ncfbench.training.feed.wait", lambda ready: (go.set(), wait(ready)))
+    with closing(Feed(counting(log, go), lambda item: item, depth=3)) as feed:
+        feed._thread.submit(int).result()  # after all that was asked of the thread before
         assert log == [], "nothing is built before the clock runs"
         feed.resume()
         assert [feed.get() for _ in range(5)] == [0, 1, 2, 3, 4]
         feed.pause()
         built = len(log)
-        assert built <= 5 + 3
-        time.sleep(0.05)
-        assert len(log) == built, "built off the clock"
+        go.set()
+        feed._thread.submit(int).result()
+        assert len(log) == built <= 5 + 1, "built off the clock"
         feed.resume()
         assert feed.get() == 5
 
@@ -49,16 +53,20 @@ def test_an_error_of_a_batch_is_raised_by_get(depth: int) -> None:
             feed.get()
 
 
-def test_a_direct_feed_builds_what_is_asked_for_and_times_it() -> None:
-    log: list[int] = []
+def test_a_direct_feed_builds_what_is_asked_for_and_times_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch takes 1 s to build and 10 s to move."""
+    log, moved = list[int](), list[int]()
+    monkeypatch.setattr("time.perf_counter", lambda: len(log) + 10 * len(moved))
 
-    def slow(item: Any) -> Any:
-        time.sleep(0.02)
+    def move(item: Any) -> Any:
+        moved.append(item)
         return -item
 
-    with closing(Feed(counting(log), slow)) as feed:
+    with closing(Feed(counting(log, threading.Event()), move)) as feed:
         feed.resume()
         assert [feed.get() for _ in range(3)] == [0, -1, -2]
         feed.pause()
     assert log == [0, 1, 2]
-    assert feed.transfer_seconds >= 0.06 > feed.sampling_seconds
+    assert (feed.sampling_seconds, feed.transfer_seconds) == (3, 30)

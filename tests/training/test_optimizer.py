@@ -214,7 +214,7 @@ def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainSt
     ("more", "tables"),
     [
         (
-            {"encoder": "bow", "idf": True, "sampler": "strat-ns", "word_dropout": 0.2}
+            {"encoder": "bow", "sampler": "strat-ns", "word_dropout": 0.2}
             | {"interaction": "cosine", "learn_temperature": True},
             2,
         ),
@@ -222,7 +222,6 @@ def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainSt
         ({"encoder": "bow", "user_tower": "history", "history_items": 3, "sampler": "ns"}, 2),
         ({"encoder": "bow", "sampler": "ns", "coupling": "regularised", "item_block": 8}, 3),
         ({"encoder": "bow", "sampler": "xbm", "memory": 80, "loss": "softmax"}, 2),
-        ({"encoder": "mf", "sampler": "strat-all"}, 2),
         ({"encoder": "bow", "word_dimension": 100, "sampler": "iid"}, 2),
         ({"encoder": "cnn", "sampler": "strat-ns", "filters": 8}, 2),
         ({"encoder": "gru", "sampler": "strat-ns", "gru_units": 8}, 2),

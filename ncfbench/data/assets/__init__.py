@@ -8,8 +8,6 @@ from typing import Any
 
 from ncfbench.config import SETTINGS, Choices, Locations, is_digest, merge
 
-KEPT = ("word_vectors", "checkpoint")  # settings that are files or folders
-
 
 def merge_named(
     say: Callable[[str], None],
@@ -35,19 +33,14 @@ def name_files(
         DataError: the data set is not prepared, or a file is damaged or cannot be kept.
         UsageError: a file is missing, or does not go with the data set.
     """
-    named = dict(given)
-    for name in KEPT:
-        value = given.get(name)
-        if not value or (is_digest(value) and not Path(value).exists()):
-            continue
-        # They import NumPy, which help does without.
-        from ncfbench.data import open_dataset
-        from ncfbench.data.assets.checkpoint import keep_checkpoint
-        from ncfbench.data.assets.word_vectors import keep_word_vectors
+    value = given.get("checkpoint")
+    if not value or (is_digest(value) and not Path(value).exists()):
+        return dict(given)
+    # They import NumPy, which help does without.
+    from ncfbench.data import open_dataset
+    from ncfbench.data.assets.checkpoint import keep_checkpoint
 
-        keep = keep_checkpoint if name == "checkpoint" else keep_word_vectors
-        dataset = open_dataset(
-            given.get("dataset", SETTINGS["dataset"].default), data_dir=data_dir, say=say
-        )
-        named[name] = keep(Path(value), dataset, say)
-    return named
+    dataset = open_dataset(
+        given.get("dataset", SETTINGS["dataset"].default), data_dir=data_dir, say=say
+    )
+    return {**given, "checkpoint": keep_checkpoint(Path(value), dataset, say)}

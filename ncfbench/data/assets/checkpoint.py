@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ncfbench.data.assets import pieces
@@ -14,10 +15,36 @@ from ncfbench.data.assets.architecture import (
     read_verified,
     require_files,
 )
-from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
+
+AGAIN = "Give its folder again, with --checkpoint FOLDER."
+
+
+def kept_path(folder: Path | None, digest: str) -> Path:
+    """Return where a checkpoint is kept; a DataError for a data set in memory.
+
+    Args:
+        folder: of the data set's content.
+    """
+    if folder is None:
+        raise DataError("A data set that is in no folder cannot hold a checkpoint.")
+    return folder / f"checkpoint-{digest}"
+
+
+@contextmanager
+def opened_checkpoint(dataset: Dataset, digest: str) -> Iterator[Path]:
+    """Yield the folder of a checkpoint, or a UsageError if it was not kept for this data set; a
+    DataError in the block also says how to give it again.
+    """
+    path = kept_path(dataset.folder, digest)
+    if not path.exists():
+        raise UsageError(f"Data set {dataset.name!r} has no checkpoint {digest}. {AGAIN}")
+    try:
+        yield path
+    except DataError as error:
+        raise DataError(f"{error} {AGAIN}") from error
 
 
 def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
@@ -37,7 +64,7 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
             f"{error} Get its files again, or use another checkpoint, such as MiniLM's."
         ) from error
     digest = checkpoint_digest(folder)
-    home = CHECKPOINT.path(dataset.folder, digest)
+    home = kept_path(dataset.folder, digest)
     # The configuration last: without it, copies that were cut off are refused.
     for name in (pieces.tokenizer_file(folder).name, *reversed(present_files(folder))):
         file, kept = folder / name, home / name

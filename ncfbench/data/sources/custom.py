@@ -30,9 +30,12 @@ from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.custom_columns import (
     OF_ITEMS,
     OF_LINKS,
+    SPLIT_NAMES,
     choose_id,
+    column_of,
     describe,
     named,
+    split_names,
     with_columns,
 )
 from ncfbench.data.sources.custom_options import Options
@@ -40,10 +43,6 @@ from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary
 from ncfbench.data.values import are_false, moment, numbers, rounded, texts, times
 from ncfbench.errors import DataError, UsageError
-
-SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
-    name: number for number, name in enumerate(SPLITS)
-}
 
 
 def plan(
@@ -56,7 +55,7 @@ def plan(
     links, items = read(options.links), read(options.items)
     chosen = with_columns(options, links, items)
     columns = {
-        role: table[name]
+        role: column_of(name, table)
         for table, roles in ((links, OF_LINKS), (items, OF_ITEMS))
         for role in roles
         if (name := getattr(chosen, f"{role}_column"))
@@ -70,7 +69,9 @@ def plan(
     return Preparation(
         {"files": files, "arguments": options.arguments(), **options.model_origin()},
         chosen.stored(),
-        partial(_read_content, chosen, columns, items, features, say),
+        partial(
+            _read_content, chosen, columns, items, features, say, options.time_column is not None
+        ),
     )
 
 
@@ -136,9 +137,11 @@ def _read_content(
     table: Table,
     features: Mapping[str, Features],
     say: Callable[[str], None],
+    is_time_named: bool,
 ) -> Content:
     """Read the links, which decide what items are kept, and then those items' texts and features;
-    ``table`` is that of the items, ``columns`` are those in use but texts, by their roles.
+    ``table`` is that of the items, ``columns`` are those in use but texts, by their roles;
+    ``is_time_named`` says whether the user named the column of times.
     """
     least = options.min_user_links, options.min_item_links
     few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
@@ -155,7 +158,8 @@ def _read_content(
         raise DataError(f"{options.items} holds no item{with_id}.")
     removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
     removed.add("duplicate_items", n_present - len(items.names))
-    links, n_users, shown = _read_links(users, ends, items, columns, options, removed)
+    moments = _read_moments(columns.get("time"), options.cut, is_time_named)
+    links, n_users, shown = _read_links(users, ends, items, columns, options, moments, removed)
     links = _keep(links, n_users, len(items.names), least, removed)
     if not len(links.users):
         raise DataError(
@@ -227,6 +231,7 @@ def _read_links(
     items: Ids,
     columns: Mapping[str, Column],
     options: Options,
+    moments: Moments | None,
     removed: Removed,
 ) -> tuple[Links, int, tuple[Int32, Int32]]:
     """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
@@ -242,7 +247,6 @@ def _read_links(
         kept &= numbers(columns["rating"]) >= rounded(least, columns["rating"])
     n_below = int(np.sum(present & ~kept & ~is_negative))
     removed.add("links_below_threshold", n_below)
-    moments = _read_moments(columns.get("time"), options.cut)
     if not kept.any():
         what = " of such a rating" if n_below else ""
         what = what or (", but negatives" if is_negative.any() else "")
@@ -277,12 +281,13 @@ def _are_negative(columns: Mapping[str, Column], options: Options) -> NDArray[np
     return np.zeros(len(columns["user"].values), bool)
 
 
-def _read_moments(column: Column | None, cut: str | None) -> Moments | None:
+def _read_moments(column: Column | None, cut: str | None, is_named: bool) -> Moments | None:
     """Return the time of each row; None where no times are needed."""
     if column is None:
         return None
-    values, from_ = column.values, None if cut is None else moment(column, cut)
-    return Moments(times(column), np.arange(len(values)), lambda row: str(values[row]), from_)
+    values, found = column.values, times(column, is_named=is_named)
+    from_ = None if cut is None else moment(column, cut, is_named=is_named)
+    return Moments(found, np.arange(len(values)), lambda row: str(values[row]), from_)
 
 
 def _keep(
@@ -336,8 +341,16 @@ def _read_texts(
     corpus = Corpus(options, clean_markup if options.clean_markup else None)
     n_with_html = 0
     if options.tokens_column:
-        for parts in texts(items[options.tokens_column], rows):
-            corpus.add([token for text in parts for token in text.split()])
+        tokens = items[options.tokens_column]
+        is_list = pa.types.is_nested(tokens.values.type)
+        for row, parts in zip(rows, texts(tokens, rows), strict=True):
+            if not is_list and "".join(parts).lstrip().startswith(("['", '["')):
+                tokens.refuse(
+                    int(row),
+                    "is a list written as text. Write tokens with spaces between them, or the items"
+                    " as JSON Lines or Parquet.",
+                )
+            corpus.add(parts if is_list else [word for text in parts for word in text.split()])
     else:
         columns = [texts(items[name], rows) for name in options.text_columns]
         for item in zip(*columns, strict=True):
@@ -353,8 +366,7 @@ def _read_texts(
 
 
 def _split_numbers(column: Column) -> NDArray[np.uint8]:
-    every = texts(column, np.arange(len(column.values)))
-    names = [" ".join(parts).strip().lower() for parts in every]
+    names = split_names(column)
     for row, name in enumerate(names):
         if name not in SPLIT_NAMES:
             column.refuse(row, f"{name[:40]!r} is none of {', '.join(SPLITS)}.")

@@ -1,22 +1,32 @@
-"""Columns of users' own files: which column is what, as asked, or by names and values."""
+"""Columns of users' own files: which column is what, as asked, or by names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import product
+from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Features
-from ncfbench.data.ids import Ids, encode, positions, unify
+from ncfbench.data.ids import MISSING
 from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
-from ncfbench.data.table import Table
-from ncfbench.data.values import numbers
+from ncfbench.data.table import Column, Table
+from ncfbench.data.values import (
+    are_days,
+    is_duration,
+    is_time_of_day,
+    numbers,
+    texts,
+    with_time_of_day,
+)
 from ncfbench.errors import DataError, UsageError, nearest
 
 OF_LINKS = ("user", "item", "rating", "time", "negative")
@@ -39,7 +49,7 @@ USUAL: dict[str, tuple[str, ...]] = {
         "timestamp", "time", "unixreviewtime", "datetime", "date", "createdat", "ts", "reviewtime",
     ),
     "tokens": ("tokens", "words"),
-    "split": ("split", "fold", "subset"),
+    "split": ("split",),
 }
 """Usual names of columns, in lower case without spaces and underscores, in order of preference."""
 TEXTS = (
@@ -49,8 +59,14 @@ TEXTS = (
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
+CLOCKS = ("hour", "timeofday", "clock")
+"""Usual names of a column of times of day, besides those of times."""
+SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
+    name: number for number, name in enumerate(SPLITS)
+}
 IDS = ("id", "key", "index")
 """Usual names of a column of ids in a file about one kind of things."""
+MOST_MARKS = 20  # spellings of marks in a column
 
 
 def with_columns(options: Options, links: Table, items: Table) -> Options:
@@ -62,13 +78,16 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
     item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
     used: dict[str, Any] = {"hold_out": options.hold_out, "split_column": None}
     if options.hold_out is None:
-        used["split_column"] = _choose("split", options, items)
+        split = _choose("split", options, items)
+        if split and (options.split_column or set(split_names(items[split])) <= {*SPLIT_NAMES}):
+            used["split_column"] = split
         used["hold_out"] = None if used["split_column"] else "items"
     for role, is_used, flag in (
         ("rating", options.rating_threshold is not None, "--rating-threshold"),
         ("time", options.hold_out in NEED_TIMES, f"--hold-out {options.hold_out}"),
     ):
-        column = _choose(role, options, links)
+        choose = _choose_time if role == "time" and is_used else partial(_choose, role)
+        column = choose(options, links)
         if is_used and column is None:
             raise UsageError(
                 f"{flag} needs a column of {role}s, and {links.path.name} has none called so. Name"
@@ -103,6 +122,45 @@ def _choose(role: str, options: Options, table: Table) -> str | None:
     return next(iter(_with_names(USUAL[role], table)), None)
 
 
+def _choose_time(options: Options, links: Table) -> str | None:
+    """Return the column of times: the one asked for; or the first with a usual name that can be,
+    with the time of day of another, after a comma, if it has dates alone; None without one.
+    """
+    asked = options.time_column
+    if asked is not None:
+        both = [asked] if asked in links.names else asked.split(",", 1)
+        return ",".join(named(name.strip(), links, "--time-column") for name in both)
+    names = _with_names(USUAL["time"], links)
+    clocks = [
+        name for name in _with_names((*USUAL["time"], *CLOCKS), links) if _is_clock(links, name)
+    ]
+    durations = [name for name in names if is_duration(links[name])]
+    moments = [name for name in names if name not in (*clocks, *durations)]
+    if moments and (clocks or durations) and are_days(links[moments[0]]):
+        # A duration may be a time of day, as MySQL's TIME is, or any other.
+        return f"{moments[0]},{clocks[0]}" if clocks else durations[0]
+    return next(iter(moments or names), None)
+
+
+def _is_clock(links: Table, name: str) -> bool:
+    return is_time_of_day(links[name], has_bare_hours=_plain(name) == "hour")
+
+
+def column_of(name: str, table: Table) -> Column:
+    """Return a column, or that of a date and a time of day whose names a comma separates."""
+    return (
+        table[name]
+        if name in table.names
+        else with_time_of_day(*map(table.__getitem__, name.split(",")))
+    )
+
+
+def split_names(column: Column) -> list[str]:
+    """Return the name of each row's split, in lower case."""
+    rows = np.arange(len(column.values))
+    return [" ".join(parts).strip().lower() for parts in texts(column, rows)]
+
+
 def choose_id(what: str, table: Table, asked: str | None = None, same: str | None = None) -> str:
     """Return a column of ids, of users or items (``what``): the one asked for; or that which is
     called as in the other files (``same``); or a usual name, preferably an id's.
@@ -126,8 +184,8 @@ def _choose_item_ids(
 ) -> tuple[str, str]:
     """Return the columns of an item's id in the links and in the items.
 
-    Candidates have a usual name, or one that both files have. Of several, those that both files
-    call the same, by a usual name, are preferred; then those whose values fit, with ids' names.
+    Candidates have a usual name, or one that both files have. Of several, usual names of ids come
+    first (in the links not those of any row's id), and then names that both files have.
     """
     others = {"", _plain(user)}.union(*USUAL.values())
     shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}
@@ -150,59 +208,19 @@ def _choose_item_ids(
             f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
             " --item-column."
         )
-    if len(of_links) == len(of_items) == 1:
-        return of_links[0], of_items[0]
-    fits = _fits(links, of_links, items, of_items)
-    best = max(fits.values())
-    usual = {*USUAL["item"], *(_plain(name) for name in (in_links, in_items) if name)}
-    if in_links is None:  # the rows of both files may have an id of their own
-        usual -= {*IDS}
-    close = [
-        (link, item)
-        for (link, item), fit in fits.items()
-        if _plain(link) == _plain(item) in usual and fit >= best / 2
-    ]
-    close = close or [pair for pair, fit in fits.items() if fit >= best - 0.01]
-    # By names, and then by values.
-    order = {pair: (-max(map(_rank, pair)), fits[pair]) for pair in close}
-    chosen = max(close, key=lambda pair: order[pair])
-    rank, fit = order[chosen]
-    rivals = [pair for pair in close if pair != chosen and order[pair] >= (rank, fit - 0.01)]
-    if rivals and best > 0:
+    costs = {
+        (link, item): (
+            max(_rank(link), 0 if _plain(item) in IDS else _rank(item)),
+            _plain(link) != _plain(item) or (_plain(link) in IDS and in_links is None),
+        )
+        for link, item in product(of_links, of_items)
+    }
+    chosen, *rivals = [pair for pair, cost in costs.items() if cost == min(costs.values())]
+    if rivals:
         pairs = [" and ".join(pair) for pair in (chosen, *rivals)]
         flags = "--item-column {} --id-column {}".format(*chosen)
         raise _several(items, pairs, "item", f"Name the right ones: {flags}, for example")
     return chosen
-
-
-def _fits(
-    links: Table, of_links: Sequence[str], items: Table, of_items: Sequence[str]
-) -> dict[tuple[str, str], float]:
-    """Return how well each two columns fit, but those that cannot hold ids: the share of links
-    whose item is known, or of items with an id of their own, whichever is smaller.
-    """
-    ids_of_links, ids_of_items = _encoded(links, of_links), _encoded(items, of_items)
-    fits = {}
-    for pair in product(ids_of_links, ids_of_items):
-        link, item = unify([ids_of_links[pair[0]], ids_of_items[pair[1]]], lambda message: None)
-        is_known = positions(link.names, item.names) >= 0
-        known = np.mean(is_known[link.codes[link.codes >= 0]])
-        fits[pair] = min(float(known), len(item.names) / int(np.sum(item.codes >= 0)))
-    return fits
-
-
-def _encoded(table: Table, names: Sequence[str]) -> dict[str, Ids]:
-    """Return the columns that can hold ids; refuse the first if none can."""
-    columns = {}
-    for name in names:
-        with suppress(DataError):
-            ids = encode(table[name])
-            if len(ids.names):
-                columns[name] = ids
-    if not columns:
-        encode(table[names[0]])
-        raise DataError(f"{table.path} holds no row with {names[0]}.")
-    return columns
 
 
 def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
@@ -255,31 +273,52 @@ def describe(
     )
     yield from (f"Features of {what}s: {dense.summary}." for what, dense in features.items())
     of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
+    of_links.update((chosen.time_column or "").split(","))
     of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
     of_items |= {*chosen.text_columns, *(options.feature_columns or ())}
     for table, used in ((links, of_links), (items, of_items)):
         if unused := [name for name in table.names if name not in used]:
             yield f"Not used of {table.path.name}: {_listed(unused)}."
-    yield from (*links.warnings, *items.warnings)
+    split = _choose("split", options, items)
+    if split and not chosen.split_column and options.hold_out is None:
+        yield (
+            f"Warning: {split} of {items.path.name} is not used as the split, since it has other"
+            f" values than {', '.join(SPLITS)}. --split-column {split} names the first such row."
+        )
+    warnings = [*links.warnings, *items.warnings]
+    yield from dict.fromkeys(chain(warnings, *(dense.warnings for dense in features.values())))
     if options.rating_threshold is None:
         yield from _marks(links, [name for name in links.names if name not in of_links])
 
 
 def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each column of 0 or -1 and 1, which seems to mark the positive links."""
+    """Yield a warning for each column that is 1 in some rows, and 0, -1 or missing in others: it
+    seems to mark the positive links.
+    """
     for name in names:
         try:
-            values = numbers(links[name])
-        except DataError:
+            column = links[name]
+            found = pc.value_counts(column.values)
+            spelled = pc.utf8_trim_whitespace(found.field("values").cast(pa.string()))
+            is_missing = pc.or_kleene(pc.is_null(spelled), pc.is_in(spelled, pa.array(MISSING)))
+            present = spelled.filter(pc.invert(is_missing))
+            if len(present) > MOST_MARKS:
+                continue
+            values = numbers(replace(column, values=pa.chunked_array([present])))
+        except (DataError, pa.ArrowException):
             continue
-        if (values == 1).any() and (values < 1).any() and np.isin(values, (-1, 0, 1)).all():
-            keep = ""
-            if values.min() == 0:
-                keep = f"; or, to keep them as negatives: --negative-column {name}"
+        counts, missing = found.field("counts").to_numpy(), is_missing.to_numpy(False)
+        n_missing, n_less = counts[missing].sum(), counts[~missing][values < 1].sum()
+        if (values == 1).any() and n_missing + n_less and np.isin(values, (-1, 0, 1)).all():
+            keep = f"; or, to keep them as negatives: --negative-column {name}"
+            keep = "" if (values < 0).any() else keep
+            less, fill = "less", ""
+            if n_missing:
+                less, fill = "less or missing", "write 0 where it is missing, and use "
             yield (
-                f"Warning: {name} of {links.path.name} is 1 at most, and {np.sum(values < 1):,}"
-                " rows where it is less count as links too. If they are none: --rating-column"
-                f" {name} --rating-threshold 1{keep}."
+                f"Warning: {name} of {links.path.name} is 1 at most, and {n_missing + n_less:,}"
+                f" rows where it is {less} count as links too. If they are none: {fill}"
+                f"--rating-column {name} --rating-threshold 1{keep}."
             )
 
 
@@ -293,11 +332,11 @@ def _is_id(name: str) -> bool:
 
 
 def _rank(name: str) -> int:
-    """Return how little a name is one of items' ids: 0 is most."""
+    """Rank a column's name by how likely it holds items' ids; 0 is likeliest."""
     plain = _plain(name)
-    if _is_id(plain) or plain in IDS:
-        return 0
-    return 1 if plain in USUAL["item"] else 3 if plain in TEXTS else 2
+    if plain in USUAL["item"]:
+        return 0 if _is_id(plain) else 1
+    return 3 if plain in TEXTS else 2
 
 
 def _no_column(table: Table, what: str, advice: str) -> DataError:

@@ -40,7 +40,7 @@ class Options(TextOptions, TimedOptions):
     )
     time_column: str | None = _of_links(
         None,
-        "Numbers or dates, for --hold-out newest-items, last and time.",
+        "Times, for --hold-out newest-items, last and time; or dates and times of day: DATE,TIME.",
         shown="timestamp, time, date, ...",
     )
     negative_column: str | None = _of_links(
@@ -67,7 +67,7 @@ class Options(TextOptions, TimedOptions):
     split_column: str | None = _of_items(
         None,
         "Each item's split: train, validation or test. It decides what is held out.",
-        shown="split, fold, ... without --hold-out",
+        shown="split, if it has these alone, without --hold-out",
     )
     item_features: Path | None = option(
         None,

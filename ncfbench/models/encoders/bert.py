@@ -13,7 +13,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.data.assets.architecture import Architecture, Arrays, read_verified, read_weights
-from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.checkpoint import kept_path, opened_checkpoint
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
@@ -111,7 +111,7 @@ class Bert(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        folder = CHECKPOINT.path(data.folder, config.checkpoint)
+        folder = kept_path(data.folder, config.checkpoint)
         architecture = Architecture.read(folder)
         weights = dict(read_weights(folder, architecture))
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
@@ -130,7 +130,7 @@ class Bert(nnx.Module):
                 "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
                 " model.safetensors and tokenizer."
             )
-        with CHECKPOINT.opened(dataset, config.checkpoint) as folder:
+        with opened_checkpoint(dataset, config.checkpoint) as folder:
             architecture = read_verified(folder)
         longest = int(dataset.lengths.max(initial=0))
         if longest > architecture.positions:

@@ -28,7 +28,7 @@ or int32[1, L], are those of the words in their texts, removed words counted.
 """
 
 PLAIN_WORDS = 2**18
-"""Word slots that :func:`plain` encodes at a time, by default; where there are more, the backward
+"""Word slots that :func:`run` encodes at a time, by default; where there are more, the backward
 pass encodes each part again.
 """
 PARTS = 4

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import jax
-import numpy as np
 from flax import nnx
-from numpy.typing import NDArray
 
 from ncfbench.data.store import Dataset
 
@@ -32,8 +29,6 @@ class DataFacts(NamedTuple):
     """Dense features of an item."""
     folder: Path | None = None
     """Folder of its content; None for one that is only in memory."""
-    idf: Callable[[], NDArray[np.float32]] | None = None
-    """Returns float32[words + 1], the inverse document frequency of each token id."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> DataFacts:
@@ -46,7 +41,6 @@ class DataFacts(NamedTuple):
             0 if users is None else users.shape[1],
             0 if items is None else items.shape[1],
             dataset.folder,
-            dataset.idf,
         )
 
 
@@ -67,8 +61,6 @@ class EncoderInput(NamedTuple):
     """int32[V]: words of each text, removed ones included."""
     features: jax.Array | None = None
     """float32[V, F]: dense features, standardised; None where the data set has none."""
-    words: jax.Array | None = None
-    """int32[V, L]: word ids, where ``tokens`` are rows of tables that hold some words only."""
 
 
 class Encoder(Protocol):

@@ -27,7 +27,7 @@ from ncfbench.runs.arms import ARM_SETTINGS, COMPUTATION_SETTINGS
 Row = Mapping[str, Any]
 TRIED = (
     *("batch_size", "learning_rate", "epochs", "patience", "probe_every"),
-    *("iterations_per_dispatch", "item_block", "tuned"),
+    *("iterations_per_dispatch", "item_block"),
 )
 """Settings in which the arms of an answer may differ, besides those of their samplers."""
 TO_TARGET = (

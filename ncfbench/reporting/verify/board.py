@@ -128,7 +128,7 @@ def _contestants(rankings: Mapping[str, Ranking]) -> dict[str, dict[str, Ranked]
 
 def _settings(arm: Ranked) -> dict[str, Any]:
     config = arm.config
-    left_out = {*UNTRIED, *(config.tuned_settings if config.tuned else ())}
+    left_out = {*UNTRIED, "learning_rate"}
     found = unusual_settings(config) | {name: getattr(config, name) for name in NAMED}
     return {name: value for name, value in found.items() if name not in left_out}
 

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 Points = tuple[Floats, Floats]
 """Iterations and quality."""
 UNTRIED = {
-    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links", "tuned"),
+    *("dataset", "seed", "epochs", "patience", "probe_every", "probe_links"),
     "word_dimension",
 }
 

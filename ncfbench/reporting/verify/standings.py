@@ -53,8 +53,9 @@ def chosen(arm: Arm, split: str = "test") -> Level | None:
         for run, row in zip(arm.values(), rows, strict=True)
     ]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
-    means = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
-    lists = means if len(known) == len(kept) else None
+    lists = None
+    if len(known) == len(kept) and len({tuple(map(len, both)) for both in known}) == 1:
+        lists = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
     ndcg = mean(row[f"{split}_ndcg_at_50"] for row in rows)
     recall, error = mean(row[name] for row in rows), error_of(rows, split)
     return Level(recall, error, lists, ndcg, of_seeds / len(rows))
@@ -85,6 +86,8 @@ def beside(arm: Arm, level: Level, split: str = "test") -> Values:
     values |= dict.fromkeys(unknown, math.nan)
     own = chosen(arm, split)
     if own is None:
+        return values
+    if own.lists and level.lists and len(own.lists[0]) != len(level.lists[0]):
         return values
     above, error = own.recall - level.recall, math.hypot(*_errors(own, level))
     values |= {"above_by": above, "above_by_error": error, "best_arm_ndcg_at_50": own.ndcg}
@@ -120,6 +123,8 @@ def _errors(own: Level, other: Level) -> list[float]:
     lists, else the errors of both.
     """
     if own.lists is None or other.lists is None or min(map(len, own.lists)) < 2:
+        return [own.error, other.error]
+    if len(own.lists[1]) != len(other.lists[1]):
         return [own.error, other.error]
     users, items = (ours - theirs for ours, theirs in zip(own.lists, other.lists, strict=True))
     of_items = len(items) / (len(items) - 1) * (items @ items)

@@ -33,16 +33,27 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         Col("s of ranking", "ranking_seconds", three_digits),
         Col("MB", "peak_bytes", ",.0f", scale=1e-6),
     ]
-    chance = rows[0][f"test_recall_at_{COMPARED}_chance"]
+    chance, of_validation = (
+        rows[0][f"{split}_recall_at_{COMPARED}_chance"] for split in ("test", "validation")
+    )
+    by_chance = f"recall@{COMPARED} {chance:.3f}"
+    if of_validation is not None:
+        by_chance += f", valid. {of_validation:.3f}"
     notes = [
         f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users and items."
-        f" Chance: recall@{COMPARED} {chance:.3f}.",
+        f" Chance: {by_chance}.",
         "s: seconds of content, of all that chose the penalty, and of the fit. MB: by which memory"
         " grew. valid.: recall of validation links.",
     ]
     for content in dict.fromkeys(row["content"] for row in rows if row["content"]):
         readers = " and ".join(row["floor"] for row in rows if row["content"] == content)
         notes.append(f"Content of {readers}: {content.replace('features', 'dense features')}.")
+    if users := rows[0]["test_cold_users"]:
+        column = f"test_recall_at_{COMPARED}_cold_users"
+        recalls = ", ".join(f"{row['floor']} {row[column]:.3f}" for row in rows)
+        notes.append(
+            f"{users:,.0f} users without training links stand apart: recall@{COMPARED} {recalls}."
+        )
     if chance >= 1:
         notes.append(CERTAIN)
     by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL, Measure
-from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
@@ -29,7 +29,6 @@ from ncfbench.reporting.views.layout import (
 )
 from ncfbench.reporting.views.run import last_staleness
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.runs.trials import Budget
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
 INTERVAL_NOTE = (
@@ -78,7 +77,7 @@ def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         ]
         notes = [_reference_note(own), *_untrained_notes(own), INTERVAL_NOTE, TIES_NOTE]
         notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
-        notes += [*times, *_tuned_notes(own)]
+        notes += times
         if any(row.get("same_environment") is False for row in rows):
             notes.append("Some times are of different machines.")
         title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(own)}"
@@ -123,7 +122,7 @@ def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         notes.append(RECALL_TIES_NOTE)
         reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
         notes += [sentence(f"No recall: {reason}") for reason in reasons]
-        notes += [*_tuned_notes(own), _epochs_note(epochs)]
+        notes += [_epochs_note(epochs)]
         is_known = any(row.get(f"{RECALL}_known_items") is not None for row in rows)
         kind = "test links" if is_known else "cold test items"
         has_new = any(row.get(f"{RECALL}_new_items") is not None for row in rows)
@@ -173,34 +172,6 @@ def _epochs_note(epochs: set[str]) -> str:
         "@: the reported epoch, mean over seeds; the tables named quality-... have the last one"
         " too."
     )
-
-
-def _tuned_notes(comparisons: Sequence[Comparison]) -> list[str]:
-    notes, names = [], data_names(comparisons)
-    for each in comparisons:
-        config, arms = each.config, by_variant(each.runs)
-        name = f"{names[each.data]} " if len(names) > 1 else ""
-        if config.tuned:
-            budget = Budget.of(config.tuned)
-            values = "; ".join(
-                " ".join((variant.label(config.encoder), chosen))
-                for variant, own in arms.items()
-                if (chosen := _tuned(own.values()))
-            )
-            notes.append(
-                f"{name}{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned"
-                f" on validation recall, {budget.trials} trials of {budget.epochs} epochs:"
-                f" {values}."
-            )
-    return notes
-
-
-def _tuned(runs: Iterable[Run]) -> str:
-    chosen = [
-        " ".join(f"{name}={getattr(run.config, name):g}" for name in run.config.tuned_settings)
-        for run in runs
-    ]
-    return " or ".join(filter(None, dict.fromkeys(chosen)))
 
 
 def _staleness_notes(comparisons: Sequence[Comparison]) -> list[str]:

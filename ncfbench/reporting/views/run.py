@@ -8,7 +8,7 @@ from typing import Any
 
 from ncfbench.reporting.table import Col, Table, facts_table
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.runs.reported import BY_VALIDATION, TEST, evaluations_of
+from ncfbench.runs.reported import BY_VALIDATION, evaluations_of
 from ncfbench.storage.schemas import STALENESS
 
 Row = Mapping[str, Any]
@@ -89,18 +89,26 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
         facts.append(("remembered vectors", stale))
     if summary["recall_reason"]:
         facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
-    elif summary["test_recall_at_50"] is not None:
+    chosen = ", chosen by validation" * (summary["reported_by"] == BY_VALIDATION)
+    last = evaluations_of(curve)[-1:]
+    for split in ("test", "validation"):
+        name = f"{split}_recall_at_50"
+        recall, chance = (summary[f"{name}{end}"] for end in ("", "_chance"))
+        if recall is None:
+            continue
         epoch = summary["reported_epoch"]
-        chosen = ", chosen by validation" if summary["reported_by"] == BY_VALIDATION else ""
-        facts.append(("test recall@50", f"{_number(summary[TEST], 4)} (epoch {epoch:g}{chosen})"))
-        last = evaluations_of(curve)[-1:]
+        at = f"epoch {epoch:g}{chosen}; chance {_number(chance, 4)}"
+        facts.append((f"{split} recall@50", f"{recall:.4f} ({at})"))
         if last and last[0]["epoch"] != epoch:
-            at_end = f"{_number(last[0][TEST], 4)} (epoch {last[0]['epoch']:g})"
+            at_end = f"{_number(last[0][name], 4)} (epoch {last[0]['epoch']:g})"
             facts.append(("at the last epoch", at_end))
         for part in ("new_items", "known_items"):
-            if (recall := summary[f"test_recall_at_50_{part}"]) is not None:
+            if (recall := summary[f"{split}_recall_at_50_{part}"]) is not None:
                 facts.append((f"of {part.replace('_', ' ')}", _number(recall, 4)))
-        if (summary["test_recall_at_50_chance"] or 0) >= 1:
+        if users := summary.get(f"{split}_cold_users"):
+            recall = _number(summary[f"{split}_recall_at_50_cold_users"], 4)
+            facts.append((f"apart, {users:,.0f} users without training links", recall))
+        if (chance or 0) >= 1:
             facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)
 

@@ -1,0 +1,86 @@
+"""Ranks of held-out links by the scores of their candidates, of trained models and of floors alike.
+
+A rank is two counts: how many candidates have a higher score, and how many others have exactly the
+same one. No tie is broken, by index least of all, so the order of the items' file changes no figure
+of :mod:`ncfbench.runs.quality`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Row: TypeAlias = NDArray[np.float32]
+Scores: TypeAlias = Callable[[NDArray[np.integer]], NDArray[np.float32]]
+"""Returns the scores of all candidates for some users, float32[users, C]."""
+
+
+class Ranks(NamedTuple):
+    """Ranks of some links.
+
+    Attributes:
+        above: int64[links], candidates of a higher score. All other ones where the link's own score
+            is NaN; a candidate whose score is NaN is above all numbers.
+        equal: int64[links], other candidates of exactly the same score.
+    """
+
+    above: NDArray[np.int64]
+    equal: NDArray[np.int64]
+
+    @property
+    def expected(self) -> NDArray[np.float64]:
+        """The mean rank over all orders of equal scores, float64[links]; the best is 0."""
+        return self.above + self.equal / 2
+
+
+def by_user(
+    offsets: NDArray[np.integer], indices: NDArray[np.integer]
+) -> Callable[[int], NDArray[np.integer]]:
+    """Return the look-up of ``indices[offsets[u]:offsets[u + 1]]``, such as a user's items."""
+    return lambda user: indices[offsets[user] : offsets[user + 1]]
+
+
+def rank_links(
+    scores: Scores,
+    users: NDArray[np.integer],
+    index: NDArray[np.integer],
+    block_users: int,
+    left_out: Callable[[int], NDArray[np.integer]] | None = None,
+    watch: Callable[[Row, Row], None] | None = None,
+) -> Ranks:
+    """Rank each link's item among its user's candidates.
+
+    Args:
+        users: the user of each link.
+        index: the index of its item among the candidates.
+        block_users: users whose scores are asked for, and in memory, at a time.
+        left_out: returns the indices that are no candidates of a user; no link is to one.
+        watch: receives the scores of each user, -inf where left out, and those of his candidates,
+            ascending.
+    """
+    ranks = Ranks(np.empty(len(users), np.int64), np.empty(len(users), np.int64))
+    ranked, row_of_link = np.unique(users, return_inverse=True)
+    order = np.argsort(row_of_link, kind="stable")
+    links_of = np.split(order, np.searchsorted(row_of_link[order], np.arange(1, len(ranked))))
+    for start in range(0, len(ranked), block_users):
+        block = ranked[start : start + block_users]
+        for user, row, links in zip(block, scores(block), links_of[start:], strict=False):
+            own, n_ranked = row[index[links]], len(row)
+            if left_out is not None:
+                excluded = left_out(user)
+                n_ranked -= len(excluded)
+                row = row.copy()
+                row[excluded] = -np.inf
+            ordered = np.sort(row)[len(row) - n_ranked :]
+            # NaN is sorted behind the highest score.
+            above = n_ranked - np.searchsorted(ordered, own, "right")
+            equal = n_ranked - np.searchsorted(ordered, own, "left") - above - 1
+            is_nan = np.isnan(own)
+            ranks.above[links] = np.where(is_nan, n_ranked - 1, above)
+            ranks.equal[links] = np.where(is_nan, 0, equal)
+            if watch is not None:
+                watch(row, ordered)
+    return ranks

@@ -1,0 +1,186 @@
+"""Equal scores and users without training links, from files to figures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from invoked import check, invoke
+from scipy import sparse
+
+from ncfbench.data.store import load
+from ncfbench.floors import models, pipeline
+from ncfbench.floors.task import Task
+from ncfbench.storage.schemas import QUALITY
+
+N_ITEMS, TEXTS = 260, 90
+
+
+def text_of(item: int) -> str:
+    """One of 90 texts, so that items have twins; the words of some are in no training item."""
+    rng = np.random.default_rng(item % TEXTS)
+    words = rng.zipf(1.3, rng.integers(2, 12)) % 1000
+    return " ".join(f"w{word}" for word in words)
+
+
+def write_files(folder: Path, *, reverse: bool = False) -> list[str]:
+    """Write items in the order of their popularity, the first the most popular, or the reverse, and
+    the links of users of whom a third has links to test items alone.
+    """
+    rng = np.random.default_rng(1)
+    split = rng.choice(["train", "validation", "test"], N_ITEMS, p=[0.3, 0.2, 0.5])
+    weights = 1 / np.arange(1, N_ITEMS + 1)
+    links = set()
+    for user in range(120):
+        allowed = weights * (split == "test" if user % 3 == 0 else True)
+        size = int(rng.integers(2, 9))
+        items = rng.choice(N_ITEMS, size, replace=False, p=allowed / allowed.sum())
+        links |= {(user, int(item)) for item in items}
+    order = range(N_ITEMS)[::-1] if reverse else range(N_ITEMS)
+    with (folder / "items.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "text", "split"])
+        rows.writerows([f"i{item}", text_of(item), split[item]] for item in order)
+    with (folder / "links.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["user", "item"])
+        rows.writerows([f"u{user}", f"i{item}"] for user, item in sorted(links))
+    return ["--links", str(folder / "links.csv"), "--items", str(folder / "items.csv")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``popular`` and ``reversed``, the same data with their items in opposite orders."""
+    folder = tmp_path_factory.mktemp("ties")
+    for name in ("popular", "reversed"):
+        files = write_files(folder, reverse=name == "reversed")
+        words = [*files, "--name", name, "--data-dir", folder]
+        check(invoke("prepare", "custom", *words), 0)
+    return folder
+
+
+def test_the_order_of_the_items_file_changes_no_floor(folder: Path) -> None:
+    rows = {
+        name: {row["floor"]: row for row in pipeline.floor(name, data_dir=folder).rows}
+        for name in ("popular", "reversed")
+    }
+    columns = [f"{split}_{name}" for split in ("validation", "test") for name in QUALITY]
+    columns += [f"test_{name}_at_{m}" for name in ("coverage", "popularity") for m in (10, 50)]
+    for floor, row in rows["popular"].items():
+        other = rows["reversed"][floor]
+        for column in columns:
+            value = other[column]
+            expected = None if value is None else pytest.approx(value, rel=1e-6)
+            assert row[column] == expected, (floor, column)
+        assert sorted(row["test_item_shares"]) == pytest.approx(sorted(other["test_item_shares"]))
+
+
+def test_a_profile_by_hand(folder: Path) -> None:
+    """Words that no training item has count in the length of a text, as words of df = 0."""
+    data = load(folder, "popular")
+    (row,) = pipeline.floor("popular", data_dir=folder, floors=["profile"], again=True).rows
+    assert data.graph.item_ids is not None
+    texts = [text_of(int(str(name)[1:])).split() for name in data.graph.item_ids]
+    training = set(data.items_of("train").tolist())
+    df = Counter(word for item in training for word in {*texts[item]})
+    assert any(word not in df for text in texts for word in text)
+
+    def vector(text: list[str], *, with_unseen: bool) -> dict[str, float]:
+        weights = {
+            word: (1 + math.log(tf)) * (math.log((1 + len(training)) / (1 + df[word])) + 1)
+            for word, tf in Counter(text).items()
+            if with_unseen or word in df
+        }
+        length = math.hypot(*weights.values())
+        return {word: weight / length for word, weight in weights.items()}
+
+    links: dict[str, dict[int, set[int]]] = {"train": {}, "test": {}}
+    for split, of_users in links.items():
+        for user, item in zip(*map(np.ndarray.tolist, data.links(split)), strict=True):
+            of_users.setdefault(user, set()).add(item)
+
+    def recall(*, with_unseen: bool) -> float:
+        vectors = [vector(text, with_unseen=with_unseen) for text in texts]
+        recalls = []
+        for user, own in links["test"].items():
+            if user not in links["train"]:
+                continue
+            profile: Counter[str] = Counter()
+            for item in links["train"][user]:
+                profile.update(vectors[item])
+            scores = {
+                item: round(math.fsum(profile[word] * x for word, x in vectors[item].items()), 9)
+                for item in data.items_of("test").tolist()
+            }
+            found = []
+            for item in own:
+                above = sum(score > scores[item] for score in scores.values())
+                alike = sum(score == scores[item] for score in scores.values())
+                found.append(min(max((50 - above) / alike, 0.0), 1.0))
+            recalls.append(sum(found) / len(found))
+        return sum(recalls) / len(recalls)
+
+    assert row["test_recall_at_50"] == pytest.approx(recall(with_unseen=True), abs=1e-6)
+    assert abs(recall(with_unseen=False) - recall(with_unseen=True)) > 1e-4
+
+
+@pytest.mark.parametrize("width", [5, 30])
+@pytest.mark.parametrize("n_users", [1, 3, 40])
+def test_items_of_one_content_tie_to_the_last_bit(width: int, n_users: int) -> None:
+    """Of dense content too, of which libraries round a column by where it stands; by all three
+    forms of ridge regression.
+    """
+    rng = np.random.default_rng(width)
+    content = np.tile(rng.normal(size=(23, width)).astype(np.float32), (4, 1))
+    links = sparse.csr_array((rng.random((n_users, 92)) < 0.2).astype(np.float32))
+    candidates = rng.permutation(92)
+    for given in (content, sparse.csr_array(content)):
+        for memory in (np.inf, 100.0):
+            task = Task(links, given, memory_bytes=memory)
+            for fitted in (models.profile(task), models.ridge(task, 3.0)):
+                scores = fitted(candidates)(np.arange(n_users))
+                by_item = scores[:, np.argsort(candidates)]
+                for start in (23, 46, 69):
+                    np.testing.assert_array_equal(by_item[:, :23], by_item[:, start : start + 23])
+
+
+def test_users_without_training_links_get_chance(folder: Path, tmp_path: Path) -> None:
+    """Neither the file's order nor a table of users helps them; all say how many they are."""
+    data = load(folder, "popular")
+    cold = [user for user in np.unique(data.links("test")[0]) if not data.has_links[user]]
+    assert len(cold) >= 30
+    chance = 50 / len(data.items_of("test"))
+
+    words = ("popular", "--data-dir", folder)
+    (row,) = json.loads(invoke("floor", *words, "--floors", "profile", "--json").stdout)["rows"]
+    assert row["test_cold_users"] == len(cold)
+    assert row["test_recall_at_50_cold_users"] == pytest.approx(chance)
+    check(
+        invoke("floor", *words, "--floors", "profile"),
+        *(0, f"Chance: recall@50 {chance:.3f}, valid. 1.000."),
+        f"{len(cold)} users without training links stand apart: recall@50 profile {chance:.3f}.",
+    )
+    run: tuple[Any, ...] = ("run", "--dataset", *words, "--runs-dir", tmp_path, "--epochs", "1")
+    run += ("--encoder", "bow", "--batch-size", "32", "--sampler", "ns", "--dimension", "4")
+    run += ("--user-tower", "history")
+    check(
+        invoke(*run),
+        *(0, f"By chance recall@50 is 1.0000 on validation links and {chance:.4f} on test links."),
+        f"{len(cold)} users with test links have no training link",
+        f"chance {chance:.4f})",
+        "validation recall@50",
+        f"apart, {len(cold)} users without training links",
+    )
+    found = json.loads(invoke(*run, "--json").stdout)
+    assert found["test_cold_users"] == len(cold)
+    assert found["test_recall_at_50_cold_users"] == pytest.approx(chance)
+    assert found["test_recall_at_50_chance"] == pytest.approx(chance)
+    for floor in found["floors"]:
+        assert floor["this_run"] in {"passes", "level", "below"}
+        assert floor["above_by_error"] > 0

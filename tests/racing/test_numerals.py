@@ -1,0 +1,137 @@
+"""Numbers of lines are read whole, whatever part of them an expression matches."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.errors import UsageError
+from ncfbench.racing.numerals import number_at, number_of
+
+CUTS = (r"[-+]?([0-9.]+)", r"[-+]?([0-9])", r"([-+]?[0-9]+)", r"\D*?([0-9.]+)", r"\S*([0-9])")
+"""Expressions that match a part of a number, or all of it."""
+
+
+def read(expression: str, line: str) -> float | None:
+    matched = re.search(expression, line)
+    assert matched is not None
+    found = number_at(line, *matched.span(1), (0, len(line)))
+    return found and found.value
+
+
+@given(
+    st.floats(-1e12, 1e12),
+    st.sampled_from(["{!r}", "{:.3e}", "{:.4E}", "{:+.5f}", "{:g}", "{:.8f}"]),
+    st.sampled_from(CUTS),
+    st.sampled_from(["", " ok", ".", ", step 3", "]", ";", " [3/9]", "s", "%"]),
+)
+def test_a_cut_number_is_extended(value: float, form: str, cut: str, behind: str) -> None:
+    """Exponents, signs and digits that the expression leaves out belong to it."""
+    text = form.format(value)
+    assert read(f"v={cut}", f"step 7 v={text}{behind}") == float(text)
+
+
+@given(
+    st.integers(1000, 10**12),
+    st.integers(1, 6),
+    st.sampled_from([",", "_", "'", "\u2019", "\u00a0", "\u202f"]),
+)
+def test_marks_of_thousands_are_no_ends(value: int, digits: int, mark: str) -> None:
+    number = value + 0.5**digits
+    text = f"{number:,.{digits}f}".replace(",", mark)
+    assert read(r"v=([0-9.]+)", f"v={text} after") == number
+    assert read(rf"v=([0-9.{mark}]+)", f"v={text} after") == number
+
+
+@given(st.floats(0, 1e6), st.sampled_from([1, 2, 4, 5]))
+def test_a_decimal_comma_is_no_end(value: float, digits: int) -> None:
+    text = f"{value:.{digits}f}"
+    assert read(r"v=([0-9.]+)", f"v={text.replace('.', ',')} ") == float(text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "line", "value"),
+    [
+        (r"recall=([0-9.]+)", "recall=0,123", 0.123),
+        (r"recall=([0-9.]+)", "recall=1,2e-05", 1.2e-05),
+        (r"recall=([0-9.]+)", "recall=1,234,567 x", 1234567),
+        (r"recall=([0-9.]+)", "recall=0.25,0.31", 0.25),
+        (r"recall=([0-9.]+)", "recall=3, 4", 3),
+        (r"^[0-9]+,([0-9.]+)", "300,0.31,2.5", 0.31),
+        (r"^[0-9]+,([0-9.]+)", "300,31,2", 31),
+        (r"^[0-9]+,([0-9.]+)", "3,1.234,0.310", 1.234),
+        (r"recall=([0-9.]+)", "recall=0.2000.", 0.2),
+        (r"recall=([0-9.]+)", "recall=0.3...", 0.3),
+        (r"recall=([0-9.]+)", "recall=0x1F", 31),
+        (r"recall=(\S+)", "recall=0x1.8p-3", 0.1875),
+        (r"recall=(\S+)", "recall=0x1p9999", math.inf),
+        (r"recall=([0-9.]+)", "recall=12.30%", 12.3),
+        (r"recall=([0-9.]+)", "recall=12.30 %|##", 12.3),
+        (r"recall=(\S+)", "recall=(0.31),", 0.31),
+        (r"recall=([.0-9]+)", "recall=.5", 0.5),
+        (r"recall=-([.0-9]+)", "recall=-.5", -0.5),
+        (r"loss-([0-9.]+)", "loss-0.5", 0.5),
+        (r"loss(-?[0-9.]+)", "loss-0.5", -0.5),
+        (r"-([0-9.]+)\.ckpt", "model-003-0.31.ckpt", 0.31),
+        (r"_([0-9.]+)", "model_0.31", 0.31),
+        (r"x=([0-9.-]+)", "x=-inf", -math.inf),
+        (r"x=(\S+)", "x=Infinity", math.inf),
+        (r"took ([0-9.]+)s", "took 0.31s", 0.31),
+        (r"x=([0-9.]+)", "x=0.31it/s", 0.31),
+        (r"x=(.*)", "x=abc", None),
+        (r"x=(.*)", "x=0.31 after 3 s", None),
+        (r"x=(\S+)", "x=...", None),
+        (r"x=(\S+)", "x=nano", None),
+    ],
+)
+def test_numbers_are_read_as_printed(expression: str, line: str, value: float | None) -> None:
+    assert read(expression, line) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "line", "why"),
+    [
+        (r"v=([0-9.]+)", "v=1,234", "'1,234' may be read in two ways"),
+        (r"v=([0-9.]+)", "v=1.234,5", "two ways"),
+        (r"v=[0-9]+,([0-9]+)", "v=12,31", "matches its end"),
+        (r"v=.*,([0-9.]+)", "v=1,234.5", "matches its end"),
+        (r"v=([0-9.]+)", "v=1.2d-3", "'1.2d-3' is not a plain number"),
+        (r"v=([0-9.]+)", "v=1.5k", "not a plain number"),
+        (r"v=([0-9.]+)", "v=1.2 x 10^-3", "not a plain number"),
+        (r"v=([0-9.]+)", "v=1.2\u00d710\u207b\u00b3", "not a plain number"),
+        (r"v=([0-9]+\.[0-9]+)", "v=1.2.3", "not a plain number"),
+        (r"v=([0-9.]+)", "v=1_0", "not a plain number"),
+        (r"v=([0-9.]+)", "v=1.#QNAN", "not a plain number"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(expression: str, line: str, why: str) -> None:
+    """With the line; a step that cannot be read is left out."""
+    with pytest.raises(UsageError, match=re.escape(why)) as raised:
+        read(expression, line)
+    assert repr(line) in str(raised.value)
+    matched = re.search(expression, line)
+    assert matched is not None
+    step = number_at(line, *matched.span(1), (0, len(line)), is_count=True)
+    assert step is None or "," in line
+
+
+def test_a_step_may_have_marks_of_thousands() -> None:
+    step = number_at("step 12,000:", 5, 7, (0, 12), is_count=True)
+    assert step is not None
+    assert step.value == 12000
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        *((3, 3.0), (0.5, 0.5), ("1e-3", 0.001), ("12.3%", 12.3), ("nan", math.nan)),
+        *((True, None), (None, None), ([1], None), ("0.3 of 1", None), ("", None), (10**400, None)),
+    ],
+)
+def test_values_of_json_are_numbers(value: object, number: float | None) -> None:
+    found = number_of(value)
+    assert (found and found.value) == pytest.approx(number, nan_ok=True)
