@@ -118,7 +118,7 @@ def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return which arm has the best recall after how much training, for each answer."""
     return [
         Table.of(
-            f"Best recall at every training time: {answer.subject}",
+            f"Best {answer.judged_by} recall at every training time: {answer.subject}",
             FRONTIER,
             steps,
             filter(None, [features_sentence(answer.feature_seconds)]),
