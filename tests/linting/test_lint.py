@@ -284,8 +284,8 @@ def test_command_ends_with_six_if_something_is_wrong(
     assert found["findings"] == []
     assert found["facts"]["scale"]["value"] == pytest.approx(3.0)
     assert found["read_as"] == {
-        "positive_scores": "scores of the users' items [b]",
-        "negative_scores": "scores of items drawn as negatives [b, k]",
+        "positive_scores": "positive scores [b]",
+        "negative_scores": "negative scores [b, k]",
         "scale": "option, 3.0",
     }
     wrong = runner.invoke(app, ["audit", "--loss", "linted_losses:wrong", "-q"])

@@ -81,7 +81,7 @@ def test_a_guess_that_may_be_wrong_is_told() -> None:
         return bpr(np.sum(users * items, axis=1), np.zeros((len(users), 1)) + 0 * counts.sum() * b)
 
     found = Evaluator.of(read_loss(loss), GRAPH).read_as()
-    assert found["counts"] == "number of training links that each user's item has [b]"
+    assert found["counts"] == "number of training links that the row's item has [b]"
     assert found["b"] == "number of rows of a full batch"
 
 
