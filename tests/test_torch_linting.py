@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
+from ncfbench.errors import UsageError  # noqa: E402
 from ncfbench.linting.lint import lint_loss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's, of its own coming changes
@@ -88,6 +89,15 @@ class Memory:
 def test_gathered_gradients(loss: Any, code: str | None) -> None:
     found = [each.code for each in lint_loss(loss, estimates=False).errors]
     assert found == ([code] if code else [])
+
+
+def test_a_failing_loss_leaves_no_process_group() -> None:
+    def fails(users: Any, items: Any) -> Any:
+        raise ValueError(f"of process {dist.get_rank()}")
+
+    with pytest.raises(UsageError, match="fails on a batch"):
+        lint_loss(fails, estimates=False)
+    assert not dist.is_initialized()
 
 
 def test_memory_is_seen() -> None:

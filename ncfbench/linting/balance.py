@@ -66,10 +66,8 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     if facts.kind == "symmetric" and not (facts.drawn or facts.drawn_for_others):
         both = [fit_symmetric(scene, evaluator.pushes(scene)) for scene in scenes]
         if all(both):
-            known = {f"softmax over {each}": [] for each in ("items", "users")}
-            known = dict(
-                zip(known, ([fit[at] for fit in both if fit] for at in (0, 2)), strict=True)
-            )
+            known["the softmax over items"] = [fit[0] for fit in both if fit]
+            known["that over users"] = [fit[2] for fit in both if fit]
     columns = np.arange(len(scenes[0].slot))
     groups = {"positives": columns == 0} if facts.kind == "pointwise" else {}
     groups |= {"the batch's items": (columns > 0) & (columns < ROWS), "drawn": columns >= ROWS}
@@ -83,7 +81,7 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             known[name] = [fit[0] for fit in fits if fit]
     for one, other in itertools.pairwise(known):
         quotients = np.divide(known[one], known[other]).tolist()
-        if abs(math.log(np.mean(quotients))) > NEAR:
+        if max(quotients) < 1 - NEAR or min(quotients) > 1 + NEAR:
             detail, unit = f"{one} beside {other}", "ratio of their scales"
             yield finding("temperature", quotients, unit, 1, detail)
 
@@ -165,9 +163,10 @@ def _counts_positive(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
 def _is_in_sum(evaluator: Evaluator, scene: Scene) -> bool:
     """Return whether the positive stands in the sum, or else only in front of it."""
     push, columns = _row(evaluator, scene)
+    some = [0, *columns[:1]]
     other = evaluator.pushes(scene.with_score(0, 0, CHANGE))[0]
-    changes = np.abs(other[[0, columns[0]]] / push[[0, columns[0]]] - 1) > LEAST
-    return bool(changes[0] == changes[1])
+    changes = np.abs(other[some] / push[some] - 1) > LEAST
+    return bool(changes.all() or not changes.any())
 
 
 def _copies(evaluator: Evaluator, scene: Scene) -> float:
@@ -204,8 +203,9 @@ def _takes_place(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
     # A row within its margin, or at the edge of a hinge without any, has no push either.
     if counts[0] > 1:
         return facts.kind == "listwise" or facts.scale is not None
-    margins = [v for name, v in evaluator.options.items() if re.fullmatch(MARGINS, name)]
-    return any(v > NEAR for v in margins) or abs(pushes[0] / pushes[1] - 1) > NEAR
+    margins = (value for name, value in evaluator.options.items() if re.fullmatch(MARGINS, name))
+    has_margin = any(isinstance(value, int | float) and value > NEAR for value in margins)
+    return has_margin or bool(abs(pushes[0] / pushes[1] - 1) > NEAR)
 
 
 def _claims_cosine(evaluator: Evaluator) -> bool:

@@ -116,18 +116,17 @@ class Evaluator:
         arrays = self.arrays(scene, coordinates := scene.coordinates())
         lengths = {len(scene.slot): "n", ROWS * layout.k: "b k", layout.k: "k", ROWS: "b"}
         lengths |= {self.graph.n_items: "V", coordinates.users.shape[1]: "D"}
-        labels = {"rows": "columns of the rows' own items", "pairs": "1 for links, 0 for negatives"}
+        labels = {"rows": ", columns of the rows' items", "pairs": ", 1 for links, 0 for negatives"}
         more = {
-            "labels": labels.get(layout.labels, "1 on the diagonal"),
-            "row_mask": f"{layout.masks} is no padding",
-            "negative_mask": f"{layout.masks} is no padding",
+            "labels": labels.get(layout.labels, ", 1 on the diagonal"),
+            "row_mask": f", {layout.masks} is no padding",
+            "negative_mask": f", {layout.masks} is no padding",
         }
         found = {}
         for name, role in (*self.loss.made_from.items(), *self.loss.roles.items()):
-            table = f"{role}_table" if layout.tables and role in LOOKED_UP else role
             shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name, 0)))
-            found[name] = f"{MEANINGS[table]}{f' [{shape}]' if shape else ''}"
-            found[name] += f", {more[role]}" if role in more else ""
+            found[name] = MEANINGS.get(role, role.replace("_", " "))
+            found[name] += (f" [{shape}]" if shape else "") + more.get(role, "")
         return found | {name: f"option, {value}" for name, value in self.options.items()}
 
     def _settled(self) -> Evaluator:

@@ -170,7 +170,8 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     columns = np.flatnonzero(counted[row])
     if not len(columns):
         moved = evaluator.push(scene.with_score(1, 1, CHANGE), 0, 0)
-        return "over users" if abs(moved - push[0, 0]) > 0.01 * np.abs(push).max() else "other"
+        change = abs(moved - evaluator.push(scene, 0, 0))
+        return "over users" if change > 0.01 * np.abs(push).max() else "other"
     square = push[:, : scene.b]
     by_column = np.abs(square.sum(axis=0)) / np.maximum(np.abs(square).sum(axis=0), 1e-30)
     keeps_columns = bool(np.median(by_column) < 1e-3)

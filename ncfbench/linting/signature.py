@@ -70,35 +70,16 @@ ROLES: Mapping[str, str] = {
 }  # fmt: skip
 """Meaning of an argument, and the names that it goes by."""
 MEANINGS: Mapping[str, str] = {
-    "users": "vectors of users",
-    "items": "vectors of the users' items",
-    "negatives": "vectors of items drawn as negatives",
-    "scores": "scores",
-    "positive_scores": "scores of the users' items",
-    "negative_scores": "scores of items drawn as negatives",
-    "user_ids": "ids of users",
-    "item_ids": "ids of the users' items",
-    "negative_ids": "ids of drawn negatives",
-    "probability": "share of the training links that each user's item has",
-    "log_probability": "logarithm of the share of the training links that each user's item has",
-    "counts": "number of training links that each user's item has",
-    "negative_probability": "share of the training links that each drawn negative has",
-    "negative_log_probability": "logarithm of the share that each drawn negative has",
-    "probability_table": "share of the training links that every item has, by id",
-    "log_probability_table": "logarithm of the share that every item has, by id",
-    "counts_table": "number of training links that every item has, by id",
-    "linked": "whether a user has another training link with an item",
-    "row_weights": "weight of each row",
+    "probability": "share of the training links that the row's item has",
+    "log_probability": "logarithm of the share of the training links that the row's item has",
+    "counts": "number of training links that the row's item has",
+    "linked": "whether the user has another training link with the item",
     "row_mask": "mask of padding rows",
     "negative_mask": "mask of padding among the drawn negatives",
-    "labels": "labels",
-    "key": "source of randomness",
-    "axis_name": "name of the axis of processes",
-    "rank": "number of this process",
-    "world_size": "number of processes",
     "batch_size": "number of rows of a full batch",
-    "n_items": "number of items",
+    "key": "source of randomness",
 }
+"""What is given for some meanings; the others say it."""
 SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|rep(r(esentation)?)?s?|features?|(tower_?)?outputs?)"
 PREFIX = r"(e|h|emb(edding)?s?|rep(resentation)?s?|vec(tor)?s?)_"
 SHORT = {"q": "query", "k": "keys"}
@@ -118,7 +99,8 @@ A loss is a function of one batch of b links, and returns one number. Its argume
   (positive_scores, negative_scores)  float [b] and [b, k]
   (scores, labels)                    float [n] and 0 or 1
 and, if it wants them: user_ids, item_ids, negative_ids; probability, log_probability or counts of
-each link's item, and negative_probability; linked, bool [b, b]; rank, world_size, axis_name,
+each link's item, and negative_probability; linked, bool [b, b]; sample_weight or mask, [b];
+negative_mask, [b, k]; rank, world_size, axis_name,
 key."""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linting.duties import RIGHT, WRONG
 from linting.museum import FAULTS, FixedDivisor, bpr, cross_entropy, unit
 from linting.right_losses import CORRECT, in_batch_softmax
 from scipy.special import expit, softmax
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.errors import DataError
-from ncfbench.linting import batches, objectives, options
+from ncfbench.linting import balance, batches, objectives, options
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
@@ -63,6 +64,32 @@ def test_correct_losses_are_not_accused(name: str) -> None:
     assert {each.code for each in lint(name).errors} == {*CORRECT[name].codes}
 
 
+@pytest.mark.long_cases(
+    "(?!positives_div|terms_div|hinge_div|diagonal|first_rows|positive_det|negatives_att|no_log"
+    "|sigmoid_of_dif|padding_t|padding_in_the|padding_as|own_|users_alone|weights_of_sc)"
+)
+@pytest.mark.parametrize("name", [name for named in WRONG.values() for name in named])
+def test_failed_duties_are_named(name: str) -> None:
+    ((code, loss),) = [(code, some[name]) for code, some in WRONG.items() if name in some]
+    assert code in [each.code for each in lint_loss(loss, estimates=False).errors]
+
+
+@pytest.mark.long_cases("(?!views|decoupled|hardest|masked_rows|weighted|contrastive|normalised)")
+@pytest.mark.parametrize("name", RIGHT)
+def test_losses_that_do_their_duties_are_right(name: str) -> None:
+    found = lint_loss(RIGHT[name], estimates=False)
+    assert {each.code for each in found.errors} <= {"missing-logq", "duplicates", "linked"}
+
+
+def test_idle_flags_are_errors_by_what_they_promise() -> None:
+    def idle(scores: Any, item_ids: Any, remove_hits: bool = True, training: bool = False) -> Any:
+        return cross_entropy(scores)
+
+    found = lint_loss(idle, estimates=False).findings
+    severities = {each.detail.split()[0]: each.severity for each in found if "flag" in each.code}
+    assert severities == {"remove_hits": "error", "training": "warning"}
+
+
 def test_every_finding_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
     assert all(f"| `{code}` | {kind.severity} |" in page for code, kind in KINDS.items())
@@ -97,6 +124,31 @@ def test_pushes_are_the_derivatives_by_scores(loss: Any) -> None:
         np.testing.assert_allclose(on_items, expected, atol=1e-7)
         np.testing.assert_allclose(on_users, expected, atol=1e-7)
         np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-7)
+
+
+def zeroed_diagonal(scores: Any) -> Any:
+    others = 5 * scores * (1 - np.eye(len(scores)))
+    return np.mean(np.log(np.exp(5 * np.diagonal(scores)) + np.exp(others).sum(axis=1))) - 5 * (
+        np.mean(np.diagonal(scores))
+    )
+
+
+def hotter_positive(scores: Any) -> Any:
+    return cross_entropy(5 * scores + 10 * scores * np.eye(len(scores)))
+
+
+@pytest.mark.parametrize(("loss", "scale"), [(zeroed_diagonal, 5), (hotter_positive, 15)])
+def test_pulls_and_pushes_are_those_of_the_softmax(loss: Any, scale: float) -> None:
+    """A constant has a share of the softmax, and a positive's own scale is a factor of pulls."""
+    one = evaluator(loss)
+    scene = one.scenes().plain(0, ROWS)
+    eye, s = np.eye(ROWS, dtype=bool), scene.scores
+    weight = np.exp(np.where(eye, scale, 5) * s)
+    constant = 1.0 if loss is zeroed_diagonal else 0.0
+    share = weight / (weight.sum(axis=1, keepdims=True) + constant)
+    pull, push = scale * (1 - np.diagonal(share)).sum() / ROWS, 5 * share[~eye].sum() / ROWS
+    assert one.totals(scene) == pytest.approx((pull, push), rel=1e-6)
+    assert balance.ratios(one, [scene]) == pytest.approx(pull / push, rel=1e-6)
 
 
 def test_pushes_of_drawn_negatives_meet_their_row() -> None:
@@ -231,12 +283,20 @@ def test_command_ends_with_six_if_something_is_wrong(
     found = json.loads(right.stdout)
     assert found["findings"] == []
     assert found["facts"]["scale"]["value"] == pytest.approx(3.0)
+    assert found["read_as"] == {
+        "positive_scores": "positive scores [b]",
+        "negative_scores": "negative scores [b, k]",
+        "scale": "option, 3.0",
+    }
     wrong = runner.invoke(app, ["audit", "--loss", "linted_losses:wrong", "-q"])
     assert wrong.exit_code == 6
     assert "wrong-sign" in wrong.stdout
+    assert "read as" in wrong.stdout
     for more, message in (
         (["--encoder", "bow"], "--encoder has no effect"),
         (["--samplers", "neg"], "--samplers has no effect"),
+        (["--runs-dir", "x"], "--runs-dir has no effect"),
+        (["--data-dir", "x"], "--data-dir has no effect"),
         (["--batch-size", "1"], "2 links or more"),
     ):
         refused = runner.invoke(app, ["audit", "--loss", "linted_losses:bpr", "-q", *more])

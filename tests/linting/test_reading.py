@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.nn import logsumexp
+from linting.duties import RIGHT
 from linting.museum import FAULTS, bpr
 from linting.right_losses import CORRECT
 
@@ -41,6 +42,11 @@ GRAPH = batches.default_graph()
         ("x_uj", "negative_scores"),
         ("logits_per_image", "scores"),
         ("sample_weight", "row_weights"),
+        ("weights", "row_weights"),
+        ("mask", "row_mask"),
+        ("is_padding", "row_mask"),
+        ("neg_mask", "negative_mask"),
+        ("false_negative_mask", "linked"),
         ("key", "key"),
         ("k", ""),
         ("temperature", ""),
@@ -59,6 +65,24 @@ def test_a_default_makes_an_option() -> None:
     read = read_loss(loss)
     assert dict(read.options) == {"p": 2.0, "axis": 1}
     assert [*read.roles.values()] == ["scores", "item_ids", "rank"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("masked_rows", True), ("rows_of_padding", False)])
+def test_both_values_of_a_mask_can_mean_padding(name: str, value: bool) -> None:
+    one = Evaluator.of(read_loss(RIGHT[name]), GRAPH)
+    (meaning,) = (text for text in one.read_as().values() if "padding" in text)
+    assert meaning == f"mask of padding rows [b], {value} is no padding"
+
+
+def test_a_guess_that_may_be_wrong_is_told() -> None:
+    """Counts are read as those of items, and b as the batch's size, whatever they are."""
+
+    def loss(users: Any, items: Any, counts: Any, b: Any) -> Any:
+        return bpr(np.sum(users * items, axis=1), np.zeros((len(users), 1)) + 0 * counts.sum() * b)
+
+    found = Evaluator.of(read_loss(loss), GRAPH).read_as()
+    assert found["counts"] == "number of training links that the row's item has [b]"
+    assert found["b"] == "number of rows of a full batch"
 
 
 def test_wrong_losses_are_refused() -> None:

@@ -1,0 +1,297 @@
+"""Losses that do what a right loss must, and others that fail in one of these duties.
+
+Positives are pulled, as hard as others are pushed, on one scale, between vectors of one length, and
+padding counts for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
+
+
+def unit(x: Any) -> Any:
+    return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def eye(scores: Any) -> Any:
+    return jnp.eye(len(scores), dtype=bool)
+
+
+def ce(scores: Any) -> Any:
+    return jnp.mean(rows(scores))
+
+
+def rows(scores: Any) -> Any:
+    return logsumexp(scores, axis=1) - jnp.diagonal(scores)
+
+
+def nce(pos: Any, neg: Any) -> Any:
+    return jnp.mean(nce_rows(pos, neg))
+
+
+def nce_rows(pos: Any, neg: Any) -> Any:
+    return logsumexp(jnp.concatenate([pos[:, None], neg], axis=1), axis=1) - pos
+
+
+def bpr_rows(pos: Any, neg: Any) -> Any:
+    return jnp.mean(softplus(neg - pos[:, None]), axis=1)
+
+
+def bce(pos: Any, neg: Any) -> Any:
+    return jnp.mean(softplus(-pos)) + jnp.mean(softplus(neg))
+
+
+def cosine(f: Any, g: Any) -> Any:
+    return unit(f) @ unit(g).T
+
+
+def drawn(f: Any, g: Any) -> Any:
+    return jnp.einsum("bd,bkd->bk", f, g)
+
+
+def views(f: Any, g: Any) -> Any:
+    """Scores of a batch's vectors of both sides with all of them, float[2b, 2b]."""
+    both = jnp.concatenate([unit(f), unit(g)])
+    return both @ both.T
+
+
+def simclr(scores: Any, *, twice: bool = False) -> Any:
+    n = len(scores)
+    positive = scores[jnp.arange(n), (jnp.arange(n) + n // 2) % n]
+    own = [positive[:, None]] if twice else []
+    return jnp.mean(logsumexp(jnp.concatenate([scores, *own], axis=1), axis=1) - positive)
+
+
+def off(scores: Any, mask: Any) -> Any:
+    return jnp.where(mask, -1e9, scores)
+
+
+def real(scores: Any, mask: Any) -> Any:
+    """Scores without the columns of padding, but for the rows' own items."""
+    return off(scores, ~(mask[None, :] > 0) & ~eye(scores))
+
+
+def hardest(scores: Any, k: int) -> Any:
+    return jax.lax.top_k(scores, min(k, scores.shape[1]))[0]
+
+
+def same(ids: Any) -> Any:
+    return ids[:, None] == ids[None, :]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "temperature": {
+        "negatives_divided": lambda users, items, negatives, temperature=0.1: nce(
+            jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), unit(negatives)) / temperature
+        ),
+        "positives_divided": lambda scores, tau=0.2: ce(
+            jnp.where(eye(scores), scores / tau, scores)
+        ),
+        "divided_by_a_constant": lambda pos_scores, neg_scores: jnp.mean(
+            bpr_rows(pos_scores, neg_scores / 0.2)
+        ),
+        "hinge_divided": lambda pos_scores, neg_scores, temperature=0.5: jnp.mean(
+            relu(1 + neg_scores / temperature - pos_scores[:, None])
+        ),
+        "decoupled_divided": lambda scores, temperature=0.1: jnp.mean(
+            logsumexp(off(scores, eye(scores)), axis=1) - jnp.diagonal(scores) / temperature
+        ),
+        "terms_divided": lambda pos_scores, neg_scores, temperature=0.2: bce(
+            pos_scores, neg_scores / temperature
+        ),
+        "hard_not_divided": lambda users, items, negatives: jnp.mean(
+            nce_rows(
+                5 * jnp.sum(users * items, 1),
+                jnp.concatenate(
+                    [off(5 * users @ items.T, eye(users)), drawn(users, negatives)], axis=1
+                ),
+            )
+        ),
+        "one_direction_divided": lambda scores, tau=0.2: ce(scores / tau) + ce(scores.T),
+        "views_divided": lambda users, items: simclr(
+            off(
+                jnp.where(
+                    jnp.roll(jnp.eye(2 * len(users)), len(users), axis=0) > 0,
+                    views(users, items),
+                    5 * views(users, items),
+                ),
+                jnp.eye(2 * len(users), dtype=bool),
+            )
+        ),
+        "multiplied": lambda scores, temperature=0.2: ce(scores * temperature),
+    },
+    "no-pull": {
+        "diagonal_masked": lambda scores: ce(jnp.where(eye(scores), -10000.0, scores)),
+        "own_ids_masked": lambda scores, item_ids: ce(off(scores, same(item_ids))),
+        "negatives_alone": lambda pos_scores, neg_scores: jnp.mean(softplus(neg_scores)),
+        "first_rows_pulled": lambda scores: jnp.mean(
+            jnp.where(jnp.arange(len(scores)) < 3, rows(scores), 0.0)
+        ),
+    },
+    "lost-gradient": {
+        "positive_detached": lambda pos_scores, neg_scores: nce(
+            jax.lax.stop_gradient(pos_scores), neg_scores
+        ),
+    },
+    "wrong-sign": {
+        "negatives_attracted": lambda scores, labels: jnp.mean((scores - 1 + labels) ** 2),
+    },
+    "squashed": {
+        "no_logarithm": lambda scores: -jnp.mean(jnp.diagonal(softmax(5 * scores, axis=1))),
+        "sigmoid_of_pairs": lambda scores, labels: -jnp.mean(sigmoid((2 * labels - 1) * scores)),
+        "sigmoid_of_differences": lambda pos_scores, neg_scores: jnp.mean(
+            1 - sigmoid(pos_scores[:, None] - neg_scores)
+        ),
+        "sigmoids_compared": lambda pos_scores, neg_scores: jnp.mean(
+            bpr_rows(sigmoid(pos_scores), sigmoid(neg_scores))
+        ),
+    },
+    "mask-zero": {
+        "likeness_to_itself": lambda users, items: simclr(5 * views(users, items)),
+        "diagonal_times_zero": lambda scores: nce(jnp.diagonal(scores), scores * ~eye(scores)),
+        "same_user_times_zero": lambda scores, user_ids: ce(
+            scores * (~same(user_ids) | eye(scores))
+        ),
+        "collisions_times_zero": lambda pos_scores, neg_scores, item_ids, negative_ids: nce(
+            pos_scores, neg_scores * (negative_ids != item_ids[:, None])
+        ),
+        "padding_times_zero": lambda pos_scores, neg_scores, neg_mask: nce(
+            pos_scores, neg_scores * neg_mask
+        ),
+    },
+    "positive-twice": {
+        "both_directions_twice": lambda scores: (
+            nce(jnp.diagonal(scores), scores) + nce(jnp.diagonal(scores), scores.T)
+        ),
+        "views_twice": lambda users, items: simclr(
+            off(5 * views(users, items), jnp.eye(2 * len(users), dtype=bool)), twice=True
+        ),
+        "own_among_hardest": lambda scores, hard=3: nce(
+            jnp.diagonal(scores), hardest(scores, hard)
+        ),
+        "own_is_hardest": lambda scores, margin=0.2: jnp.mean(
+            relu(margin + scores.max(axis=1) - jnp.diagonal(scores))
+        ),
+    },
+    "not-normalised": {
+        "users_alone_normalised": lambda users, items: ce(5 * unit(users) @ items.T),
+        "negatives_of_any_length": lambda users, items, negatives: nce(
+            jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), negatives)
+        ),
+        "cosine_by_name": lambda users, items, cosine_scale=5.0: ce(cosine_scale * users @ items.T),
+    },
+    "padding": {
+        "padding_in_the_mean": lambda pos_scores, neg_scores, mask: jnp.mean(
+            mask * nce_rows(pos_scores, neg_scores)
+        ),
+        "padding_as_negatives": lambda scores, mask: jnp.sum(mask * rows(scores)) / jnp.sum(mask),
+        "padding_in_rows": lambda scores, is_padding: ce(real(scores, 1.0 - is_padding)),
+        "padding_drawn": lambda pos_scores, neg_scores, negative_mask: nce(pos_scores, neg_scores),
+        "weights_of_positives": lambda pos_scores, neg_scores, weights: (
+            jnp.mean(weights * softplus(-pos_scores)) + jnp.mean(softplus(neg_scores))
+        ),
+    },
+    "row-weights": {
+        "weights_of_scores": lambda pos_scores, neg_scores, weights: jnp.mean(
+            bpr_rows(weights * pos_scores, weights[:, None] * neg_scores)
+        ),
+    },
+    "uneven-terms": {
+        "weight_of_both_terms": lambda pos_scores, neg_scores, negative_weight=0.5: (
+            negative_weight * bce(pos_scores, neg_scores)
+        ),
+    },
+    "over-users": {
+        "users_of_drawn": lambda pos_scores, neg_scores: (
+            logsumexp(pos_scores) - jnp.mean(pos_scores)
+        ),
+    },
+}
+"""By the code of the finding that names the fault, and by name."""
+
+RIGHT: dict[str, Any] = {
+    "infonce": lambda users, items, temperature=0.1: ce(cosine(users, items) / temperature),
+    "siglip": lambda users, items, temperature=10.0, bias=-5.0: jnp.mean(
+        softplus(-(temperature * cosine(users, items) + bias) * (2 * jnp.eye(len(users)) - 1))
+    ),
+    "smoothed": lambda scores, smoothing=0.1: (
+        ce(scores) + smoothing * jnp.mean(jnp.diagonal(scores) - jnp.mean(scores, axis=1))
+    ),
+    "views": lambda users, items: simclr(
+        off(5 * views(users, items), jnp.eye(2 * len(users), dtype=bool))
+    ),
+    "decoupled": lambda scores, tau=0.1: jnp.mean(
+        logsumexp(off(scores, eye(scores)) / tau, axis=1) - jnp.diagonal(scores) / tau
+    ),
+    "weighted_push": lambda scores, weight=0.5: jnp.mean(
+        weight * logsumexp(off(5 * scores, eye(scores)), axis=1) - 5 * jnp.diagonal(scores)
+    ),
+    "angular_margin": lambda users, items, margin=0.3: ce(
+        8
+        * jnp.where(
+            eye(users),
+            jnp.cos(jnp.arccos(0.999 * cosine(users, items)) + margin),
+            cosine(users, items),
+        )
+    ),
+    "both_directions": lambda scores, tau=0.2: 0.7 * ce(scores / tau) + 0.3 * ce(scores.T / tau),
+    "hardest": lambda scores, hard=3: nce(
+        jnp.diagonal(scores), hardest(off(scores, eye(scores)), hard)
+    ),
+    "hardest_within_margin": lambda scores, margin=0.2: jnp.mean(
+        relu(margin + off(scores, eye(scores)).max(axis=1) - jnp.diagonal(scores))
+    ),
+    "perceptron": lambda scores: jnp.mean(relu(scores - jnp.diagonal(scores)[:, None])),
+    "threshold": lambda scores: jnp.mean(
+        jnp.log1p(jnp.sum(jnp.exp(off(scores, eye(scores))), axis=1))
+        + softplus(-jnp.diagonal(scores))
+    ),
+    "smooth_rank": lambda scores, temperature=0.05: (
+        -jnp.mean(
+            1
+            / (
+                0.5
+                + jnp.sum(sigmoid((scores - jnp.diagonal(scores)[:, None]) / temperature), axis=1)
+            )
+        )
+    ),
+    "cross_entropy_to_the_power": lambda scores, q=0.7: jnp.mean(
+        (1 - jnp.diagonal(softmax(scores, axis=1)) ** q) / q
+    ),
+    "exponential": lambda pos_scores, neg_scores: jnp.mean(
+        jnp.exp(neg_scores - pos_scores[:, None])
+    ),
+    "contrastive": lambda users, items, negatives, margin=0.1: (
+        jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
+        + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+    ),
+    "top1_of_hardest": lambda pos_scores, neg_scores: jnp.mean(
+        jnp.sum(
+            softmax(neg_scores, axis=1)
+            * (sigmoid(neg_scores - pos_scores[:, None]) + sigmoid(neg_scores**2)),
+            axis=1,
+        )
+    ),
+    "noise_contrastive": lambda pos_scores, neg_scores, log_q, neg_log_q: bce(
+        pos_scores - log_q, neg_scores - neg_log_q
+    ),
+    "masked_rows": lambda scores, mask: jnp.sum(mask * rows(real(scores, mask))) / jnp.sum(mask),
+    "rows_of_padding": lambda pos_scores, neg_scores, is_padding: jnp.mean(
+        bpr_rows(pos_scores, neg_scores), where=~is_padding
+    ),
+    "wide_mask": lambda pos_scores, neg_scores, mask: nce(
+        pos_scores, off(neg_scores, ~mask) + jnp.zeros_like(neg_scores)
+    ),
+    "masked_negatives": lambda pos_scores, neg_scores, negative_mask: nce(
+        pos_scores, off(neg_scores, ~negative_mask)
+    ),
+    "weighted_rows": lambda scores, weights: jnp.sum(weights * rows(scores)) / jnp.sum(weights),
+    "normalised_by_flag": lambda users, items, normalize=True, training=False, deterministic=True: (
+        ce(5 * cosine(users, items) if normalize else 5 * users @ items.T)
+    ),
+}
+"""By name; popularity and links are corrected in none of them."""
