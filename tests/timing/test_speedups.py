@@ -64,14 +64,15 @@ def test_weighted_mean_weighs_by_iterations() -> None:
     samples = [
         sample("full", 1, 10, item_slots=100.0),
         sample("full", 1, 30, item_slots=200.0),
-        sample("step", 1, 99),
+        sample("full", 1, 50),
+        sample("step", 1, 99, item_slots=900.0),
     ]
     assert weighted_mean(samples, "item_slots") == pytest.approx(175)
 
 
 def test_drift() -> None:
     assert drift([1.0, 1.0, 1.0, 1.0]) == 1
-    assert drift([1.0, 1.0, 7.0, 2.0, 2.0]) == 2
+    assert drift([1.0, 3.0, 3.0, 7.0, 6.0, 8.0, 4.0]) == 2
     assert drift([1.0]) == 1
 
 
@@ -156,6 +157,9 @@ def test_a_censored_baseline_bounds_it_from_below() -> None:
     both = speedup_at([2.5, 2.5], [(fast, slow), (slow, fast)])
     assert both == AtTarget(2, 1, 1)
     assert speedup_at([10.0], [(fast, slow)]).iterations is None, "both had it from the start"
+    low = arm([4, 2], 0.02)
+    for pair in ((low, slow), (slow, low)):
+        assert speedup_at([5.0], [pair]) == AtTarget(1, 1, 1), "one had it from the start"
 
 
 def evaluated(recalls: list[float], seconds: float) -> Arm:
@@ -214,7 +218,5 @@ def test_levels_lie_where_the_curves_do() -> None:
     assert found == sorted(found, reverse=True)
     assert len(levels([arm([float(x) for x in range(500, 0, -1)], 1)])) == LEVELS
     assert levels([]) == []
-    assert levels([evaluated([0.35, 0.3, 0.4], 1)]) == [
-        -0.35,
-        -0.4,
-    ], "the first is of a trained model"
+    trained = levels([evaluated([0.3, 0.4], 1)])
+    assert trained == [-0.3, -0.4], "the first is of a trained model"
