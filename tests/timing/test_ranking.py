@@ -63,9 +63,9 @@ def test_most_wins_by_hand() -> None:
     levels = {"a": 3.0, "b": 9.0, "c": 2.0}
     found = [
         most_wins(names, lambda *pair: leads.get(pair), levels.__getitem__)
-        for names in ("abc", "ac", "ca")
+        for names in ("abc", "ac", "ca", "bc")
     ]
-    assert found == ["b", "c", "c"]
+    assert found == ["b", "c", "c", "b"]
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3, 5])
