@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from ncfbench.timing.intervals import Difference
-from ncfbench.timing.ranking import (
-    NEAR,
-    ONE_SEED_FACTOR,
-    most_wins,
-    rank,
-    soonest,
-    tied_ratios,
-)
+from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, most_wins, rank, soonest, tied_ratios
 
 
 def seeds(*values: float) -> dict[int, float]:
