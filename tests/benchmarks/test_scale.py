@@ -54,13 +54,8 @@ def test_a_large_set_made_small(tmp_path: Path, capfd: pytest.CaptureFixture[str
         assert seconds == sorted(seconds)
         assert steps[name]["users"] == 540
         assert steps[name]["popularity"] > 3 * steps[name]["chance"]
-    for word in (
-        "Training",
-        "Memory on paper",
-        "strat-ns",
-        "peak B/link",
-        "million scores a second",
-    ):
+    words = ["Training", "Memory on paper", "strat-ns", "peak B/link", "million scores a second"]
+    for word in words:
         assert word in " ".join(printed.out.split()), word
 
 

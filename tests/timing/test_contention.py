@@ -36,7 +36,6 @@ def busy() -> Iterator[int]:
 @pytest.mark.long
 def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherPrograms, "_used", MEASURE)
-    monkeypatch.setattr(contention, "BUSY_SHARE", 0.0)
     others = OtherPrograms()
     deadline = time.monotonic() + 15
     use = 0.0

@@ -80,8 +80,6 @@ def test_this_machine_is_described() -> None:
     assert set(HEALTHY) <= set(found)
     json.dumps(found)
     assert found["key"] == environment.key(found)
-    total = found["memory_bytes"]
-    assert 0 < found["memory_available_bytes"] <= total
     assert found["cpu"]
     # What only informs does not make another environment of the same machine.
     assert (

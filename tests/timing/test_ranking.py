@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ncfbench.timing.intervals import Difference
-from ncfbench.timing.ranking import ONE_SEED_FACTOR, rank, tied_ratios
+from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, most_wins, rank, soonest, tied_ratios
 
 
 def seeds(*values: float) -> dict[int, float]:
@@ -38,6 +38,27 @@ def test_more_rivals_need_clearer_differences() -> None:
     two = rank({"a": 2.0, "b": 1.0}, lambda one, other: apart)
     many = rank(dict(zip("abcdefgh", range(8), strict=True)), lambda one, other: apart)
     assert (two.tied, len(many.tied)) == ({"a"}, 8)
+    # Of two comparisons each has 2.5 %: Student's t of 4 degrees of freedom is 2.7764.
+    for value, n_tied in ((2.7763, 3), (2.7765, 1)):
+        three = rank({"a": 2, "b": 1, "c": 0}, lambda *_: Difference(value, 1.0, 4))  # noqa: B023
+        assert len(three.tied) == n_tied
+
+
+def test_the_soonest_of_the_near_is_chosen() -> None:
+    tops = {"best": 2.0, "near": 2.0 * NEAR, "far": 1.96}
+    assert soonest(tops, {"best": 9.0, "near": 8.0, "far": 1.0}) == "near"
+    assert soonest(tops, {"best": 8.0, "near": 8.0, "far": 1.0}) == "best"
+
+
+def test_most_wins_by_hand() -> None:
+    """b is ahead of a and c; a and c, which nothing tells apart, follow by their levels."""
+    leads = {("b", "a"): 1.0, ("b", "c"): 2.0, ("a", "b"): -1.0, ("c", "b"): 0.0}
+    levels = {"a": 3.0, "b": 9.0, "c": 2.0}
+    found = [
+        most_wins(names, lambda *pair: leads.get(pair), levels.__getitem__)
+        for names in ("abc", "ac", "ca", "bc")
+    ]
+    assert found == ["b", "c", "c", "b"]
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3, 5])
