@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from ncfbench.advice.candidates import Candidate, Status
 from ncfbench.advice.chance import chance, learned_at
-from ncfbench.advice.question import METRIC, Question
+from ncfbench.advice.question import Question
 from ncfbench.advice.state import State
 from ncfbench.data import Dataset
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.overall import Overall
+from ncfbench.reporting.overall import Overall, kept_chance
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
 from ncfbench.runs.folder import RunRecord
@@ -104,7 +104,7 @@ def make_answer(
         metric=question.metric,
         chance=chance(dataset, "test"),
         learned_above=by_chance,
-        split_chance=by_chance if question.metric == METRIC else None,
+        split_chance=kept_chance(unranked, question.column),
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )

@@ -16,6 +16,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
+from ncfbench.reporting.floors import by_validation
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, unusual_settings
@@ -173,7 +174,7 @@ def _overall(
     metric = race.get("metric", Overall.metric)
     column = f"{split}_{metric.replace('@', '_at_')}"
     statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
-    chances = {name: _chance(kept, name) for name in (column, f"{split}_{RECALL}", TEST_RECALL)}
+    chances = {name: kept_chance(kept, name) for name in (column, f"{split}_{RECALL}", TEST_RECALL)}
     ranked, level = rank_soonest([_unranked(arm, column, split, statuses, chances) for arm in kept])
     return Overall(
         config=kept[0].config,
@@ -183,7 +184,7 @@ def _overall(
         arms=sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place),
         target=level,
         reasons=reasons,
-        floors=answers[0].floors,
+        floors=by_validation(answers[0].floors) if race else answers[0].floors,
         metric=metric,
         split=split,
         chance=chances[TEST_RECALL],
@@ -226,7 +227,7 @@ def _model(config: RunConfig) -> tuple[Any, ...]:
     return config.encoder, config.loss, *(item for item in unusual if item[0] in chosen)
 
 
-def _chance(arms: Sequence[ArmResult], column: str) -> float | None:
+def kept_chance(arms: Sequence[ArmResult], column: str) -> float | None:
     """Return the chance of a column that some run kept; it is that of the data set."""
     rows = (row for arm in arms for run in arm.runs.values() for row in run.curve)
     known = (row.get(f"{column}_chance") for row in rows)
