@@ -388,5 +388,5 @@ def test_references_are_met(name: str, shared_data: Path, tmp_path: Path) -> Non
     test = HeldOut(task, *dataset.links("test"), dataset.candidates("test"))
     for penalty, recall in REFERENCES[name].items():
         floor = FLOORS["profile" if penalty is None else "ridge"]
-        quality, _ = test.evaluate(floor.fit(task, penalty or 0.0)(test.candidates))
+        quality = test.evaluate(floor.fit(task, penalty or 0.0)(test.candidates))
         assert quality.figures["recall_at_50"] == pytest.approx(recall, abs=0.002), penalty
