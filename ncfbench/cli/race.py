@@ -138,15 +138,6 @@ def race(
     turn: Annotated[
         str, option(help="Time of an arm before the next one runs.", panel="Clock", default=True)
     ] = "5s",
-    parallel: Annotated[
-        int,
-        option(
-            metavar="N",
-            help="Arms that run at once, each on its own share of the cores, or GPU.",
-            panel="Clock",
-            default=True,
-        ),
-    ] = 1,
     count_startup: Annotated[
         bool,
         option("--count-startup", help="Count start-up and compilation too.", panel="Clock"),
@@ -227,7 +218,6 @@ def race(
         folder=folder,
         seeds=seeds,
         turn_seconds=options.parse_duration(turn, "--turn"),
-        parallel=parallel,
         count_startup=count_startup,
         silence_seconds=None if silence is None else options.parse_duration(silence, "--silence"),
         resume_flag=resume_flag,

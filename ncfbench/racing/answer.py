@@ -188,7 +188,6 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
         "startup_seconds": entry.timeline.startup_seconds,
         "lines": len(entry.timeline.readings),
         "memory_bytes": entry.memory_bytes,
-        "device_bytes": entry.device_bytes,
         "curves": {
             seed: [
                 [at, answer.value(loss)] for at, loss in zip(own.seconds, own.losses, strict=True)

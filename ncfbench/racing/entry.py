@@ -20,8 +20,7 @@ class Entry:
     Attributes:
         reason: why it left, failed or did not begin, or how it ended.
         before: seconds that its earlier processes had been running.
-        memory_bytes, device_bytes: that it holds, in memory and on a GPU; 0 while unknown.
-        slot: of the cores and the device that it runs on.
+        memory_bytes: that it holds; 0 while unknown.
         number: of the arm, in the order of the command line.
         doubt: why its lines seem to be of several series.
     """
@@ -35,8 +34,6 @@ class Entry:
     running_seconds: float = 0.0
     before: float = 0.0
     memory_bytes: int = 0
-    device_bytes: int = 0
-    slot: int = 0
     bunched: int = 0
     doubt: str = ""
     process: Process | None = None

@@ -19,7 +19,7 @@ from ncfbench.racing.answer import Answer, as_json, make_answer
 from ncfbench.racing.arms import SEED, Arm, make_arms
 from ncfbench.racing.display import Display
 from ncfbench.racing.entry import Entry
-from ncfbench.racing.field import Field, make_slots
+from ncfbench.racing.field import Field
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
@@ -72,7 +72,6 @@ def race(
     folder: str = ".",
     seeds: int | None = None,
     turn_seconds: float = 5.0,
-    parallel: int = 1,
     count_startup: bool = False,
     silence_seconds: float | None = None,
     resume_flag: str = "",
@@ -120,7 +119,6 @@ def race(
     _check(question)
     if silence_seconds is None:
         silence_seconds = max(SILENCE[0], SILENCE[1] * budget_seconds)
-    slots = make_slots(parallel)
     require_pausing()
     display, others = display or Display(None, budget_seconds), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
@@ -141,7 +139,6 @@ def race(
         field = Field(
             question.metric,
             here,
-            slots,
             resume_flag=resume_flag,
             silence_seconds=silence_seconds,
             interrupted=interrupted,

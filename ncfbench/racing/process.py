@@ -79,7 +79,6 @@ class Process:
 
     Args:
         log: file to which its output is appended.
-        cores: that it may use; empty for all.
         ends: is set when it has ended.
 
     Attributes:
@@ -102,7 +101,6 @@ class Process:
         *,
         environment: Mapping[str, str],
         folder: str = ".",
-        cores: Sequence[int] = (),
     ) -> None:
         self.readings: list[Reading] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -117,10 +115,9 @@ class Process:
         with storage_errors(log):
             self._log = log.open("ab", 0)
         status, theirs = os.pipe()
-        words = [str(theirs), ",".join(map(str, cores)), command]
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", keeper.__file__, *words],
+                [sys.executable, "-I", "-S", keeper.__file__, str(theirs), command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -139,33 +139,28 @@ class Race:
         budget = self.question.budget_seconds
         most, show = BEGIN_SHARE * budget, SHOW_SHARE * budget
         seconds = min(self.question.turn_seconds, most / max(len(entries), 1))
-        for place in range(0, len(entries), len(self.field.slots)):
-            begun = entries[place : place + len(self.field.slots)]
-            if self.left > 0:
-                begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds if place else show, self._has_begun)
+        for place, each in enumerate(entries):
+            if self.left <= 0:
+                each.reason = each.reason or "no time to begin"
+            elif self.field.start(each):
+                self._turn(each, seconds if place else show, self._has_begun)
                 if place == 0:
-                    self._say_what_is_no_metric(begun)
-                for each in begun:
-                    self.field.measure(each)
-            else:
-                for each in begun:
-                    each.reason = each.reason or "no time to begin"
+                    self._say_what_is_no_metric(each)
+                self.field.measure(each)
         return seconds
 
     def _has_begun(self, entry: Entry) -> bool:
         """Return whether an entry has a line after training began, its present process too."""
         return bool(entry.readings) and self.question.is_known(entry)
 
-    def _say_what_is_no_metric(self, entries: Sequence[Entry]) -> None:
-        """Say early that the first arms print other lines."""
-        for each in entries:
-            lines = [*each.process.last_lines] if each.process and each.can_train else ()
-            if lines and not each.readings:
-                self.say(
-                    f"{self.spent:.0f} s: {each.name} has printed no metric yet, but:"
-                    f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
-                )
+    def _say_what_is_no_metric(self, entry: Entry) -> None:
+        """Say early that the first arm prints other lines."""
+        lines = [*entry.process.last_lines] if entry.process and entry.can_train else ()
+        if lines and not entry.readings:
+            self.say(
+                f"{self.spent:.0f} s: {entry.name} has printed no metric yet, but:"
+                f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
+            )
 
     def _admit(self, clock: float) -> Plan | None:
         """Start entries that lacked memory, where there is some now and time to catch up; return
@@ -174,7 +169,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn([each], self.question.turn_seconds, self._has_begun)
+                self._turn(each, self.question.turn_seconds, self._has_begun)
                 self.field.measure(each)
         return self._plan(clock)
 
@@ -199,20 +194,19 @@ class Race:
         if known and not any(map(self.question.is_paced, known)):
             self._train(known[:1], GROWTH * known[0].trained_seconds, self.question.is_paced)
 
-    def _turn(self, entries: Sequence[Entry], seconds: float, is_over: Over) -> None:
-        began, before = self.field.seconds, sum(each.running_seconds for each in entries)
+    def _turn(self, entry: Entry, seconds: float, is_over: Over) -> None:
+        began, before = self.field.seconds, entry.running_seconds
         try:
-            self.field.turn(entries, min(seconds, max(self.left, 0.0)), is_over)
+            self.field.turn(entry, min(seconds, max(self.left, 0.0)), is_over)
         finally:
             self._wall += self.field.seconds - began
-            self._ran += sum(each.running_seconds for each in entries) - before
+            self._ran += entry.running_seconds - before
             self._expect_startup()
             self.noted()
-        self._say_how_lines_are_read(entries)
-        over = [each for each in entries if not each.can_train]
-        for each in over:
-            self.say(f"{self.spent:.0f} s: {each.name}: {each.status}, {each.reason}.")
-        self.field.close(over)
+        self._say_how_lines_are_read(entry)
+        if not entry.can_train:
+            self.say(f"{self.spent:.0f} s: {entry.name}: {entry.status}, {entry.reason}.")
+            self.field.close([entry])
 
     def _expect_startup(self) -> None:
         """Let arms whose start-up is not known yet expect that of others."""
@@ -223,16 +217,15 @@ class Race:
         for each in lines:
             each.expected_startup = statistics.median(known) if known else 0.0
 
-    def _say_how_lines_are_read(self, entries: Sequence[Entry]) -> None:
+    def _say_how_lines_are_read(self, entry: Entry) -> None:
         """Say once how lines are read, and which of them seem to be of several series."""
         metric = self.question.metric
-        for each in entries:
-            if why := doubt(each.timeline.counted[-1]):
-                option = metric.narrowed(metric.sample, source_in(metric.sample))
-                each.doubt = (
-                    f"Lines of {each.name} seem to be of several series, since {why}, and all"
-                    f" count. Choose one by a word of its lines, as in {option}."
-                )
+        if why := doubt(entry.timeline.counted[-1]):
+            option = metric.narrowed(metric.sample, source_in(metric.sample))
+            entry.doubt = (
+                f"Lines of {entry.name} seem to be of several series, since {why}, and all"
+                f" count. Choose one by a word of its lines, as in {option}."
+            )
         doubts = [each.doubt for each in self.entries if each.doubt]
         for text in [*metric.notes, *doubts[:1]] if metric.sample else ():
             if text not in self._said:
@@ -258,10 +251,10 @@ class Race:
             ]
             if not behind:
                 return
-            turn = self._behind(behind)
-            missing = max(target - min(each.trained_seconds for each in turn), LEAST_TURN)
+            least = min(behind, key=lambda each: each.trained_seconds)
+            missing = max(target - least.trained_seconds, LEAST_TURN)
             stop = is_over or partial(self._is_done, target=target, latest=latest)
-            self._turn(turn, min(self.question.turn_seconds, missing), stop)
+            self._turn(least, min(self.question.turn_seconds, missing), stop)
 
     def _latest(self) -> float:
         """Return the clock from which an arm can no longer tie with the first at the target."""
@@ -280,13 +273,6 @@ class Race:
 
     def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
         return entry.trained_seconds >= target or self._has_lost(entry, latest)
-
-    def _behind(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entry of each slot that has trained least."""
-        by_slot: dict[int, Entry] = {}
-        for each in sorted(entries, key=lambda each: each.trained_seconds):
-            by_slot.setdefault(each.slot, each)
-        return [*by_slot.values()]
 
     def _leave(self, reasons: Mapping[Entry, str], clock: float) -> None:
         """Let entries leave at a clock; without a reason for want of a line."""

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -222,34 +221,6 @@ def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
     assert lines.count("clean1") == lines.count("set1") == 2
 
 
-@pytest.mark.parametrize("gpus", [(), ("3", "GPU-a")])
-def test_arms_run_at_once_on_their_own_cores_and_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...]
-) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        pytest.skip("one core")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus, 1 << 40))
-    text = """import os, time
-for n in range(20):
-    print(f'v={n}', flush=True)
-    time.sleep(0.01)
-print(sorted(os.sched_getaffinity(0)), os.environ.get('CUDA_VISIBLE_DEVICES'))"""
-    command = f"{sys.executable} -S -c {shlex.quote(text)} {{x}}"
-    found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
-    logs = sorted(Path(found["folder"]).glob("*.log"))
-    half = len(cores) // 2
-    assert [log.read_text().splitlines()[-1] for log in logs] == [
-        f"{cores[:half]} {gpus[0] if gpus else None}",
-        f"{cores[half : 2 * half]} {gpus[1] if gpus else None}",
-    ]
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus[:1], 1 << 40))
-    most, what = (1, "GPU") if gpus else (len(cores), "cores")
-    done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(most + 1))
-    check(done, 2, f"--parallel {most + 1}: there is room for 1 to {most} {what},")
-
-
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
@@ -285,7 +256,6 @@ def test_an_arm_begins_when_memory_is_free_again(
         (["echo {x}", "-L", "x", "1,2", "--env", "A"], "give NAME=VALUE"),
         (["echo {x}", "-L", "x", "1,2", "--target", "nan"], "give a number"),
         (["echo {x}", "-L", "x", "1,2", "--metric", "("], "no regular expression"),
-        (["echo {x}", "-L", "x", "1,2", "--parallel", "0"], "--parallel 0"),
     ],
 )
 def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
