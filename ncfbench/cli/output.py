@@ -123,7 +123,7 @@ def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
         "advise": f" The same command continues: {typed_with()}",
         "floor": f" Floors that were done are kept. To go on: {typed_with(without=['--again'])}",
         "sweep": "",
-        "race": " What arms printed is kept. With --resume-flag the same command continues.",
+        "race": " Repeat the command to begin again.",
     }
     nothing = " Nothing was kept. Repeat the command to begin again."
     return "" if hasattr(error, "folder") else advice.get(name, nothing)

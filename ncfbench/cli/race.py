@@ -21,7 +21,6 @@ from ncfbench.cli.output import (
     reporting,
     say,
     typed,
-    typed_with,
 )
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, UsageError
 
@@ -151,17 +150,6 @@ def race(
             default="30s, or a third of the budget if longer",
         ),
     ] = None,
-    resume_flag: Annotated[
-        str,
-        option(
-            metavar="FLAG",
-            help=(
-                "Makes the command continue from its own checkpoint; the same race then continues"
-                " where it was stopped."
-            ),
-            panel="Arms",
-        ),
-    ] = "",
     export_json: Annotated[
         Path | None, option(metavar="FILE", help="Write the answer.", panel="Output")
     ] = None,
@@ -220,13 +208,12 @@ def race(
         turn_seconds=options.parse_duration(turn, "--turn"),
         count_startup=count_startup,
         silence_seconds=None if silence is None else options.parse_duration(silence, "--silence"),
-        resume_flag=resume_flag,
         runs_dir=runs_dir,
         display=Display(None if quiet else make_console(stderr=True), seconds),
     )
     answer = outcome.answer
     shown, trust = summary.answer_tables(answer), summary.caveats(answer)
-    steps = summary.next_steps(answer, _longer(2 * seconds), resume_flag)
+    steps = summary.next_steps(answer, _longer(2 * seconds))
     found = as_json(answer) | {
         "headline": summary.headline(answer),
         "trust": trust,
@@ -250,8 +237,7 @@ def race(
         written = [outcome.folder, *filter(None, [outcome.figure])]
         print_views("", f"Written: {', '.join(map(str, written))}")
     if not outcome.is_complete:
-        again = f" The same command continues: {typed_with()}" if resume_flag else ""
-        say(f"Interrupted; this is the answer so far.{again}")
+        say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
     if answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)

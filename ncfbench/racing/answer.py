@@ -122,7 +122,7 @@ def make_answer(
     """Compare all arms, and return the answer so far."""
     firsts = [each for each in entries if not each.seed]
     stayed = [each for each in firsts if each.status in STAYED]
-    heard = [each for each in firsts if each.timeline.readings]
+    heard = [each for each in firsts if each.readings]
     # With a target, one that still races at the end has been running for longer than the best took.
     able = (Status.WAITING, Status.RACING, Status.LEFT)
     unheard = [each for each in firsts if each.status in able and each not in heard]
@@ -184,9 +184,9 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
         **interval_columns("times_later", result.behind),
         "best": None if curve is None else answer.value(curve.level),
         "trained_seconds": curve and curve.clock,
-        "running_seconds": entry.before + entry.running_seconds,
+        "running_seconds": entry.running_seconds,
         "startup_seconds": entry.timeline.startup_seconds,
-        "lines": len(entry.timeline.readings),
+        "lines": len(entry.readings),
         "memory_bytes": entry.memory_bytes,
         "curves": {
             seed: [

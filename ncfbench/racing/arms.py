@@ -58,10 +58,10 @@ class Arm:
         texts = (self.command, self.folder, self.setup, self.cleanup, *self.environment.values())
         return any(f"{{{name}}}" in text for text in texts)
 
-    def typed(self, seed: int = 0, flag: str = "") -> str:
+    def typed(self, seed: int = 0) -> str:
         """Return what to type into a shell to run it."""
         words = [f"{name}={shlex.quote(value)}" for name, value in self.variables(seed).items()]
-        command = " ".join([*words, self.fill(self.command, seed), *filter(None, [flag])])
+        command = " ".join([*words, self.fill(self.command, seed)])
         folder = self.fill(self.folder, seed)
         return command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
 

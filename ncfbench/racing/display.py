@@ -19,10 +19,10 @@ SILENCE_SECONDS = 60.0
 COLUMNS = (
     Col("", "name"),
     Col("s trained", "trained_seconds", ".1f"),
-    Col("lines", lambda each: len(each.timeline.readings)),
+    Col("lines", lambda each: len(each.readings)),
     Col(
         "last",
-        lambda each: next((line.value for line in each.timeline.readings[::-1]), None),
+        lambda each: next((line.value for line in each.readings[::-1]), None),
         three_digits,
     ),
     Col("", lambda each: "running" if each.is_running else each.status.value, align="left"),

@@ -33,7 +33,6 @@ class Field:
 
     Args:
         folder: for the output of each entry.
-        resume_flag: is added to the command of an entry that has trained in an earlier process.
         silence_seconds: an entry leaves that has printed no metric while running this long.
         interrupted: when it is true, a turn raises KeyboardInterrupt.
         ticked: called a few times a second while entries run.
@@ -48,14 +47,12 @@ class Field:
         metric: Metric,
         folder: Path,
         *,
-        resume_flag: str = "",
         silence_seconds: float = math.inf,
         interrupted: Callable[[], bool] = lambda: False,
         ticked: Callable[[], None] = lambda: None,
     ) -> None:
         self.metric, self.folder = metric, folder
-        self.resume_flag, self.silence_seconds = resume_flag, silence_seconds
-        self.interrupted, self.ticked = interrupted, ticked
+        self.silence_seconds, self.interrupted, self.ticked = silence_seconds, interrupted, ticked
         self.began = time.perf_counter()
         self._ends, self.suspended = threading.Event(), threading.Event()
         self._open: list[Entry] = []
@@ -82,15 +79,10 @@ class Field:
             return False
         if entry.arm.setup and not self._run_beside(entry, entry.arm.setup, "setup"):
             return False
-        resumes = bool(entry.timeline.readings)
-        if resumes:
-            entry.before += entry.running_seconds
-            entry.timeline.pieces.append([])
         command = entry.arm.fill(entry.arm.command, entry.seed)
-        command = f"{command} {self.resume_flag}" if resumes else command
         entry.process = self._process(entry, command, self.metric)
         entry.process.pause()
-        entry.timeline.pieces[-1] = entry.process.readings
+        entry.timeline.readings = entry.process.readings
         entry.running_seconds = entry.process.running_seconds
         entry.status, entry.reason, entry.is_open = Status.RACING, "", True
         self._open.append(entry)
@@ -151,7 +143,7 @@ class Field:
         for entry in closing:
             assert entry.process is not None
             entry.process.end(deadline)
-            entry.bunched += entry.process.bunched
+            entry.bunched = entry.process.bunched
             entry.process, entry.is_open = None, False
             self._open.remove(entry)
         for entry in closing:
@@ -191,7 +183,7 @@ class Field:
             return
         if self._must_leave(entry, process):
             return
-        if process.code == 0 and entry.timeline.readings:
+        if process.code == 0 and entry.readings:
             entry.close(Status.ENDED, "by itself")
         else:
             entry.close(Status.FAILED, f"{_end(process.code)}, {self._last_words(process)}")

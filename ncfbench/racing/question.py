@@ -96,7 +96,7 @@ class Question:
 
     def is_there(self, entry: Entry) -> bool:
         """Return whether an entry has reached the target, and has the two lines that tell when."""
-        return self.time_to_goal(entry) is not None and len(entry.timeline.readings) > 1
+        return self.time_to_goal(entry) is not None and len(entry.readings) > 1
 
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
@@ -121,7 +121,7 @@ class Question:
         Args:
             is_last: as for :func:`~ncfbench.racing.direction.trend`.
         """
-        values = [[each.value for each in arm.timeline.counted[-1]] for arm in entries]
+        values = [[each.value for each in arm.timeline.counted] for arm in entries]
         known = [direction.trend(own, is_last=is_last) for own in values if len(own) > 1]
         worse = 1 if self.metric.is_less_better else -1
         return worse in known and 2 * known.count(worse) >= len(known)

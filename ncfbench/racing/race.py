@@ -45,7 +45,7 @@ RESERVE = (2.5, 0.01, 0.2)
 
 @dataclass
 class Race:
-    """A race over some entries of first seeds. :meth:`run` begins or continues it.
+    """A race over some entries of first seeds.
 
     Entries begin one after the other. The one that trained least has the next turn, so that a
     disturbance of the machine meets all. Once half of them have two lines, rungs begin: at the end
@@ -53,28 +53,25 @@ class Race:
     entry that lacks memory begins when others have left.
 
     Args:
-        entries: restored ones are racing or over; to which repeats are added.
-        spent_before: seconds of earlier sessions.
-        noted: called after each turn and each decision.
+        entries: to which repeats are added.
+        judged: called after each rung.
         say: shows a message.
     """
 
     question: Question
     entries: list[Entry]
     field: Field
-    spent_before: float = 0.0
-    noted: Callable[[], None] = lambda: None
+    judged: Callable[[], None] = lambda: None
     say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._wall = self._ran = 0.0
         self._said: set[str] = set()
-        self.is_over = False
 
     @property
     def spent(self) -> float:
-        """Seconds spent, with those of earlier sessions."""
-        return self.spent_before + self.field.seconds
+        """Seconds spent."""
+        return self.field.seconds
 
     @property
     def left(self) -> float:
@@ -98,11 +95,11 @@ class Race:
 
         Raises:
             CheckFailedError: no entry printed a metric.
-            KeyboardInterrupt: interrupted; all is noted.
+            KeyboardInterrupt: interrupted.
             UsageError: nothing says whether less of the metric is better, and it falls.
         """
         self._open()
-        if not any(each.timeline.readings for each in self.firsts):
+        if not any(each.readings for each in self.firsts):
             first = self.firsts[0]
             lines = [*first.process.last_lines] if first.process else []
             hint = self.question.metric.advice(lines) if lines else "Give a larger --budget."
@@ -120,8 +117,6 @@ class Race:
         self._leave({each: "" for each in self.active if not self.question.is_known(each)}, clock)
         self._repeat()
         self.question.require_direction(self.firsts, is_last=True)
-        self.is_over = True
-        self.noted()
 
     def _first_clock(self) -> float:
         """Return the clock before the first rung, to which those without a line have trained."""
@@ -143,15 +138,11 @@ class Race:
             if self.left <= 0:
                 each.reason = each.reason or "no time to begin"
             elif self.field.start(each):
-                self._turn(each, seconds if place else show, self._has_begun)
+                self._turn(each, seconds if place else show, self.question.is_known)
                 if place == 0:
                     self._say_what_is_no_metric(each)
                 self.field.measure(each)
         return seconds
-
-    def _has_begun(self, entry: Entry) -> bool:
-        """Return whether an entry has a line after training began, its present process too."""
-        return bool(entry.readings) and self.question.is_known(entry)
 
     def _say_what_is_no_metric(self, entry: Entry) -> None:
         """Say early that the first arm prints other lines."""
@@ -169,7 +160,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn(each, self.question.turn_seconds, self._has_begun)
+                self._turn(each, self.question.turn_seconds, self.question.is_known)
                 self.field.measure(each)
         return self._plan(clock)
 
@@ -179,8 +170,7 @@ class Race:
 
         Those whose lines come late train on before they are judged, or leave without one.
         """
-        waiting = [each for each in self.firsts if each.status in (Status.WAITING, Status.RACING)]
-        clock = self._begin(waiting)
+        clock = self._begin(self.firsts)
         while self.left > 0:
             is_late = self.spent > OPEN_SHARE * self.question.budget_seconds
             is_enough = self.question.is_known if is_late else self.question.is_paced
@@ -202,7 +192,6 @@ class Race:
             self._wall += self.field.seconds - began
             self._ran += entry.running_seconds - before
             self._expect_startup()
-            self.noted()
         self._say_how_lines_are_read(entry)
         if not entry.can_train:
             self.say(f"{self.spent:.0f} s: {entry.name}: {entry.status}, {entry.reason}.")
@@ -213,14 +202,14 @@ class Race:
         lines = [each.timeline for each in self.entries]
         for each in lines:
             each.split = self.question.metric.split
-        known = [each.startup_seconds for each in lines if len(each.pieces[0]) > 1]
+        known = [each.startup_seconds for each in lines if len(each.readings) > 1]
         for each in lines:
             each.expected_startup = statistics.median(known) if known else 0.0
 
     def _say_how_lines_are_read(self, entry: Entry) -> None:
         """Say once how lines are read, and which of them seem to be of several series."""
         metric = self.question.metric
-        if why := doubt(entry.timeline.counted[-1]):
+        if why := doubt(entry.timeline.counted):
             option = metric.narrowed(metric.sample, source_in(metric.sample))
             entry.doubt = (
                 f"Lines of {entry.name} seem to be of several series, since {why}, and all"
@@ -268,8 +257,7 @@ class Race:
 
     def _is_past(self, entry: Entry, seconds: float) -> bool:
         """Return whether the curve of an entry is past a time; made only if it ran for longer."""
-        has_run = entry.before + entry.running_seconds > seconds
-        return has_run and self.question.clock(entry) > seconds
+        return entry.running_seconds > seconds and self.question.clock(entry) > seconds
 
     def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
         return entry.trained_seconds >= target or self._has_lost(entry, latest)
@@ -314,7 +302,7 @@ class Race:
         return sum(pace.opening + pace.training * at * ran[each] for each, at in finalists.items())
 
     def _pace(self) -> Pace:
-        startup = [each.timeline.startup_seconds for each in self.firsts if each.timeline.readings]
+        startup = [each.timeline.startup_seconds for each in self.firsts if each.readings]
         training = self._wall / self._ran if self._ran else 1.0
         return Pace(statistics.mean(startup) if startup else 0.0, training, 0.0)
 
@@ -335,7 +323,7 @@ class Race:
             f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {leader} leads;"
             f" {leave}{len(active) - left} stay, {rest}."
         )
-        self.noted()
+        self.judged()
 
     def _repeat(self) -> None:
         """Train further seeds of the finalists, to the level that decides."""
@@ -348,21 +336,12 @@ class Race:
         def is_over(entry: Entry) -> bool:
             return is_there(entry) or self._is_past(entry, most)
 
-        able = (Status.WAITING, *STAYED)
-        known = {(each.number, each.seed): each for each in self.entries}
-        for seed in range(1, self.question.seeds):
-            more = [
-                known.get((each.number, seed)) or Entry(each.arm, seed, each.number)
-                for each in finalists
-            ]
-            more = [each for each in more if each.status in able and not is_over(each)]
-            if not more:
-                continue
-            trained = self._pace().training * sum(each.trained_seconds for each in more)
-            if self.left < self._seconds_of(finalists) - trained:
+        for seed in range(1, self.question.seeds if finalists else 1):
+            if self.left < self._seconds_of(finalists):
                 return
+            more = [Entry(each.arm, seed, each.number) for each in finalists]
             self.say(f"Seed {seed} of {', '.join(each.arm.name for each in more)}.")
-            self.entries += [each for each in more if each not in self.entries]
+            self.entries += more
             self._begin(more)
             self._train(more, math.inf, is_over)
             for each in more:

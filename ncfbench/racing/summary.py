@@ -105,7 +105,7 @@ def _doubts(answer: Answer) -> list[str]:
     return found
 
 
-def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[str, str]]:
+def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
     """Return what to do next: purposes and commands.
 
     Args:
@@ -113,8 +113,7 @@ def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[
     """
     steps = []
     if answer.best is not None:
-        purpose = "To train it on" if resume_flag else "To train it"
-        steps.append((purpose, answer.best.entry.arm.typed(flag=resume_flag)))
+        steps.append(("To train it", answer.best.entry.arm.typed()))
     if again:
         steps.append(("To be surer", again))
     return steps
@@ -230,7 +229,7 @@ def _of_clock(answer: Answer) -> list[str]:
         span = f"{low} to {high} s" if low != high else f"{low} s"
         found.append(f"Start-up and compilation, {span}, are not counted; --count-startup does.")
     for each in answer.results:
-        if each.entry.bunched > BUNCHED * max(len(each.entry.timeline.readings), 1):
+        if each.entry.bunched > BUNCHED * max(len(each.entry.readings), 1):
             found.append(
                 f"Lines of {each.name} came together, so their times are late: flush its output"
                 " after each line."

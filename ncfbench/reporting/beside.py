@@ -30,7 +30,7 @@ ANSWER = "answer.json"
 """File of a race's folder with its last answer, as ``advise --json`` prints it."""
 ANSWER_FORMAT = 1
 """Version of that file."""
-RACES = {"advise": ("advice", "advice.json"), "race": ("race", "race.jsonl")}
+RACES = {"advise": ("advice", "advice.json"), "race": ("race", ANSWER)}
 """Folder of the races of each command, below the runs, and the file of a race's state."""
 Manifest: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[dict[str, Any]]
@@ -196,13 +196,8 @@ def find_races(runs_dir: Path) -> tuple[list[Race], list[str]]:
 
 def _last_state(path: Path) -> Mapping[str, Any]:
     """Return the last state of a race without an answer; empty where it never began."""
-    if path.suffix == ".json":
-        state = tables.read_json(path) if path.exists() else {}
-        return state if isinstance(state, dict) else {}
-    last: dict[str, Any] = {}
-    for line in tables.read_lines(path) if path.exists() else ():
-        last |= {} if (spent := line.get("spent")) is None else {"spent_seconds": spent}
-    return last
+    state = tables.read_json(path) if path.exists() else {}
+    return state if isinstance(state, dict) else {}
 
 
 def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
