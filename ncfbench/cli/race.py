@@ -109,10 +109,6 @@ def race(
         list[str] | None,
         option("-n", "--name", help="Name of a command, in their order.", panel="Arms"),
     ] = None,
-    arms: Annotated[
-        Path | None,
-        option(help="TOML file with a table for each arm (docs/race.md).", panel="Arms"),
-    ] = None,
     seeds: Annotated[
         int | None,
         option(
@@ -199,7 +195,6 @@ def race(
         minimize=minimize,
         target=target,
         names=names or (),
-        arms=arms,
         setup=setup,
         cleanup=cleanup,
         environment=dict(map(_variable, env or ())),

@@ -1,19 +1,16 @@
-"""Arms of a race that are commands: from parameters, and from a file."""
+"""Arms of a race: commands with the values of their parameters."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import shlex
-import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
-from typing import Any
 
-from ncfbench.errors import DataError, UsageError, nearest, reason
+from ncfbench.errors import UsageError
 
 SEED = "seed"
 RATES = ("lr", "learning_rate", "learning-rate")
@@ -81,7 +78,6 @@ def make_arms(
     *,
     names: Sequence[str] = (),
     parameters: Mapping[str, Sequence[str]] | None = None,
-    file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     folder: str = ".",
     setup: str = "",
@@ -92,11 +88,9 @@ def make_arms(
     Args:
         names: of the commands, instead of their texts.
         parameters: values of each, of which all combinations race.
-        file: TOML with a table for each arm (docs/race.md).
-        environment, folder, setup, cleanup: of all arms; a file's own take precedence.
+        environment, folder, setup, cleanup: of all arms.
 
     Raises:
-        DataError: the file cannot be read.
         UsageError: a value cannot be used, two arms have one name, or there is one arm only.
     """
     if len(names) > len(commands):
@@ -105,8 +99,6 @@ def make_arms(
     titles = [*names, *map(_shortened, commands[len(names) :])]
     pairs = zip(titles, commands, strict=True)
     begun = [replace(common, name=name, command=text) for name, text in pairs]
-    if file is not None:
-        begun = _read(file, common, commands)
     parameters = parameters or {}
     for name in parameters:
         _check_name(name)
@@ -114,7 +106,7 @@ def make_arms(
             raise UsageError(
                 f"{{{name}}} stands in no command: write it where the values of {name} belong."
             )
-    is_named = len(begun) > 1 or bool(names) or file is not None
+    is_named = len(begun) > 1 or bool(names)
     arms = [
         _with_values(arm, dict(zip(parameters, chosen, strict=True)), is_named=is_named)
         for arm in begun
@@ -182,49 +174,3 @@ def _check_name(name: str) -> None:
         raise UsageError(
             "No parameter is called seed: {seed} stands for repeats, whose number is --seeds."
         )
-
-
-def _read(path: Path, common: Arm, commands: Sequence[str]) -> list[Arm]:
-    """Return the arms of a file; one without a command has that of the command line."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    if len(commands) > 1:
-        raise UsageError(f"--arms {path}: give one command, which its arms share, or none.")
-    return [_of_table(name, table, common, commands, path) for name, table in tables.items()]
-
-
-def _of_table(name: str, table: Any, common: Arm, commands: Iterable[str], path: Path) -> Arm:
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: {name} stands in no table. Begin an arm with [NAME].")
-    table = dict(table)
-    command = table.pop("command", next(iter(commands), None))
-    own = table.pop("environment", {})
-    texts = {key: table.pop(key) for key in ("folder", "setup", "cleanup") if key in table}
-    if not isinstance(command, str) or not command.strip():
-        raise UsageError(f"{path}: [{name}] has no command, and the command line has none.")
-    if not isinstance(own, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise UsageError(
-            f"{path}: [{name}]: folder, setup and cleanup are texts, environment is a table."
-        )
-    for key, value in table.items():
-        _check_name(key)
-        if isinstance(value, dict | list):
-            keys = ("command", "environment", "folder", "setup", "cleanup")
-            raise UsageError(
-                f"{path}: [{name}] {key}: a value is one number or text{nearest(key, keys)}"
-            )
-    values = {key: _as_text(value) for key, value in table.items()}
-    variables = {key: _as_text(value) for key, value in own.items()}
-    environment = {**common.environment, **variables}
-    arm = replace(common, name=name, command=command, values=values, environment=environment)
-    arm = replace(arm, **texts)
-    for key in values:
-        if not arm.uses(key):
-            raise UsageError(f"{path}: [{name}] {key}: {{{key}}} does not stand in its command.")
-    return arm
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -62,7 +62,6 @@ def race(
     minimize: bool | None = None,
     target: float | None = None,
     names: Sequence[str] = (),
-    arms: Path | None = None,
     setup: str = "",
     cleanup: str = "",
     environment: Mapping[str, str] | None = None,
@@ -82,7 +81,6 @@ def race(
         metric: a key of JSON lines, or a regular expression with a group.
         minimize: True if less of the metric is better, False if more is; None asks its name.
         target: value to reach; by default 95 % of the best quality.
-        arms: TOML file of arms.
         seeds: of the finalists; by default 2 where the command has a ``{seed}``.
         silence_seconds: an arm leaves that prints no metric while it runs this long.
         display: shows the race; by default nothing is shown.
@@ -97,7 +95,6 @@ def race(
         [command] if isinstance(command, str) else command,
         names=names,
         parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
-        file=arms,
         environment=environment,
         folder=folder,
         setup=setup,

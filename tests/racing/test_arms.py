@@ -1,15 +1,14 @@
-"""Arms from parameters and from a file."""
+"""Arms from commands and parameters."""
 
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import UsageError
 from ncfbench.racing.arms import make_arms, parse_list, parse_range
 
 
@@ -37,18 +36,6 @@ def test_a_value_reaches_every_text_and_the_seed() -> None:
     )
     assert (arm.fill(arm.command, 3), arm.fill(arm.setup)) == ("run 1 3", "mkdir x1")
     assert arm.typed(3) == "cd d1 && OMP_NUM_THREADS=1 run 1 3"
-
-
-def test_a_file_names_arms(tmp_path: Path) -> None:
-    file = tmp_path / "arms.toml"
-    file.write_text(
-        '[small]\nsize = 8\nfast = true\n[big]\ncommand = "other"\nfolder = "there"\n'
-        "environment = {A = 1}\n"
-    )
-    small, big = make_arms(["train {size} {fast}"], file=file, environment={"B": "2"})
-    assert small.fill(small.command) == "train 8 true"
-    assert (big.command, big.folder) == ("other", "there")
-    assert big.variables() == {"A": "1", "B": "2"}
 
 
 @given(st.integers(-50, 50), st.integers(0, 40), st.integers(1, 20))
@@ -81,27 +68,7 @@ def test_impossible_arms_are_refused(words: list[str], more: dict[str, object], 
         make_arms(words, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("x = 1", "stands in no table"),
-        ("[a]\nx = 1", "has no command"),
-        ('[a]\ncommand = "c"\nx = 1', "does not stand in its command"),
-        ('[a]\ncommand = "c"\nfolder = 1', "are texts"),
-        ('[a]\ncommand = "c {x}"\nx = [1]', "one number or text"),
-        ('[a]\ncommand = "c {seed}"\nseed = 7', "repeats, whose number is --seeds"),
-    ],
-)
-def test_an_impossible_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "arms.toml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=said):
-        make_arms([], file=file)
-
-
-def test_a_missing_file_and_ranges_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="No such file"):
-        make_arms([], file=tmp_path / "none.toml")
+def test_impossible_lists_and_ranges_are_refused() -> None:
     for words in (("1", "0"), ("a", "2"), ("0", "1", "0"), ("0", "1", "1e-9"), ("nan", "1")):
         with pytest.raises(UsageError, match="-P x"):
             parse_range("x", *words)
