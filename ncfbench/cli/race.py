@@ -117,19 +117,6 @@ def race(
             default="2 with {seed}, else 1",
         ),
     ] = None,
-    setup: Annotated[
-        str, option(help="Command before an arm begins, off the clock.", panel="Arms")
-    ] = "",
-    cleanup: Annotated[
-        str, option(help="Command after an arm has ended, off the clock.", panel="Arms")
-    ] = "",
-    env: Annotated[
-        list[str] | None,
-        option(metavar="NAME=VALUE", help="Variable of all arms.", panel="Arms"),
-    ] = None,
-    folder: Annotated[
-        str, option("--folder", help="Folder in which arms run.", panel="Arms", default=True)
-    ] = ".",
     turn: Annotated[
         str, option(help="Time of an arm before the next one runs.", panel="Clock", default=True)
     ] = "5s",
@@ -195,10 +182,6 @@ def race(
         minimize=minimize,
         target=target,
         names=names or (),
-        setup=setup,
-        cleanup=cleanup,
-        environment=dict(map(_variable, env or ())),
-        folder=folder,
         seeds=seeds,
         turn_seconds=options.parse_duration(turn, "--turn"),
         count_startup=count_startup,
@@ -245,13 +228,6 @@ def _words(flag: str, given: Sequence[str] | None) -> list[list[str]]:
         if len(words) != WORDS[flag]:
             raise UsageError(f"{flag} {' '.join(words)}: it takes {WORDS[flag]} words.")
     return found
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and name):
-        raise UsageError(f"--env {text!r}: give NAME=VALUE.")
-    return name, value
 
 
 def _longer(seconds: float) -> str:

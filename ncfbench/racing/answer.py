@@ -175,7 +175,7 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
     return {
         "arm": result.name,
         "values": dict(entry.arm.values),
-        "command": entry.arm.typed(),
+        "command": entry.arm.filled(),
         "status": result.status,
         "reason": entry.reason or None,
         "seeds": len(result.runs.curves),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 from ncfbench.errors import UsageError
@@ -23,44 +22,26 @@ PATTERN = re.compile(r"[A-Za-z_][\w-]*")
 
 @dataclass(frozen=True)
 class Arm:
-    """A command, and what surrounds it. In all texts ``{name}`` stands for a parameter's value.
+    """A command, in which ``{name}`` stands for a parameter's value.
 
     Attributes:
         values: of its parameters.
-        environment: variables beside those of this process.
-        folder: in which it runs.
-        setup, cleanup: commands before it starts and after it has ended, off the clock.
     """
 
     name: str
     command: str
     values: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folder: str = "."
-    setup: str = ""
-    cleanup: str = ""
 
-    def fill(self, text: str, seed: int = 0) -> str:
-        """Return a text with the values of the parameters and of the seed in place."""
+    def filled(self, seed: int = 0) -> str:
+        """Return the command with the values of the parameters and of the seed in place."""
+        command = self.command
         for name, value in {**self.values, SEED: str(seed)}.items():
-            text = text.replace(f"{{{name}}}", value)
-        return text
-
-    def variables(self, seed: int = 0) -> dict[str, str]:
-        """Return its own environment variables."""
-        return {name: self.fill(value, seed) for name, value in self.environment.items()}
+            command = command.replace(f"{{{name}}}", value)
+        return command
 
     def uses(self, name: str) -> bool:
-        """Return whether a parameter, or the seed, stands in one of its texts."""
-        texts = (self.command, self.folder, self.setup, self.cleanup, *self.environment.values())
-        return any(f"{{{name}}}" in text for text in texts)
-
-    def typed(self, seed: int = 0) -> str:
-        """Return what to type into a shell to run it."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in self.variables(seed).items()]
-        command = " ".join([*words, self.fill(self.command, seed)])
-        folder = self.fill(self.folder, seed)
-        return command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
+        """Return whether a parameter, or the seed, stands in the command."""
+        return f"{{{name}}}" in self.command
 
     @property
     def learning_rate(self) -> float:
@@ -78,27 +59,20 @@ def make_arms(
     *,
     names: Sequence[str] = (),
     parameters: Mapping[str, Sequence[str]] | None = None,
-    environment: Mapping[str, str] | None = None,
-    folder: str = ".",
-    setup: str = "",
-    cleanup: str = "",
 ) -> list[Arm]:
     """Return an arm for each command and each combination of the parameters' values.
 
     Args:
         names: of the commands, instead of their texts.
         parameters: values of each, of which all combinations race.
-        environment, folder, setup, cleanup: of all arms.
 
     Raises:
         UsageError: a value cannot be used, two arms have one name, or there is one arm only.
     """
     if len(names) > len(commands):
         raise UsageError(f"--name: {len(names)} names of {len(commands)} commands.")
-    common = Arm("", "", {}, environment or {}, folder, setup, cleanup)
     titles = [*names, *map(_shortened, commands[len(names) :])]
-    pairs = zip(titles, commands, strict=True)
-    begun = [replace(common, name=name, command=text) for name, text in pairs]
+    begun = [Arm(name, text) for name, text in zip(titles, commands, strict=True)]
     parameters = parameters or {}
     for name in parameters:
         _check_name(name)
@@ -126,7 +100,7 @@ def make_arms(
 def _with_values(arm: Arm, values: Mapping[str, str], *, is_named: bool) -> Arm:
     texts = [f"{name}={value}" for name, value in values.items()]
     name = " ".join([arm.name, *texts] if is_named or not texts else texts)
-    return replace(arm, name=name, values={**arm.values, **values})
+    return Arm(name, arm.command, values)
 
 
 def _shortened(command: str) -> str:

@@ -20,11 +20,8 @@ POLL_SECONDS = 0.05
 """Between two looks at Ctrl-C and at the lines that have come."""
 MARGIN = 1.2
 """Memory that must be free for one more entry, over that of the largest so far."""
-NO_PREALLOCATION = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""JAX would take three quarters of a GPU's memory, and the second entry would find none."""
 LONGEST_NAME = 50
 """Characters of an entry's name in that of its file."""
-NO_METRIC = Metric("no such number")
 Over = Callable[[Entry], bool]
 
 
@@ -69,18 +66,13 @@ class Field:
         return time.perf_counter() - self.began
 
     def start(self, entry: Entry) -> bool:
-        """Start an entry, which runs until its turn ends; return False where it cannot begin.
-
-        Raises:
-            KeyboardInterrupt: interrupted during its setup.
-        """
+        """Start an entry, which is paused until its turn; return False where it cannot begin."""
         if lack := self._lack_of_memory():
             entry.close(Status.WAITING, lack)
             return False
-        if entry.arm.setup and not self._run_beside(entry, entry.arm.setup, "setup"):
-            return False
-        command = entry.arm.fill(entry.arm.command, entry.seed)
-        entry.process = self._process(entry, command, self.metric)
+        log = self.folder / f"{entry.number}-{slug(entry.name)[:LONGEST_NAME]}.log"
+        command = entry.arm.filled(entry.seed)
+        entry.process = Process(command, self.metric, log, self._ends)
         entry.process.pause()
         entry.timeline.readings = entry.process.readings
         entry.running_seconds = entry.process.running_seconds
@@ -134,7 +126,7 @@ class Field:
             entry.memory_bytes = entry.process.memory_bytes()
 
     def close(self, entries: Sequence[Entry]) -> None:
-        """End the processes of entries: ask, wait a little, kill, clean up."""
+        """End the processes of entries: ask, wait a little, kill."""
         closing = [entry for entry in entries if entry.process is not None]
         for entry in closing:
             if entry.process is not None and entry.process.is_alive:
@@ -146,19 +138,6 @@ class Field:
             entry.bunched = entry.process.bunched
             entry.process, entry.is_open = None, False
             self._open.remove(entry)
-        for entry in closing:
-            if entry.arm.cleanup:
-                self._run_beside(entry, entry.arm.cleanup, "cleanup")
-
-    def _process(self, entry: Entry, command: str, metric: Metric) -> Process:
-        return Process(
-            command,
-            metric,
-            self.folder / f"{entry.number}-{slug(entry.name)[:LONGEST_NAME]}.log",
-            self._ends,
-            environment=NO_PREALLOCATION | dict(os.environ) | entry.arm.variables(entry.seed),
-            folder=entry.arm.fill(entry.arm.folder, entry.seed),
-        )
 
     def _must_leave(self, entry: Entry, process: Process) -> bool:
         """Return whether an entry diverged or is silent, and note that."""
@@ -199,22 +178,6 @@ class Field:
         if one + sum(max(one - each.memory_bytes, 0) for each in starting) > available_memory():
             return f"no memory: paused arms hold theirs, and one needs {one / 2**30:.1f} GiB"
         return ""
-
-    def _run_beside(self, entry: Entry, text: str, what: str) -> bool:
-        """Run a setup or a cleanup; return False where a setup failed, which is noted."""
-        process = self._process(entry, entry.arm.fill(text, entry.seed), NO_METRIC)
-        try:
-            while process.is_alive:
-                if what == "setup" and self.interrupted():
-                    raise KeyboardInterrupt
-                self._ends.wait(POLL_SECONDS)
-                self._ends.clear()
-        finally:
-            process.end()
-        if process.code != 0 and what == "setup":
-            said = f"its setup {_end(process.code)}, {self._last_words(process)}"
-            entry.close(Status.FAILED, said)
-        return process.code == 0
 
 
 def _is_starting(entry: Entry) -> bool:

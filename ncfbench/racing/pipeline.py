@@ -62,10 +62,6 @@ def race(
     minimize: bool | None = None,
     target: float | None = None,
     names: Sequence[str] = (),
-    setup: str = "",
-    cleanup: str = "",
-    environment: Mapping[str, str] | None = None,
-    folder: str = ".",
     seeds: int | None = None,
     turn_seconds: float = 5.0,
     count_startup: bool = False,
@@ -95,10 +91,6 @@ def race(
         [command] if isinstance(command, str) else command,
         names=names,
         parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
-        environment=environment,
-        folder=folder,
-        setup=setup,
-        cleanup=cleanup,
     )
     question = Question(
         Metric.of(metric, minimize=minimize),

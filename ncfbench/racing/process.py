@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -35,8 +35,10 @@ MOST_ROUNDS = 5
 """Looks for processes of an arm that its group's signal did not reach."""
 LAST_LINES = 5
 LONGEST_LINE = 1 << 20
-UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""Python would keep printed lines back until they fill a buffer."""
+VARIABLES = {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Variables of an arm, unless they are set: Python would keep printed lines back until they fill a
+buffer, and JAX would take three quarters of a GPU's memory, so that a second arm would find none.
+"""
 
 
 def require_pausing() -> None:
@@ -98,9 +100,6 @@ class Process:
         metric: Metric,
         log: Path,
         ends: threading.Event,
-        *,
-        environment: Mapping[str, str],
-        folder: str = ".",
     ) -> None:
         self.readings: list[Reading] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -121,15 +120,10 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**os.environ, **UNBUFFERED, **environment},
+                env={**VARIABLES, **os.environ},
                 pass_fds=[theirs],
                 start_new_session=True,
             )
-        except OSError as error:
-            os.close(status)
-            self._log.close()
-            raise UsageError(f"Cannot start in {folder}: {error.strerror}.") from error
         finally:
             os.close(theirs)
         self._status = os.fdopen(status, "rb")

@@ -113,7 +113,7 @@ def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
     """
     steps = []
     if answer.best is not None:
-        steps.append(("To train it", answer.best.entry.arm.typed()))
+        steps.append(("To train it", answer.best.entry.arm.filled()))
     if again:
         steps.append(("To be surer", again))
     return steps

@@ -16,26 +16,15 @@ def test_every_combination_is_an_arm() -> None:
     parameters = {"lr": ["1e-4", "1e-3"], "batch": ["8", "16", "32"]}
     arms = make_arms(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
     wanted = {f"train --lr {lr} -b {b} {{other}}" for lr, b in product(*parameters.values())}
-    assert {arm.fill(arm.command) for arm in arms} == wanted
+    assert {arm.filled() for arm in arms} == wanted
     assert arms[1].name == "lr=1e-4 batch=16"
+    assert make_arms(["a {seed}", "b"])[0].filled(3) == "a 3"
     assert [arm.learning_rate for arm in arms[::3]] == [1e-4, 1e-3]
 
 
 def test_several_commands_race_beside_each_other() -> None:
     arms = make_arms(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
     assert [arm.name for arm in arms] == ["first x=1", "first x=2", "b x=1", "b x=2"]
-
-
-def test_a_value_reaches_every_text_and_the_seed() -> None:
-    arm, _ = make_arms(
-        ["run {n} {seed}"],
-        parameters={"n": ["1", "2"]},
-        environment={"OMP_NUM_THREADS": "{n}"},
-        folder="d{n}",
-        setup="mkdir x{n}",
-    )
-    assert (arm.fill(arm.command, 3), arm.fill(arm.setup)) == ("run 1 3", "mkdir x1")
-    assert arm.typed(3) == "cd d1 && OMP_NUM_THREADS=1 run 1 3"
 
 
 @given(st.integers(-50, 50), st.integers(0, 40), st.integers(1, 20))

@@ -199,19 +199,13 @@ def test_a_target_that_nobody_reaches_has_its_own_code(tmp_path: Path) -> None:
     assert "No arm reached v 99: the best value is 6" in found["headline"]
 
 
-def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
-    """Each arm with each seed has its own."""
+def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
     log = tmp_path / "log"
     count = COUNT.format(count=30).replace("0.01", "0.00{k}")
-    command = f"echo $WHO {{seed}} >> {log}; {count}"
-    options = ["-L", "k", "1,9", "--env", "WHO=k{k}", "--budget", "20s", "--seeds", "2"]
-    beside = ["--setup", f"echo set{{k}} >> {log}", "--cleanup", f"echo clean{{k}} >> {log}"]
-    found = race(tmp_path, command, *V, *options, *beside)
+    command = f"echo k{{k}} {{seed}} >> {log}; {count}"
+    found = race(tmp_path, command, *V, "-L", "k", "1,9", "--budget", "20s", "--seeds", "2")
     assert found["recommended"] == "k=1"
-    lines = log.read_text().splitlines()
-    assert lines[:2] == ["set1", "k1 0"]
-    assert {"k9 0", "k1 1", "k9 1"} <= set(lines)
-    assert lines.count("clean1") == lines.count("set1") == 2
+    assert sorted(log.read_text().splitlines()) == ["k1 0", "k1 1", "k9 0", "k9 1"]
 
 
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +240,6 @@ def test_an_arm_begins_when_memory_is_free_again(
         (["echo {x}", "-L", "x", "1,2", "--seeds", "0"], "must be at least 1"),
         (["echo {x}", "-L", "x", "1,2", "--budget", "0s"], "are no time"),
         (["echo {x}", "-L", "x", "1,2", "--turn", "0s"], "are too short"),
-        (["echo {x}", "-L", "x", "1,2", "--env", "A"], "give NAME=VALUE"),
         (["echo {x}", "-L", "x", "1,2", "--target", "nan"], "give a number"),
         (["echo {x}", "-L", "x", "1,2", "--metric", "("], "no regular expression"),
     ],
