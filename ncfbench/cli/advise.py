@@ -101,7 +101,7 @@ def advise(
         "stratum_sizes": _list(stratum_sizes, int, "--stratum-sizes"),
         "negatives": _list(negatives, int, "--negatives"),
         "learning_rates": _list(learning_rates, float, "--learning-rates"),
-        "others": dict(map(_tried, try_ or ())),
+        "others": options.parse_tried(try_ or ()),
     }
     from ncfbench.advice import answer_rows, pipeline, summary
 
@@ -151,13 +151,6 @@ def _print_field(found: Mapping[str, Any]) -> None:
         f" {found['horizon_seconds']:.3g} s."
     )
     print_views(Table.of("Would race", [Col("", str)], found["entrants"], [note]))
-
-
-def _tried(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, values = text.partition("=")
-    if not equals or not options.names(values):
-        raise UsageError(f"--try {text!r}: give a setting and its values, such as gamma=5,10.")
-    return name.strip(), tuple(options.names(values))
 
 
 def _list(text: str | None, kind: Callable[[str], Value], flag: str) -> tuple[Value, ...]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from ncfbench.cli import options
 from ncfbench.cli.options import option
@@ -22,32 +19,7 @@ from ncfbench.cli.output import (
     say,
     typed,
 )
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, UsageError
-
-WORDS = {"-L": 2, "--parameter-list": 2, "-P": 3, "--parameter-scan": 3}
-"""Options that take several words, and how many."""
-MARK = "\x1f"
-"""Between the words of such an option, once they are one."""
-
-
-class RaceCommand(TyperCommand):
-    """A command whose parameters are given as in hyperfine: ``-L NAME VALUES``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the words of an option to one, since Typer's lists have options of one word."""
-        return super().parse_args(ctx, joined(args))
-
-
-def joined(args: Sequence[str]) -> list[str]:
-    """Return the words of a command line with those of each option of :data:`WORDS` joined."""
-    found, words = [], iter(args)
-    for word in words:
-        found.append(word)
-        if word == "--":
-            break
-        if values := [*islice(words, WORDS.get(word, 0))]:
-            found.append(MARK.join(values))
-    return [*found, *words]
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 
 
 @reporting
@@ -84,27 +56,15 @@ def race(
         float | None,
         option(help="The value to reach soonest.", default="0.95 of the best quality"),
     ] = None,
-    lists: Annotated[
+    try_: Annotated[
         list[str] | None,
         option(
-            *("-L", "--parameter-list"),
-            metavar="NAME V,V",
+            "--try",
+            metavar="NAME=V[,V]",
             help="Values of a parameter; of several, all combinations race.",
             panel="Arms",
         ),
     ] = None,
-    ranges: Annotated[
-        list[str] | None,
-        option(
-            *("-P", "--parameter-scan"),
-            metavar="NAME MIN MAX",
-            help="Values of a parameter from MIN to MAX.",
-            panel="Arms",
-        ),
-    ] = None,
-    step: Annotated[
-        str, option("-D", "--parameter-step-size", help="Step of -P.", panel="Arms", default=True)
-    ] = "1",
     names: Annotated[
         list[str] | None,
         option("-n", "--name", help="Name of a command, in their order.", panel="Arms"),
@@ -153,11 +113,10 @@ def race(
     so that all meet the same machine, and slow ones leave. The answer names the soonest, how much
     sooner it is, and how far to trust that.
 
-    Example: ncfbench race --budget 5m -L lr 1e-4,1e-3 'python train.py --lr {lr}'
+    Example: ncfbench race --budget 5m --try lr=1e-4,1e-3 'python train.py --lr {lr}'
     """
     from ncfbench.racing import summary
     from ncfbench.racing.answer import as_json
-    from ncfbench.racing.arms import parse_list, parse_range
     from ncfbench.racing.display import Display
     from ncfbench.racing.pipeline import race as run_race
     from ncfbench.reporting.render import csv, markdown
@@ -165,18 +124,13 @@ def race(
     from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
-    values = [(name, parse_list(name, text)) for name, text in _words("-L", lists)]
-    values += [
-        (name, parse_range(name, low, high, step)) for name, low, high in _words("-P", ranges)
-    ]
-    if len(dict(values)) < len(values):
-        raise UsageError("-L, -P: a parameter is given twice. Give all its values at once.")
+    parameters = options.parse_tried(try_ or ())
     for file in filter(None, (export_json, export_markdown, export_csv)):
         with storage_errors(file):  # refused now rather than after the race
             file.parent.stat()
     outcome = run_race(
         commands or (),
-        parameters=dict(values),
+        parameters=parameters,
         budget_seconds=seconds,
         metric=metric,
         minimize=minimize,
@@ -219,15 +173,6 @@ def race(
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
     if answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)
-
-
-def _words(flag: str, given: Sequence[str] | None) -> list[list[str]]:
-    """Return the words of each use of an option of :data:`WORDS`."""
-    found = [each.split(MARK) for each in given or ()]
-    for words in found:
-        if len(words) != WORDS[flag]:
-            raise UsageError(f"{flag} {' '.join(words)}: it takes {WORDS[flag]} words.")
-    return found
 
 
 def _longer(seconds: float) -> str:

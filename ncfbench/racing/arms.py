@@ -7,14 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 
 from ncfbench.errors import UsageError
 
 SEED = "seed"
 RATES = ("lr", "learning_rate", "learning-rate")
 """Parameters by which the rule knows a learning rate: a smaller one starts later and ends lower."""
-MOST_VALUES = 1000
 LONGEST_NAME = 60
 """Characters of a command in an arm's name."""
 PATTERN = re.compile(r"[A-Za-z_][\w-]*")
@@ -92,7 +90,7 @@ def make_arms(
     if len(arms) < 2:
         raise UsageError(
             "There is one arm, so there is no race. Give values to choose from, such as"
-            " -L lr 1e-3,1e-2 with {lr} in the command, or several commands."
+            " --try lr=1e-3,1e-2 with {lr} in the command, or several commands."
         )
     return arms
 
@@ -106,39 +104,6 @@ def _with_values(arm: Arm, values: Mapping[str, str], *, is_named: bool) -> Arm:
 def _shortened(command: str) -> str:
     text = " ".join(command.split())
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
-
-
-def parse_list(name: str, values: str) -> list[str]:
-    """Return the values of ``-L``, each once.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = list(dict.fromkeys(value.strip() for value in values.split(",") if value.strip()))
-    if not found:
-        raise UsageError(f"-L {name} {values!r}: give values, separated by commas.")
-    return found
-
-
-def parse_range(name: str, least: str, largest: str, step: str = "1") -> list[str]:
-    """Return the values of ``-P``, from the least on.
-
-    Raises:
-        UsageError: it is no range.
-    """
-    try:
-        low, high, apart = map(Decimal, (least, largest, step))
-        is_range = bool(low <= high and apart > 0 and (high - low) / apart < MOST_VALUES)
-    except InvalidOperation:
-        is_range = False
-    if not is_range:
-        raise UsageError(
-            f"-P {name} {least} {largest} -D {step}: give a least and a largest number and a step"
-            f" above 0, of at most {MOST_VALUES} values."
-        )
-    return [
-        f"{(low + index * apart).normalize():f}" for index in range(int((high - low) / apart) + 1)
-    ]
 
 
 def _check_name(name: str) -> None:

@@ -273,7 +273,7 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
         (["tiny", "--set", "target=loss"], 2, "Unknown setting 'target'"),
         (["tiny", "--metric", "recal@50"], 2, "--metric 'recal@50'; did you mean 'recall@50'"),
         (["tiny", "--metric", "ndcg@100"], 2, "items are ranked for validation links, so"),
-        (["tiny", "--try", "gamma"], 2, "--try 'gamma': give a setting and its values"),
+        (["tiny", "--try", "gamma"], 2, "--try 'gamma': give a name and its values"),
         (["tiny", "--try", "gama=5"], 2, "--try 'gama'; did you mean 'gamma'"),
         (["tiny", "--try", "loss=log"], 2, "--try loss: use --loss"),
         (["tiny", "--encoder", "mf"], 2, "mf has no vectors of them. Use another"),

@@ -56,7 +56,7 @@ def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
     command = f"{sys.executable} -S {PLAYER} {file} {{arm}}"
     exports = {kind: tmp_path / f"answer.{kind}" for kind in ("json", "markdown", "csv")}
     words = [word for kind, path in exports.items() for word in (f"--export-{kind}", str(path))]
-    found = race(tmp_path, command, "-L", "arm", "slow,quick,low", "--turn", "0.1s", *words)
+    found = race(tmp_path, command, "--try", "arm=slow,quick,low", "--turn", "0.1s", *words)
     assert found["recommended"] == "arm=quick"
     arms = by_name(found)
     assert arms["arm=slow"]["times_later"] > 1
@@ -203,7 +203,7 @@ def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
     log = tmp_path / "log"
     count = COUNT.format(count=30).replace("0.01", "0.00{k}")
     command = f"echo k{{k}} {{seed}} >> {log}; {count}"
-    found = race(tmp_path, command, *V, "-L", "k", "1,9", "--budget", "20s", "--seeds", "2")
+    found = race(tmp_path, command, *V, "--try", "k=1,9", "--budget", "20s", "--seeds", "2")
     assert found["recommended"] == "k=1"
     assert sorted(log.read_text().splitlines()) == ["k1 0", "k1 1", "k9 0", "k9 1"]
 
@@ -211,7 +211,7 @@ def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
-    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS, code=6)
+    found = race(tmp_path, *V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
     first, second = by_name(found).values()
     assert (first["status"], second["status"]) == ("alone", "not begun")
     assert second["reason"].startswith("no memory")
@@ -224,7 +224,7 @@ def test_an_arm_begins_when_memory_is_free_again(
 ) -> None:
     free = iter([1 << 50, 1000])
     monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
-    found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
+    found = race(tmp_path, *V, "--try", "count=5,6", COUNT)
     told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
 
@@ -233,15 +233,15 @@ def test_an_arm_begins_when_memory_is_free_again(
     ("words", "said"),
     [
         (["echo"], "There is one arm, so there is no race."),
-        (["echo {x}", "--parameter-list=x"], "it takes 2 words"),
-        (["echo {x}", "-P", "x", "1", "0"], "a least and a largest number"),
-        (["echo {x}", "-L", "x", "1,2", "-L", "x", "3"], "given twice"),
-        (["echo {x}", "-L", "x", "1,2", "--seeds", "2"], "Write {seed} where"),
-        (["echo {x}", "-L", "x", "1,2", "--seeds", "0"], "must be at least 1"),
-        (["echo {x}", "-L", "x", "1,2", "--budget", "0s"], "are no time"),
-        (["echo {x}", "-L", "x", "1,2", "--turn", "0s"], "are too short"),
-        (["echo {x}", "-L", "x", "1,2", "--target", "nan"], "give a number"),
-        (["echo {x}", "-L", "x", "1,2", "--metric", "("], "no regular expression"),
+        (["echo {x}", "--try", "x"], "give a name and its values"),
+        (["echo {x}", "--try", "x=,"], "give a name and its values"),
+        (["echo {x}", "--try", "x=1,2", "--try", "x=3"], "given twice"),
+        (["echo {x}", "--try", "x=1,2", "--seeds", "2"], "Write {seed} where"),
+        (["echo {x}", "--try", "x=1,2", "--seeds", "0"], "must be at least 1"),
+        (["echo {x}", "--try", "x=1,2", "--budget", "0s"], "are no time"),
+        (["echo {x}", "--try", "x=1,2", "--turn", "0s"], "are too short"),
+        (["echo {x}", "--try", "x=1,2", "--target", "nan"], "give a number"),
+        (["echo {x}", "--try", "x=1,2", "--metric", "("], "no regular expression"),
     ],
 )
 def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
@@ -258,16 +258,10 @@ def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_parameters_may_be_ranges(tmp_path: Path) -> None:
-    found = race(tmp_path, *V, "-P", "x", "1", "3", "-D", "0.5", "echo v={x}")
-    assert sorted(by_name(found)) == ["x=1", "x=1.5", "x=2", "x=2.5", "x=3"]
-    assert found["recommended"] == "x=3"
-
-
 def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start a race of two endless arms that name the folder."""
     command = f"T={tmp_path} && {ENDLESS}"
-    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "-L", "pace", "1,2"]
+    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "--try", "pace=1,2"]
     program = [sys.executable, "-m", "ncfbench", *all_words, "--turn", "0.2s", *words, command]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **pipes, **more)
@@ -322,7 +316,7 @@ def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("runs/race/*/answer.json")
     found = json.loads(file.read_text())
     assert (found["recommended"], found["is_over"]) == ("pace=1", False)
-    words = ["-L", "pace", "1,2", "--turn", "0.2s", f"T={tmp_path} && {ENDLESS}"]
+    words = ["--try", "pace=1,2", "--turn", "0.2s", f"T={tmp_path} && {ENDLESS}"]
     assert race(tmp_path, *V, "--budget", "3s", *words)["folder"] == str(file.parent)
 
 
