@@ -20,16 +20,12 @@ class Reading(NamedTuple):
 
     Attributes:
         running: seconds that its process had been running, without pauses, when it was read.
-        paused: seconds that it had been paused by then.
-        seconds: by the program's own clock.
         split, source: as those of a line (:class:`~ncfbench.racing.metric.Line`).
     """
 
     running: float
     value: float
     step: float | None = None
-    seconds: float | None = None
-    paused: float = 0.0
     split: str = ""
     source: str = ""
 
@@ -71,10 +67,7 @@ class Timeline:
         lines = self.counted
         start = startup_of(lines, self.expected_startup)
         base = start if count_startup else 0.0
-        trained = own_seconds(lines)
-        if trained is None:
-            trained = [max(each.running - start, 0.0) for each in lines]
-        return [(base + at, line.value) for at, line in zip(trained, lines, strict=True)]
+        return [(base + max(each.running - start, 0.0), each.value) for each in lines]
 
     def lowest(self, *, is_less_better: bool) -> float:
         """Return the lowest value of any line, which falls as a curve does; infinity without one.
@@ -107,9 +100,8 @@ class Timeline:
 def startup_of(lines: Sequence[Reading], expected: float = 0.0) -> float:
     """Return the seconds before training began.
 
-    By the program's own clock where it prints one. Else the time to the first line, less that of
-    the steps before it at the median pace of later lines; lines without a step count as evenly
-    spaced.
+    The time to the first line, less that of the steps before it at the median pace of later lines;
+    lines without a step count as evenly spaced.
 
     Args:
         expected: start-up where no line or one alone cannot tell.
@@ -117,9 +109,6 @@ def startup_of(lines: Sequence[Reading], expected: float = 0.0) -> float:
     if not lines:
         return expected
     lines, first = lines[:PACED], lines[0]
-    own = own_seconds(lines)
-    if own is not None:
-        return max(first.running - own[0], 0.0)
     steps = [each.step for each in lines]
     if any(step is None for step in steps):
         steps = [*range(1, len(lines) + 1)]
@@ -134,21 +123,3 @@ def startup_of(lines: Sequence[Reading], expected: float = 0.0) -> float:
     if not paces:
         return min(expected, first.running)
     return min(max(first.running - known[0] * statistics.median(paces), 0.0), first.running)
-
-
-def own_seconds(lines: Sequence[Reading]) -> list[float] | None:
-    """Return the program's own clock at each line, without pauses; None where a line lacks it.
-
-    A pause within its clock is in its seconds: more of them than it was running betray it.
-    """
-    found: list[float] = []
-    before = Reading(0.0, math.nan, None, 0.0)
-    for each in lines:
-        if each.seconds is None or before.seconds is None:
-            return None
-        passed, ran = each.seconds - before.seconds, each.running - before.running
-        if passed > ran:
-            passed = min(passed - (each.paused - before.paused), ran)
-        found.append((found[-1] if found else 0.0) + max(passed, 0.0))
-        before = each
-    return found

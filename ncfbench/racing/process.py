@@ -91,7 +91,6 @@ class Process:
         error: what a line is refused for.
         diverged: a metric that was no finite number, after one that was or twice.
         is_paused: True between turns.
-        began: when it started, by ``time.perf_counter``.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Process:
         self._status = os.fdopen(status, "rb")
         first = self._status.readline()
         self.group = int(first) if first.strip() else 0
-        self.began = self._since = time.perf_counter()
+        self._since = time.perf_counter()
         self._running, self.is_paused = 0.0, False
         self._reader = threading.Thread(target=self._read, name="arm", daemon=True)
         self._reader.start()
@@ -257,8 +256,7 @@ class Process:
             if read is not None and not self._counts:
                 continue
             if read is not None and math.isfinite(read.value):
-                paused = now - self.began - running
-                self.readings.append(Reading(running, *read[:3], paused, *read[3:]))
+                self.readings.append(Reading(running, *read))
                 found += 1
                 continue
             if read is not None:

@@ -58,12 +58,12 @@ class Question:
 
     def clock(self, entry: Entry) -> float:
         """Return the seconds of an entry by the clock of its curve; by the time that it has been
-        running before its first line. A program's own clock is known at its lines alone.
+        running before its first line.
         """
         curve, last = self.curve(entry), entry.readings[-1:]
         if curve is None:
             return entry.trained_seconds
-        if not last or last[0].seconds is not None or not entry.is_open:
+        if not last or not entry.is_open:
             return curve.clock
         return curve.clock + entry.running_seconds - last[0].running
 

@@ -296,10 +296,8 @@ class Race:
 
     def _seconds_of(self, finalists: Mapping[Entry, float]) -> float:
         """Return the wall seconds that one more seed of each takes."""
-        pace, clock = self._pace(), self.question.clock
-        # A program's own clock leaves out some of the time that it runs.
-        ran = {each: each.trained_seconds / max(clock(each), LEAST_CLOCK) for each in finalists}
-        return sum(pace.opening + pace.training * at * ran[each] for each, at in finalists.items())
+        pace = self._pace()
+        return sum(pace.opening + pace.training * at for at in finalists.values())
 
     def _pace(self) -> Pace:
         startup = [each.timeline.startup_seconds for each in self.firsts if each.readings]

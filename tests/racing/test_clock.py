@@ -1,4 +1,4 @@
-"""The clock of an arm: start-up, the program's own clock, and pauses."""
+"""The clock of an arm: start-up, and lines that come meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.racing.clock import Reading, Timeline, own_seconds, startup_of
+from ncfbench.racing.clock import Reading, Timeline, startup_of
 
 
 def lines(startup: float, pace: float, steps: list[int], *, numbered: bool = True) -> list[Reading]:
@@ -54,26 +54,6 @@ def test_a_line_before_training_ends_the_startup() -> None:
     assert startup_of(lines(4.0, 1.0, [0])) == 4.0
 
 
-def test_the_own_clock_leaves_evaluation_out() -> None:
-    """Training takes 2 s between lines, evaluation 1 s, start-up 5 s."""
-    piece = [Reading(5 + 3.0 * n, n, None, 2.0 * n) for n in (1, 2, 3)]
-    assert Timeline(piece).points() == [(2, 1), (4, 2), (6, 3)]
-    assert startup_of(piece) == pytest.approx(6)
-    assert Timeline(piece).points(count_startup=True) == [(8, 1), (10, 2), (12, 3)]
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_pause_is_taken_out_of_the_own_clock(inside: bool) -> None:
-    """A pause of 20 s before the second line, in training or in evaluation."""
-    pause = 20.0
-    piece = [
-        Reading(3, 0.1, None, 2.0, paused=0.0),
-        Reading(6, 0.2, None, 4.0 + pause * inside, paused=pause),
-        Reading(9, 0.3, None, 6.0 + pause * inside, paused=pause),
-    ]
-    assert own_seconds(piece) == [2, 4, 6]
-
-
 class Growing(list[Reading]):
     """Lines to which a thread adds one whenever they have been read."""
 
@@ -83,9 +63,8 @@ class Growing(list[Reading]):
         self.append(last._replace(running=last.running + 1))
 
 
-@pytest.mark.parametrize("seconds", [None, 1.0])
-def test_lines_may_come_while_a_curve_is_made(seconds: float | None) -> None:
-    piece = Growing([Reading(1.0, 0.1, None, seconds), Reading(2.0, 0.2, None, seconds)])
+def test_lines_may_come_while_a_curve_is_made() -> None:
+    piece = Growing([Reading(1.0, 0.1), Reading(2.0, 0.2)])
     timeline = Timeline(piece)
     assert len(timeline.points()) >= 2
     assert timeline.curve(is_less_better=False) is not None

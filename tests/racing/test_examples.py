@@ -60,8 +60,6 @@ def test_a_run_prints_lines_that_a_race_reads(data_dir: Path, tmp_path: Path) ->
     found = list(filter(None, map(Metric.of("probe_loss").read, done.stdout.splitlines())))
     assert len(found) > 3
     assert found[0].step == 0
-    seconds = [each.seconds or 0.0 for each in found]
-    assert seconds == sorted(seconds)
     assert found[-1].value < found[0].value
     recalls = filter(None, map(Metric.of("test_recall_at_50").read, done.stdout.splitlines()))
     assert len(list(recalls)) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import played_field
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -194,21 +193,6 @@ def test_a_target_of_a_loss_is_decided_sooner() -> None:
     assert field.seconds < 2 * LOSS_SPREAD.factor * wanted + 5
 
 
-def test_an_arm_is_late_by_the_clock_of_its_curve() -> None:
-    """It leaves evaluation out of its clock, and can tie until it has trained for 2.7 times 5 s."""
-    first, late = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
-    first.timeline.readings += [Reading(at, 0.1 * at, at) for at in range(1, 6)]
-    late.timeline.readings += [Reading(2 * at, 0.01 * at, None, at) for at in range(1, 9)]
-    late.running_seconds = 16.0
-    first.status = late.status = Status.RACING
-    first.is_open = late.is_open = True
-    race = Race(Question(Metric("value"), 100.0, target=0.5), [first, late], PlayedField({}))
-    assert race.active == [late]
-    late.readings.append(Reading(36, 0.1, None, 15))
-    late.running_seconds = 36.0
-    assert not race.active
-
-
 def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """An arm of a thousand lines has its curve made about once a turn, not once a line."""
     made: list[int] = []
@@ -305,16 +289,6 @@ def test_finalists_are_repeated() -> None:
     assert other.behind is not None
     assert other.behind.seeds == 2
     assert other.behind.value == pytest.approx(6, rel=0.1)
-
-
-def test_repeats_end_by_the_clock_of_their_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluation takes three quarters of the time, and the programs leave it out of theirs."""
-    monkeypatch.setattr(
-        played_field, "Reading", lambda ran, value, at: Reading(ran, value, None, at / 4)
-    )
-    curves = {"a": rising(4, end=1000), "b": rising(6, end=1000)}
-    race, _ = played(curves, budget=400.0, seeds=2)
-    assert {each.reason for each in race.entries if each.seed} == {"at the level"}
 
 
 def test_the_next_one_may_have_left() -> None:
