@@ -11,7 +11,6 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import (
-    json_text,
     print_answer,
     print_json,
     print_views,
@@ -93,14 +92,8 @@ def race(
             default="30s, or a third of the budget if longer",
         ),
     ] = None,
-    export_json: Annotated[
-        Path | None, option(metavar="FILE", help="Write the answer.", panel="Output")
-    ] = None,
-    export_markdown: Annotated[
+    markdown: Annotated[
         Path | None, option(metavar="FILE", help="Write answer and tables.", panel="Output")
-    ] = None,
-    export_csv: Annotated[
-        Path | None, option(metavar="FILE", help="Write the table of arms.", panel="Output")
     ] = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
@@ -119,15 +112,15 @@ def race(
     from ncfbench.racing.answer import as_json
     from ncfbench.racing.display import Display
     from ncfbench.racing.pipeline import race as run_race
-    from ncfbench.reporting.render import csv, markdown
+    from ncfbench.reporting.render.markdown import escape, render
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
     parameters = options.parse_tried(try_ or ())
-    for file in filter(None, (export_json, export_markdown, export_csv)):
-        with storage_errors(file):  # refused now rather than after the race
-            file.parent.stat()
+    if markdown is not None:
+        with storage_errors(markdown):  # refused now rather than after the race
+            markdown.parent.stat()
     outcome = run_race(
         commands or (),
         parameters=parameters,
@@ -151,23 +144,15 @@ def race(
         "trust": trust,
         "next": [{"purpose": purpose, "command": text} for purpose, text in steps],
         "folder": str(outcome.folder),
-        "figure": outcome.figure,
     }
-    text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
-    page = "\n\n".join([*map(markdown.escape, text), markdown.render(shown)])
-    for path, content in (
-        (export_json, json_text(found)),
-        (export_markdown, page),
-        (export_csv, csv.render(shown[:1])),
-    ):
-        if path is not None:
-            write_text(path, content)
+    if markdown is not None:
+        text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
+        write_text(markdown, "\n\n".join([*map(escape, text), render(shown)]))
     if json_:
         print_json(found)
     else:
         print_answer(found, shown)
-        written = [outcome.folder, *filter(None, [outcome.figure])]
-        print_views("", f"Written: {', '.join(map(str, written))}")
+        print_views("", f"Written: {outcome.folder}")
     if not outcome.is_complete:
         say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

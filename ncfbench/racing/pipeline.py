@@ -23,7 +23,6 @@ from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import LEAST_TURN, Race
-from ncfbench.racing.summary import draw
 from ncfbench.runs.signals import deferred_signals, handled_by
 from ncfbench.storage import locks, tables
 from ncfbench.timing.contention import OtherPrograms
@@ -43,13 +42,11 @@ class Outcome:
 
     Attributes:
         folder: of its records and of the output of each arm.
-        figure: None where Matplotlib is not installed.
         is_complete: False if it was interrupted.
     """
 
     answer: Answer
     folder: Path
-    figure: Path | None
     is_complete: bool
 
 
@@ -143,8 +140,7 @@ def race(
             notes.append(f"Meanwhile other programs used {used}, so times are too long")
         question.require_direction(it.firsts, is_last=True)
         answer = answered(is_over=is_complete, notes=notes)
-        figure = draw(answer, here / "race.svg")
-    return Outcome(answer, here, figure, is_complete)
+    return Outcome(answer, here, is_complete)
 
 
 def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:

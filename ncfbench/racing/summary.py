@@ -1,11 +1,9 @@
-"""The answer of a race of commands in words, as tables and as a figure."""
+"""The answer of a race of commands in words and as tables."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, ArmResult
 from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
@@ -137,48 +135,6 @@ def answer_tables(answer: Answer) -> list[Table]:
     left = [each for each in answer.results if each.entry.reason and each not in answer.stayed]
     reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
     return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
-
-
-def draw(answer: Answer, path: Path) -> Path | None:
-    """Draw the curves of all arms, with the level; None where Matplotlib is not installed.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
-    from ncfbench.reporting.figures.drawing import (
-        GREY,
-        add_legend_below,
-        entitle,
-        finish,
-        new_figure,
-        save,
-        styles_of,
-        thin,
-    )
-
-    try:
-        figure = new_figure(7.0, 4.2)
-    except UsageError:
-        return None
-    axis, metric = figure.subplots(), answer.question.metric
-    stayed = {each.name for each in answer.stayed}
-    styles = styles_of(sorted(stayed))
-    for each in reversed(answer.results):
-        for seed, curve in each.runs.curves.items():
-            points = thin([*zip(curve.seconds, map(answer.value, curve.losses), strict=True)])
-            style = styles.get(each.name, {"color": GREY, "linestyle": "-", "marker": ""})
-            style = style | {"markersize": 3, "linewidth": 1.2}
-            label = each.name if each.name in stayed and not seed else None
-            axis.plot(*zip(*points, strict=True), **style, label=label)
-    if answer.level is not None:
-        axis.axhline(answer.value(answer.level), color=GREY, linestyle=":", linewidth=1)
-    axis.set(xlabel=f"s of {_clock_name(answer)}", ylabel=metric.name)
-    finish(axis)
-    handles, labels = axis.get_legend_handles_labels()
-    if handles:
-        add_legend_below(figure, handles[::-1], labels[::-1])
-    save(entitle(figure, f"What reaches {metric.name} soonest", ""), [path])
-    return path
 
 
 def _no_choice(answer: Answer) -> str:
