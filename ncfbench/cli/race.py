@@ -38,7 +38,7 @@ def race(
             metavar="NAME|REGEX",
             help=(
                 "The number in lines of JSON, or a regular expression with a group, such as"
-                " 'recall@50=([0-9.]+)'. Groups step and seconds are read too."
+                " 'recall@50=([0-9.]+)'. A group called step is read too."
             ),
             default="metric, or the only number in lines of JSON",
         ),
@@ -74,22 +74,6 @@ def race(
             help="Repeats of the finalists, where the command has {seed}.",
             panel="Arms",
             default="2 with {seed}, else 1",
-        ),
-    ] = None,
-    turn: Annotated[
-        str, option(help="Time of an arm before the next one runs.", panel="Clock", default=True)
-    ] = "5s",
-    count_startup: Annotated[
-        bool,
-        option("--count-startup", help="Count start-up and compilation too.", panel="Clock"),
-    ] = False,
-    silence: Annotated[
-        str | None,
-        option(
-            metavar="TIME",
-            help="An arm leaves that runs this long without a metric.",
-            panel="Clock",
-            default="30s, or a third of the budget if longer",
         ),
     ] = None,
     markdown: Annotated[
@@ -130,9 +114,6 @@ def race(
         target=target,
         names=names or (),
         seeds=seeds,
-        turn_seconds=options.parse_duration(turn, "--turn"),
-        count_startup=count_startup,
-        silence_seconds=None if silence is None else options.parse_duration(silence, "--silence"),
         runs_dir=runs_dir,
         display=Display(None if quiet else make_console(stderr=True), seconds),
     )

@@ -161,8 +161,6 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "level": None if level is None else answer.value(level),
         "budget_seconds": question.budget_seconds,
         "spent_seconds": answer.spent_seconds,
-        "turn_seconds": question.turn_seconds,
-        "counts_startup": question.count_startup,
         "is_over": answer.is_over,
         "recommended": best and best.name,
         "tied": [each.name for each in answer.ties],

@@ -62,12 +62,11 @@ class Timeline:
         """Start-up and compilation."""
         return startup_of(self.counted, self.expected_startup)
 
-    def points(self, *, count_startup: bool = False) -> list[tuple[float, float]]:
+    def points(self) -> list[tuple[float, float]]:
         """Return the clock and the value of each line."""
         lines = self.counted
         start = startup_of(lines, self.expected_startup)
-        base = start if count_startup else 0.0
-        return [(base + max(each.running - start, 0.0), each.value) for each in lines]
+        return [(max(each.running - start, 0.0), each.value) for each in lines]
 
     def lowest(self, *, is_less_better: bool) -> float:
         """Return the lowest value of any line, which falls as a curve does; infinity without one.
@@ -82,15 +81,14 @@ class Timeline:
         self._lowest = min([self._lowest, *(sign * each.value for each in self._of_split(new))])
         return self._lowest
 
-    def curve(self, *, is_less_better: bool, count_startup: bool = False) -> Curve | None:
+    def curve(self, *, is_less_better: bool) -> Curve | None:
         """Return values that fall against the clock; None without a line.
 
         It is made anew when there are more lines, or another start-up is expected.
         """
-        made_of = (len(self.readings), self.expected_startup, self.split)
-        key = (*made_of, is_less_better, count_startup)
+        key = (len(self.readings), self.expected_startup, self.split, is_less_better)
         if self._kept[0] != key:
-            points = self.points(count_startup=count_startup)
+            points = self.points()
             seconds = itertools.accumulate((at for at, _ in points), max)
             values = [value if is_less_better else -value for _, value in points]
             self._kept = key, Curve([*seconds], values) if points else None

@@ -22,7 +22,7 @@ from ncfbench.racing.field import Field
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import LEAST_TURN, Race
+from ncfbench.racing.race import Race
 from ncfbench.runs.signals import deferred_signals, handled_by
 from ncfbench.storage import locks, tables
 from ncfbench.timing.contention import OtherPrograms
@@ -60,9 +60,6 @@ def race(
     target: float | None = None,
     names: Sequence[str] = (),
     seeds: int | None = None,
-    turn_seconds: float = 5.0,
-    count_startup: bool = False,
-    silence_seconds: float | None = None,
     runs_dir: Folder = None,
     display: Display | None = None,
 ) -> Outcome:
@@ -75,7 +72,6 @@ def race(
         minimize: True if less of the metric is better, False if more is; None asks its name.
         target: value to reach; by default 95 % of the best quality.
         seeds: of the finalists; by default 2 where the command has a ``{seed}``.
-        silence_seconds: an arm leaves that prints no metric while it runs this long.
         display: shows the race; by default nothing is shown.
 
     Raises:
@@ -94,12 +90,8 @@ def race(
         budget_seconds,
         target,
         _seeds(field_of, seeds),
-        turn_seconds,
-        count_startup,
     )
     _check(question)
-    if silence_seconds is None:
-        silence_seconds = max(SILENCE[0], SILENCE[1] * budget_seconds)
     require_pausing()
     display, others = display or Display(None, budget_seconds), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
@@ -117,7 +109,7 @@ def race(
         field = Field(
             question.metric,
             here,
-            silence_seconds=silence_seconds,
+            silence_seconds=max(SILENCE[0], SILENCE[1] * budget_seconds),
             interrupted=interrupted,
             ticked=display.tick,
         )
@@ -157,9 +149,7 @@ def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:
 
 def _check(question: Question) -> None:
     if not (question.budget_seconds > 0 and math.isfinite(question.budget_seconds)):
-        raise UsageError(f"--budget: {question.budget_seconds:g} s are no time. Use 10m, say.")
-    if not question.turn_seconds >= LEAST_TURN:
-        raise UsageError(f"--turn: {question.turn_seconds:g} s are too short. Use 5s, say.")
+        raise UsageError("--budget must be positive, for example 10m.")
     if question.target is not None and not math.isfinite(question.target):
         raise UsageError(f"--target {question.target}: give a number.")
 

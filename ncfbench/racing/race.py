@@ -23,7 +23,8 @@ sooner arm on recorded curves than rungs of equal times do (benchmarks/README.md
 """
 LEAST_CLOCK = 0.01
 """Seconds of the first rung at least, where lines come at once."""
-LEAST_TURN = 0.05
+TURN_SECONDS, LEAST_TURN = 5.0, 0.05
+"""Seconds of a turn, and of the shortest one, which ends a rung."""
 BEGIN_SHARE = 0.1
 """Share of the budget that the first turns of all take at most, but for:"""
 SHOW_SHARE = 0.25
@@ -133,7 +134,7 @@ class Race:
         """
         budget = self.question.budget_seconds
         most, show = BEGIN_SHARE * budget, SHOW_SHARE * budget
-        seconds = min(self.question.turn_seconds, most / max(len(entries), 1))
+        seconds = min(TURN_SECONDS, most / max(len(entries), 1))
         for place, each in enumerate(entries):
             if self.left <= 0:
                 each.reason = each.reason or "no time to begin"
@@ -160,7 +161,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn(each, self.question.turn_seconds, self.question.is_known)
+                self._turn(each, TURN_SECONDS, self.question.is_known)
                 self.field.measure(each)
         return self._plan(clock)
 
@@ -243,7 +244,7 @@ class Race:
             least = min(behind, key=lambda each: each.trained_seconds)
             missing = max(target - least.trained_seconds, LEAST_TURN)
             stop = is_over or partial(self._is_done, target=target, latest=latest)
-            self._turn(least, min(self.question.turn_seconds, missing), stop)
+            self._turn(least, min(TURN_SECONDS, missing), stop)
 
     def _latest(self) -> float:
         """Return the clock from which an arm can no longer tie with the first at the target."""
@@ -253,11 +254,8 @@ class Race:
 
     def _has_lost(self, entry: Entry, latest: float) -> bool:
         """Return whether an entry can no longer tie with the first; repeats always train on."""
-        return not entry.seed and (self._is_past(entry, latest) or self.question.is_there(entry))
-
-    def _is_past(self, entry: Entry, seconds: float) -> bool:
-        """Return whether the curve of an entry is past a time; made only if it ran for longer."""
-        return entry.running_seconds > seconds and self.question.clock(entry) > seconds
+        is_late = entry.trained_seconds > latest
+        return not entry.seed and (is_late or self.question.is_there(entry))
 
     def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
         return entry.trained_seconds >= target or self._has_lost(entry, latest)
@@ -332,7 +330,7 @@ class Race:
             return found is not None and self.question.lowest(entry) <= found[1]
 
         def is_over(entry: Entry) -> bool:
-            return is_there(entry) or self._is_past(entry, most)
+            return is_there(entry) or entry.trained_seconds > most
 
         for seed in range(1, self.question.seeds if finalists else 1):
             if self.left < self._seconds_of(finalists):

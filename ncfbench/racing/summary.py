@@ -36,7 +36,7 @@ def headline(answer: Answer) -> str:
     at_most = "at most " if best.is_at_most else ""
     parts = [
         f"Use {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
-        f"{three_digits(best.seconds)} s of {_clock_name(answer)}.",
+        f"{three_digits(best.seconds)} s of training.",
         _next_one(answer, best),
     ]
     if answer.ties:
@@ -129,7 +129,7 @@ def answer_tables(answer: Answer) -> list[Table]:
         Col("s trained", lambda each: each.curve and each.curve.clock, ".1f"),
         Col("", "status", align="left"),
     ]
-    notes = [f"best: {name}; s: of {_clock_name(answer)}, of the first seed"]
+    notes = [f"best: {name}; s: of training, of the first seed"]
     shown = [each for each in answer.results if each.curve is not None]
     tables = [Table.of("Arms", cols, shown, notes, name="arms")] if shown else []
     left = [each for each in answer.results if each.entry.reason and each not in answer.stayed]
@@ -180,10 +180,10 @@ def _of_clock(answer: Answer) -> list[str]:
     """Return what is to be said of the clock and of memory."""
     found = []
     starts = [each.entry.timeline.startup_seconds for each in answer.results if each.curve]
-    if starts and max(starts) >= 1 and not answer.question.count_startup:
+    if starts and max(starts) >= 1:
         low, high = (three_digits(each) for each in (min(starts), max(starts)))
         span = f"{low} to {high} s" if low != high else f"{low} s"
-        found.append(f"Start-up and compilation, {span}, are not counted; --count-startup does.")
+        found.append(f"Start-up and compilation, {span}, are not counted.")
     for each in answer.results:
         if each.entry.bunched > BUNCHED * max(len(each.entry.readings), 1):
             found.append(
@@ -198,10 +198,6 @@ def _of_clock(answer: Answer) -> list[str]:
 
 def _text(answer: Answer, level: float) -> str:
     return three_digits(answer.value(level))
-
-
-def _clock_name(answer: Answer) -> str:
-    return "running" if answer.question.count_startup else "training"
 
 
 def _seconds(result: ArmResult) -> str:

@@ -29,8 +29,6 @@ def test_startup_is_what_steps_do_not_take(startup: float, pace: float, steps: l
     assert startup_of(piece) == pytest.approx(startup, abs=1e-6)
     points = Timeline(piece).points()
     assert [at for at, _ in points] == pytest.approx([pace * step for step in steps], abs=1e-6)
-    counted = Timeline(piece).points(count_startup=True)
-    assert [at for at, _ in counted] == pytest.approx([each.running for each in piece])
 
 
 def test_lines_without_a_step_count_as_evenly_spaced() -> None:
