@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import Mock
 
 from ncfbench.advice import pipeline
-from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations
@@ -42,19 +41,11 @@ def ask(
     runs_dir: Path,
     *,
     budget: float = BUDGET,
-    dry_run: bool = False,
     encoder: str = "bow",
     **more: Any,
 ) -> tuple[Advice, list[str]]:
     question = Question(FIXED | {"encoder": encoder}, **(ASKED | more))
     locations = Locations(data_dir, runs_dir)
     progress = Mock(Progress)
-    found = pipeline.answer_question(
-        question, locations, budget, dry_run=dry_run, progress=progress
-    )
+    found = pipeline.answer_question(question, locations, budget, progress=progress)
     return found, [call.args[0] for call in progress.say.call_args_list]
-
-
-def answer_of(found: Advice) -> RaceAnswer:
-    assert found.answer is not None
-    return found.answer

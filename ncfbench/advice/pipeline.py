@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from ncfbench.advice import answer_rows
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidate_runs import CandidateRuns, Clock
 from ncfbench.advice.chance import chance
-from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
@@ -69,18 +67,18 @@ DONE_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Advice:
-    """The result of a question. A dry run has no answer.
+    """The result of a question.
 
     Attributes:
-        state: who raced or would race.
+        state: who raced.
         is_complete: False if the race was interrupted.
     """
 
     folder: Path
     state: State
-    answer: RaceAnswer | None = None
-    figure: Path | None = None
-    is_complete: bool = False
+    answer: RaceAnswer
+    figure: Path | None
+    is_complete: bool
 
 
 def advise(
@@ -91,7 +89,6 @@ def advise(
     metric: str = METRIC,
     loss: str | Sequence[str] = (),
     seeds: int = 2,
-    dry_run: bool = False,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
@@ -130,8 +127,7 @@ def advise(
     )
     given = {name: values for name, values in tried.items() if values}
     question = Question(fixed, metric, seeds=seeds, others=others, **given)
-    more: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "began": began}
-    return answer_question(question, locations, budget_seconds, **more)
+    return answer_question(question, locations, budget_seconds, progress=progress, began=began)
 
 
 def answer_question(
@@ -139,7 +135,6 @@ def answer_question(
     locations: Locations,
     budget_seconds: float,
     *,
-    dry_run: bool = False,
     progress: Progress,
     began: float | None = None,
 ) -> Advice:
@@ -184,20 +179,13 @@ def answer_question(
         progress.start(int(budget_seconds), int(clock.spent), "second")
         has_time = clock.left > DONE_SHARE * budget_seconds
         unfitted: list[str] = []
-        if has_time and not dry_run:
+        if has_time:
             unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        if dry_run and state is not None:
-            return Advice(folder, state)
         if state is None:
             state, has_time = State(dataset.fingerprint, [], [], 0.0), True
-        runs_dir = Path(stack.enter_context(TemporaryDirectory())) if dry_run else folder
-        here = dataclasses.replace(locations, runs_dir=runs_dir)
+        here = dataclasses.replace(locations, runs_dir=folder)
         runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
-        if dry_run:
-            with runs.turns:
-                FirstField(search, runs).choose()
-            return Advice(folder, state)
         is_complete = True
         if has_time:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -19,7 +19,6 @@ from ncfbench.cli.output import (
     typed_with,
 )
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
-from ncfbench.reporting.table import Col, Table
 
 Value = TypeVar("Value")
 
@@ -75,9 +74,6 @@ def advise(
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list who would race first.")
-    ] = False,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
@@ -112,7 +108,6 @@ def advise(
         metric=metric,
         loss=_list(loss, str, "--loss"),
         seeds=seeds,
-        dry_run=dry_run,
         data_dir=data_dir,
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),
@@ -121,15 +116,6 @@ def advise(
         **tried,
     )
     answer, folder = advice.answer, advice.folder
-    if answer is None:
-        state = advice.state
-        field = {
-            "entrants": [each.name for each in state.entrants],
-            "first_clock_seconds": state.first_clock,
-            "horizon_seconds": state.horizon,
-        }
-        (print_json if json_ else _print_field)(field)
-        return
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
     found = answer_rows.as_json(answer, folder, given) | {"figure": advice.figure}
@@ -142,15 +128,6 @@ def advise(
     if not advice.is_complete:
         say(f"Interrupted; this is the answer so far. The same command continues: {typed_with()}")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
-
-
-def _print_field(found: Mapping[str, Any]) -> None:
-    """Print who would race first."""
-    note = (
-        f"First rung: {found['first_clock_seconds']:.3g} s of training each; the last ends at about"
-        f" {found['horizon_seconds']:.3g} s."
-    )
-    print_views(Table.of("Would race", [Col("", str)], found["entrants"], [note]))
 
 
 def _list(text: str | None, kind: Callable[[str], Value], flag: str) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from races import answer_of, ask
+from races import ask
 
 from ncfbench.advice import answer_rows, summary
 from ncfbench.data.sources import synthetic
@@ -28,7 +28,7 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     few: dict[str, Any] = {"samplers": ("neg", "ns"), "learning_rates": (0.01,), "seeds": 1}
     few |= {"encoder": "mf", "losses": ("log",), "metric": "recall@50"}
     advice, _ = ask(tmp_path, tmp_path, **few)
-    answer = answer_of(advice)
+    answer = advice.answer
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
     stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
     assert any(at.is_paired for at in stands)

@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 from invoked import check, invoke
 from pyarrow.parquet import read_table
-from races import BUDGET, OTHERS, answer_of, ask
+from races import BUDGET, OTHERS, ask
 
 import ncfbench
 from ncfbench.advice import answer_rows, pipeline, summary
@@ -50,7 +50,7 @@ def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
 
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert raced.is_complete
-    answer = answer_of(raced)
+    answer = raced.answer
     assert answer.best is not None
     names = {path.name for path in raced.folder.iterdir() if path.is_file()}
     assert names == {"advice.json", "advice.parquet", "answer.json", "advice.png", ".lock"}
@@ -71,7 +71,7 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
 
 def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) -> None:
     """Once, beside the data: the same question again, or another one, fits none of them."""
-    answer = answer_of(raced)
+    answer = raced.answer
     assert {floor.row["floor"] for floor in answer.floors} == {"profile", "ridge"}
     assert not answer.unfitted
     kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
@@ -87,7 +87,7 @@ def test_floors_without_time_or_room_are_named(
 ) -> None:
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
     monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
-    answer = answer_of(ask(tmp_path / "data", tmp_path, **FEW)[0])
+    answer = ask(tmp_path / "data", tmp_path, **FEW)[0].answer
     assert not answer.floors
     (reason,) = answer.unfitted
     assert "No profile: it would take about" in reason
@@ -95,17 +95,15 @@ def test_floors_without_time_or_room_are_named(
     trust = answer_rows.as_json(answer, tmp_path, {})["trust"]
     assert f"Floors that were left out: {reason}" in trust
     monkeypatch.setattr(pipeline, "floor", Mock(side_effect=DataError("Cannot write there.")))
-    ask(tmp_path / "data", tmp_path, dry_run=True, **FEW)
-    assert pipeline.floor.call_count == 0  # type: ignore[attr-defined]
     found, _ = ask(tmp_path / "data", tmp_path, **FEW)
-    assert answer_of(found).unfitted == ["Cannot write there."]
+    assert found.answer.unfitted == ["Cannot write there."]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) -> None:
     before = {path: read_table(path) for path in raced.folder.glob("*/curve.parquet")}
     again, said = ask(data_dir, raced.folder.parent.parent, **TWO)
-    assert answer_of(again).best == answer_of(raced).best
+    assert again.answer.best == raced.answer.best
     assert not any("candidates" in line for line in said)
     assert before == {path: read_table(path) for path in before}
 
@@ -117,8 +115,8 @@ def test_times_of_two_environments_are_named(data_dir: Path, raced: Advice, tmp_
     (path, *_) = tmp_path.glob("advice/*/*/environment.json")
     path.write_text(path.read_text().replace(json.loads(path.read_text())["key"], "elsewhere"))
     again, _ = ask(data_dir, tmp_path, **TWO)
-    assert pipeline.MIXED_NOTE in answer_of(again).state.notes
-    assert pipeline.MIXED_NOTE not in answer_of(raced).state.notes
+    assert pipeline.MIXED_NOTE in again.answer.state.notes
+    assert pipeline.MIXED_NOTE not in raced.answer.state.notes
 
 
 @pytest.mark.long
@@ -147,7 +145,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "DONE_SHARE", 1.1)  # no time is left
         again, _ = ask(data_dir, tmp_path, **FEW)
-    assert answer_of(again).arms == answer_of(cut).arms
+    assert again.answer.arms == cut.answer.arms
     assert read_table(again.folder / "advice.parquet") == before
     trained = {one.name: one.summary["iterations"] for one in runs.read_all(cut.folder)[0]}
     whole, said = ask(data_dir, tmp_path, **FEW)
@@ -156,7 +154,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
     later = {one.name: one.summary["iterations"] for one in runs.read_all(whole.folder)[0]}
     assert all(later[name] >= iterations for name, iterations in trained.items())
     assert len(later) > len(trained) or later != trained
-    assert pipeline.BUSY_NOTE in answer_of(whole).state.notes
+    assert pipeline.BUSY_NOTE in whole.answer.state.notes
 
 
 @pytest.mark.long
@@ -187,33 +185,11 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
 def test_the_winner_is_trained_on_by_run(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = dict(summary.next_steps(answer_of(raced), raced.folder, {"--data-dir": str(data_dir)}))
+    steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))
     command = steps["To train on from where the race left it"].split()[1:]
     check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
     records, _ = runs.read_all(raced.folder)
     assert len(records) == len(list(raced.folder.glob("*/config.json")))
-
-
-def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
-    found, _ = ask(data_dir, tmp_path, dry_run=True)
-    assert found.answer is None
-    assert [each.name for each in found.state.entrants] == [
-        "bow sg strat-ns",
-        "bow sg ns",
-        "bow sg iid k=10",
-    ]
-    assert found.state.horizon > found.state.first_clock > 0
-    assert not list(tmp_path.glob("advice/*/*/config.json"))
-    assert read_state(found.folder) is None
-
-
-def test_a_dry_run_lists_a_race_that_is_over(data_dir: Path, raced: Advice) -> None:
-    """It names all that raced, and leaves the answer's files alone."""
-    before = (raced.folder / "advice.parquet").stat().st_mtime_ns
-    found, _ = ask(data_dir, raced.folder.parent.parent, dry_run=True, **TWO)
-    assert found.answer is None
-    assert found.state == read_state(raced.folder)
-    assert (raced.folder / "advice.parquet").stat().st_mtime_ns == before
 
 
 def test_from_python(data_dir: Path, tmp_path: Path) -> None:
@@ -222,7 +198,6 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         encoder="bow",
         loss="hinge",
         budget_seconds=BUDGET,
-        dry_run=True,
         data_dir=data_dir,
         runs_dir=tmp_path,
         samplers=["neg", "ns"],
@@ -231,6 +206,7 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         learning_rates=[0.1],
         others=OTHERS,
         dimension=8,
+        epochs=4,
     )
     names = [each.name for each in found.state.entrants]
     assert names == ["bow hinge neg", "bow hinge ns"]
@@ -257,7 +233,7 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
     own = tmp_path / "advice" / raced.folder.name
     own.mkdir(parents=True)
     state.write(own)
-    found, said = ask(data_dir, tmp_path, dry_run=True, **TWO)
+    found, said = ask(data_dir, tmp_path, **TWO)
     assert found.folder == own
     assert any("has changed since this race began" in line for line in said)
 
@@ -301,11 +277,9 @@ def test_the_command_prints_the_answer(
     prose = printed.stdout.partition("To be surer")[0]
     assert max(map(len, prose.splitlines())) <= 80
     assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
-    listed = invoke(*words, "--quiet", "--dry-run")
-    check(listed, 0, "Would race")
     # The race's runs are below other ones; the report says where its answer is.
     below = invoke("report", "--runs-dir", runs_dir)
-    check(below, 0, "No finished run in", f"advise {raced.folder.name}", answer_of(raced).best.name)
+    check(below, 0, "No finished run in", f"advise {raced.folder.name}", raced.answer.best.name)
     check(below, 0, f"ncfbench report {raced.folder}")
     again = invoke("report", raced.folder, "--only", "sampler=iid")  # writes nothing
     check(again, 0, "se --encoder bow --loss sg --sampler")
@@ -316,7 +290,7 @@ def test_the_command_prints_the_answer(
         silent = invoke("report", unfinished, "--format", kind)
         check(silent, 7, f"no finished run, so --format {kind} has no table to print")
     found = json.loads(invoke(*words, "--quiet", "--json").stdout)
-    best = answer_of(raced).best
+    best = raced.answer.best
     assert best is not None
     assert found["recommended"] == best.name
     assert found["folder"] == str(raced.folder)

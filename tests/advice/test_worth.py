@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from invoked import check, invoke
-from races import answer_of, ask
+from races import ask
 
 from ncfbench.advice import answer_rows, summary
 from ncfbench.reporting.overall import worth
@@ -23,7 +23,7 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     more: dict[str, Any] = {"losses": ("softmax", "log"), "samplers": ("ns",), "seeds": 1}
     more["learning_rates"] = (0.01,)
     found, _ = ask(data_dir, tmp_path, **more)
-    answer = answer_of(found)
+    answer = found.answer
     assert answer.best is not None
     names = {arm.name for arm in answer.arms}
     assert names == {f"bow {loss} ns" for loss in more["losses"]}
@@ -48,7 +48,7 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     assert "use --encoder bow --loss" in summary.headline(answer).lower()
     _reports_alike(data_dir, found.folder, shown)
     again, said = ask(data_dir, tmp_path, **more)
-    assert answer_of(again).best == answer.best
+    assert again.answer.best == answer.best
     assert not any("candidates" in line for line in said)
 
 
