@@ -13,7 +13,6 @@ from ncfbench.advice.state import State
 from ncfbench.data import Dataset
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.overall import Overall
-from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
 from ncfbench.runs.folder import RunRecord
 
@@ -46,12 +45,6 @@ class RaceAnswer(Overall):
     sample_users: int | None
     unfitted: Sequence[str] = ()
     is_race: bool = True
-
-    @property
-    def measures(self) -> dict[str, str]:
-        """Columns of the curves that the figure shows: the one that decides, and test recall."""
-        decides = f"{self.metric} of validation links"
-        return {self.question.column: decides, f"test_{RECALL}": "test recall@50"}
 
     @property
     def main(self) -> list[RacedArm]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,6 @@ from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import ANSWER, read_floors
-from ncfbench.reporting.figures.curves import draw_answer
-from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import FloorResult, floors_of
 from ncfbench.runs.folder import ANSWERED
 from ncfbench.runs.progress import Progress
@@ -77,7 +75,6 @@ class Advice:
     folder: Path
     state: State
     answer: RaceAnswer
-    figure: Path | None
     is_complete: bool
 
 
@@ -88,7 +85,6 @@ def advise(
     budget_seconds: float = 600.0,
     metric: str = METRIC,
     loss: str | Sequence[str] = (),
-    seeds: int = 2,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
@@ -126,7 +122,7 @@ def advise(
         progress.say, shared, assignments, chosen={"encoder": encoders or ENCODERS}
     )
     given = {name: values for name, values in tried.items() if values}
-    question = Question(fixed, metric, seeds=seeds, others=others, **given)
+    question = Question(fixed, metric, others=others, **given)
     return answer_question(question, locations, budget_seconds, progress=progress, began=began)
 
 
@@ -206,8 +202,8 @@ def answer_question(
         answer = make_answer(question, state, records, dataset, budget_seconds)
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
-        figure = _write(answer, folder, locations, say)
-        return Advice(folder, state, answer, figure, is_complete)
+        _write(answer, folder, locations)
+        return Advice(folder, state, answer, is_complete)
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:
@@ -262,15 +258,7 @@ def _fit_floors(
     return fitted.notes
 
 
-def _write(
-    answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
-) -> Path | None:
+def _write(answer: RaceAnswer, folder: Path, locations: Locations) -> None:
     tables.write_rows(folder / "advice.parquet", answer_rows.rows(answer), schemas.ADVICE)
     there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
     tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))
-    try:
-        drawing = draw_answer(answer)
-    except UsageError as error:
-        say(f"No figure: {error}")
-        return None
-    return save(drawing, [folder / "advice.png"])[0] if drawing else None

@@ -38,7 +38,6 @@ class Question:
         fixed: settings that all candidates share, by name; the data set above all.
         metric: what ranking is judged by: ``recall@50``, ``ndcg@20``, ``mrr`` ...
         others: values to try of further settings, by name.
-        seeds: wanted seeds of each finalist.
 
     Raises:
         UsageError: an unknown name, or a question without an answer.
@@ -54,7 +53,6 @@ class Question:
     negatives: tuple[int, ...] = ()
     learning_rates: tuple[float, ...] = ()
     others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    seeds: int = 2
     base: RunConfig = field(init=False)
     """The fixed settings, complete."""
 
@@ -64,8 +62,6 @@ class Question:
             raise UsageError(
                 f"--metric {self.metric!r}{nearest(self.metric, valid)} Valid: {', '.join(valid)}."
             )
-        if self.seeds < 1:
-            raise UsageError(f"--seeds {self.seeds}: at least one.")
         for kind, names in (("encoder", self.encoders), ("sampler", self.samplers)):
             for name in names:
                 find(kind, name)
@@ -106,7 +102,7 @@ class Question:
         asked = {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(self)
-            if each.name not in ("base", "seeds")
+            if each.name != "base"
         }
         asked["target"] = "recall"  # as in the names of races that earlier versions began
         text = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())

@@ -100,8 +100,6 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
             words += [flag_of(name), ",".join(map(str, values))]
     for name, values in question.others.items():
         words += ["--try", f"{name}={','.join(map(str, values))}"]
-    if question.seeds != usual.seeds:
-        words += ["--seeds", str(question.seeds)]
     for name, value in question.fixed.items():
         if name != "dataset":
             words += ["--set", f"{name}={value}"]

@@ -64,7 +64,6 @@ def advise(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of the finalists.")] = 2,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,7 +106,6 @@ def advise(
         budget_seconds=seconds,
         metric=metric,
         loss=_list(loss, str, "--loss"),
-        seeds=seeds,
         data_dir=data_dir,
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),
@@ -118,13 +116,12 @@ def advise(
     answer, folder = advice.answer, advice.folder
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    found = answer_rows.as_json(answer, folder, given) | {"figure": advice.figure}
+    found = answer_rows.as_json(answer, folder, given)
     if json_:
         print_json(found)
     else:
         print_answer(found, summary.answer_tables(answer))
-        files = [folder / "advice.parquet", *filter(None, [advice.figure])]
-        print_views("", f"Written: {', '.join(map(str, files))}")
+        print_views("", f"Written: {folder / 'advice.parquet'}")
     if not advice.is_complete:
         say(f"Interrupted; this is the answer so far. The same command continues: {typed_with()}")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

@@ -19,8 +19,6 @@ from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
-from ncfbench.reporting.figures.curves import draw_answer
-from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import floors_of
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
@@ -307,16 +305,8 @@ def test_a_command_names_all_that_was_asked() -> None:
         losses=("sg", "mse"),
         samplers=("ns", "iid"),
         learning_rates=(0.01, 0.1),
-        seeds=3,
     )
     assert summary.advise_command(question, 600.0, {}) == (
         "ncfbench advise tiny --encoder cnn --loss sg,mse --samplers ns,iid"
-        " --learning-rates 0.01,0.1 --seeds 3 --set dimension=8 --budget 10m"
+        " --learning-rates 0.01,0.1 --set dimension=8 --budget 10m"
     )
-
-
-def test_the_figure_is_drawn(answer: RaceAnswer, tmp_path: Path) -> None:
-    drawing = draw_answer(answer)
-    assert drawing is not None
-    (path,) = save(drawing, [tmp_path / "advice.png"])
-    assert path.stat().st_size > 10_000

@@ -36,7 +36,7 @@ SMALL = [
     *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
 ]
 """The same on the command line."""
-FEW: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+FEW: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,)}
 
 TWO: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01, 1e30)}
 """Two samplers with a usual and an absurd learning rate."""
@@ -53,7 +53,7 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     answer = raced.answer
     assert answer.best is not None
     names = {path.name for path in raced.folder.iterdir() if path.is_file()}
-    assert names == {"advice.json", "advice.parquet", "answer.json", "advice.png", ".lock"}
+    assert names == {"advice.json", "advice.parquet", "answer.json", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
     # Two seeds of what is recommended, and of the next one.
@@ -81,7 +81,6 @@ def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) ->
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("undrawn")
 def test_floors_without_time_or_room_are_named(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +98,6 @@ def test_floors_without_time_or_room_are_named(
     assert found.answer.unfitted == ["Cannot write there."]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) -> None:
     before = {path: read_table(path) for path in raced.folder.glob("*/curve.parquet")}
     again, said = ask(data_dir, raced.folder.parent.parent, **TWO)
@@ -108,7 +106,6 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
     assert before == {path: read_table(path) for path in before}
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_times_of_two_environments_are_named(data_dir: Path, raced: Advice, tmp_path: Path) -> None:
     """As after new packages: the others' times are not measured again."""
     shutil.copytree(raced.folder.parent, tmp_path / "advice")
@@ -120,7 +117,6 @@ def test_times_of_two_environments_are_named(data_dir: Path, raced: Advice, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a rung, while other programs are at work, which the command says at
     once and the answer later. The answer stays when its runs train on, by the command that it
@@ -161,7 +157,7 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
 def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     """SIGKILL soon after a rung was kept; then the same command ends the race."""
     words = ["advise", "tiny", "--budget", "30m", "--samplers", "iid,ns", *SMALL]
-    words += ["--learning-rates", "0.01", "--seeds", "1"]
+    words += ["--learning-rates", "0.01"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, "-m", "ncfbench", *words], **silent)
@@ -262,7 +258,6 @@ def test_bad_input_is_one_sentence(
     check(found, code, message)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_command_prints_the_answer(
     data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,6 @@ TINY = {"dataset": "tiny", "encoder": "cnn"}
     [
         ({}, {"metric": "speed"}, r"--metric 'speed'.* Valid: recall@10"),
         ({}, {"samplers": ("nss",)}, "did you mean 'ns'"),
-        ({}, {"seeds": 0}, "--seeds 0"),
         ({"sampler": "ns"}, {"samplers": ("ns",)}, "sampler is what advise tries"),
         ({"seed": 3}, {}, "seed is what advise tries"),
     ],

@@ -20,7 +20,7 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
     The same question answers again at once.
     """
-    more: dict[str, Any] = {"losses": ("softmax", "log"), "samplers": ("ns",), "seeds": 1}
+    more: dict[str, Any] = {"losses": ("softmax", "log"), "samplers": ("ns",)}
     more["learning_rates"] = (0.01,)
     found, _ = ask(data_dir, tmp_path, **more)
     answer = found.answer
@@ -42,7 +42,6 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     assert shown["metric"] == "recall@10"
     recalls = [step["recall_until"] for step in shown["frontier"]]
     assert recalls == sorted(recalls)
-    assert "validation_recall_at_10" in answer.measures
     (table,) = summary.answer_tables(answer)
     assert table.rows[0][0].text == "the recommended"
     assert "use --encoder bow --loss" in summary.headline(answer).lower()
