@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,27 +81,25 @@ class Advice:
 def advise(
     dataset: str,
     *,
-    encoder: str | Sequence[str] = (),
     budget_seconds: float = 600.0,
     metric: str = METRIC,
-    loss: str | Sequence[str] = (),
+    tried: Mapping[str, Sequence[Any]] | None = None,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
     assignments: Sequence[str] = (),
     began: float | None = None,
-    **asked: Any,
+    **shared: Any,
 ) -> Advice:
     """Race candidates within a budget of time, and return what to train with, and why.
 
     The same question continues its race.
 
     Args:
-        encoder: the encoders to try.
+        tried: values to try by setting, such as ``{"loss": ["softmax", "log"]}``; of other
+            settings those that they declare.
         assignments: ``key=value`` strings of settings that all candidates share.
-        asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
-            ``learning_rates`` to try, by default the usual ones; ``others``, a mapping of such
-            sequences; and settings that all candidates share.
+        shared: such settings by name.
         progress: shows the race to its user; by default nothing is shown.
         began: when the budget began, by ``time.perf_counter()``; by default now.
 
@@ -109,20 +107,12 @@ def advise(
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
     """
     began = time.perf_counter() if began is None else began
-    names = {field.name for field in dataclasses.fields(Question)} - {"others"}
-    tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
-    others = asked.pop("others", {})
-    encoders, losses = (
-        (each,) if isinstance(each, str) else tuple(each) for each in (encoder, loss)
-    )
-    tried |= {"encoders": encoders, "losses": losses}
-    shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
-    progress = progress or Progress()
+    tried, progress = tried or {}, progress or Progress()
+    flags = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | shared
     fixed, locations = merge_named(
-        progress.say, shared, assignments, chosen={"encoder": encoders or ENCODERS}
+        progress.say, flags, assignments, chosen={"encoder": tried.get("encoder", ENCODERS)}
     )
-    given = {name: values for name, values in tried.items() if values}
-    question = Question(fixed, metric, others=others, **given)
+    question = Question(fixed, metric, tried)
     return answer_question(question, locations, budget_seconds, progress=progress, began=began)
 
 
@@ -157,7 +147,7 @@ def answer_question(
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
-    search = Search(Space.of(dataset, question.fixed, question.given))
+    search = Search(Space.of(dataset, question.fixed, question.tried))
     folder = locations.runs_dir / FOLDER / question.name
     others.warn(say)
     with (
@@ -210,11 +200,11 @@ def require_recall(question: Question, dataset: Dataset) -> None:
     """Refuse an encoder or a metric by a UsageError, or data by a DataError, that cannot be ranked
     by on validation links.
     """
-    for name in question.encoders:
+    for name in question.tried.get("encoder", ()):
         if not can_rank(name, dataset):
             raise UsageError(
-                f"advise ranks held-out items, and {name} has no vectors of them. Use another"
-                " --encoder."
+                f"advise ranks held-out items, and {name} has no vectors of them. Try another"
+                " encoder."
             )
     require_validation_links(dataset, "advise")
     _, _, cutoff = question.metric.partition("@")

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from ncfbench.advice.answer import RaceAnswer
-from ncfbench.advice.question import LISTED, Question, flag_of
+from ncfbench.advice.question import METRIC, Question
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
@@ -91,14 +91,10 @@ def answer_tables(answer: RaceAnswer) -> list[Table]:
 
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
-    base, usual = question.base, Question({})
-    words = ["ncfbench", "advise", base.dataset]
-    if question.metric != usual.metric:
+    words = ["ncfbench", "advise", question.base.dataset]
+    if question.metric != METRIC:
         words += ["--metric", question.metric]
-    for name, attribute in LISTED.items():
-        if (values := getattr(question, attribute)) != getattr(usual, attribute):
-            words += [flag_of(name), ",".join(map(str, values))]
-    for name, values in question.others.items():
+    for name, values in question.tried.items():
         words += ["--try", f"{name}={','.join(map(str, values))}"]
     for name, value in question.fixed.items():
         if name != "dataset":

@@ -62,7 +62,7 @@ class Race:
     question: Question
     entries: list[Entry]
     field: Field
-    judged: Callable[[], None] = lambda: None
+    judged: Callable[[], object] = lambda: None
     say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:

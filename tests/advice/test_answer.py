@@ -289,7 +289,7 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, export), (_, resume) = steps
-    assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
+    assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
@@ -302,11 +302,9 @@ def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path)
 def test_a_command_names_all_that_was_asked() -> None:
     question = Question(
         FIXED | {"dimension": 8},
-        losses=("sg", "mse"),
-        samplers=("ns", "iid"),
-        learning_rates=(0.01, 0.1),
+        tried={"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)},
     )
     assert summary.advise_command(question, 600.0, {}) == (
-        "ncfbench advise tiny --encoder cnn --loss sg,mse --samplers ns,iid"
-        " --learning-rates 0.01,0.1 --set dimension=8 --budget 10m"
+        "ncfbench advise tiny --try loss=sg,mse --try sampler=ns,iid --try learning_rate=0.01,0.1"
+        " --try encoder=cnn --set dimension=8 --budget 10m"
     )

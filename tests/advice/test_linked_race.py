@@ -24,8 +24,8 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     """Chance by plain loops, and recall of new and known items apart."""
     options = replace(tiny_options, hold_out="links")
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
-    few: dict[str, Any] = {"samplers": ("neg", "ns"), "learning_rates": (0.01,)}
-    few |= {"encoder": "mf", "losses": ("log",), "metric": "recall@50"}
+    few: dict[str, Any] = {"sampler": ("neg", "ns"), "learning_rate": (0.01,)}
+    few |= {"encoder": "mf", "loss": ("log",), "metric": "recall@50"}
     advice, _ = ask(tmp_path, tmp_path, **few)
     answer = advice.answer
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}

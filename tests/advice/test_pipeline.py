@@ -31,14 +31,15 @@ from ncfbench.timing import contention
 from ncfbench.training import run as training
 
 SMALL = [
-    *("--encoder", "bow", "--loss", "sg", "--batch-sizes", "64", "--metric", "recall@10"),
-    *("--stratum-sizes", "4", "--negatives", "10", "--set", "epochs=4", "--set", "dimension=8"),
+    *("--metric", "recall@10", "--set", "epochs=4", "--set", "dimension=8"),
+    *("--try", "encoder=bow", "--try", "loss=sg", "--try", "batch_size=64"),
+    *("--try", "stratum_size=4", "--try", "negatives=10"),
     *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
 ]
 """The same on the command line."""
-FEW: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,)}
+FEW: dict[str, Any] = {"sampler": ("iid", "ns"), "learning_rate": (0.01,)}
 
-TWO: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01, 1e30)}
+TWO: dict[str, Any] = {"sampler": ("iid", "ns"), "learning_rate": (0.01, 1e30)}
 """Two samplers with a usual and an absurd learning rate."""
 
 
@@ -156,8 +157,8 @@ def test_an_interrupted_race_answers_and_continues(data_dir: Path, tmp_path: Pat
 @pytest.mark.long
 def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
     """SIGKILL soon after a rung was kept; then the same command ends the race."""
-    words = ["advise", "tiny", "--budget", "30m", "--samplers", "iid,ns", *SMALL]
-    words += ["--learning-rates", "0.01"]
+    words = ["advise", "tiny", "--budget", "30m", "--try", "sampler=iid,ns", *SMALL]
+    words += ["--try", "learning_rate=0.01"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, "-m", "ncfbench", *words], **silent)
@@ -191,16 +192,14 @@ def test_the_winner_is_trained_on_by_run(
 def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     found = ncfbench.advise(
         "tiny",
-        encoder="bow",
-        loss="hinge",
+        tried={
+            **{"encoder": ["bow"], "loss": ["hinge"], "sampler": ["neg", "ns"]},
+            **{"batch_size": [64], "negatives": [10], "learning_rate": [0.1]},
+            **OTHERS,
+        },
         budget_seconds=BUDGET,
         data_dir=data_dir,
         runs_dir=tmp_path,
-        samplers=["neg", "ns"],
-        batch_sizes=[64],
-        negatives=[10],
-        learning_rates=[0.1],
-        others=OTHERS,
         dimension=8,
         epochs=4,
     )
@@ -212,7 +211,7 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     ("more", "message"),
     [
         ({"budget": 0.5}, r"--budget: 0 s are too short: two candidates need about \d+0 s"),
-        ({"samplers": ("ns",), "learning_rates": (0.01,)}, "one candidate only, bow sg ns"),
+        ({"sampler": ("ns",), "learning_rate": (0.01,)}, "one candidate only, bow sg ns"),
     ],
 )
 def test_what_is_no_race_is_refused(
@@ -240,15 +239,14 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
         (["tiny", "--budget", "10"], 2, "--budget '10' is not a time. Use for example 2h"),
         (["tiny", "--budget", "0m"], 2, "--budget must be positive, for example 10m."),
         (["absent"], 3, "is not prepared"),
-        (["tiny", "--batch-sizes", "many"], 2, "--batch-sizes 'many' is not a list of numbers"),
-        (["tiny", "--samplers", "ns", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
+        (["tiny", "--try", "batch_size=many"], 2, "batch_size"),
+        (["tiny", "--try", "sampler=ns", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
         (["tiny", "--set", "target=loss"], 2, "Unknown setting 'target'"),
         (["tiny", "--metric", "recal@50"], 2, "--metric 'recal@50'; did you mean 'recall@50'"),
         (["tiny", "--metric", "ndcg@100"], 2, "items are ranked for validation links, so"),
         (["tiny", "--try", "gamma"], 2, "--try 'gamma': give a name and its values"),
         (["tiny", "--try", "gama=5"], 2, "--try 'gama'; did you mean 'gamma'"),
-        (["tiny", "--try", "loss=log"], 2, "--try loss: use --loss"),
-        (["tiny", "--encoder", "mf"], 2, "mf has no vectors of them. Use another"),
+        (["tiny", "--try", "encoder=mf"], 2, "mf has no vectors of them. Try another"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -263,7 +261,7 @@ def test_the_command_prints_the_answer(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     words = ["advise", "tiny", "--budget", "2000m", *SMALL]
-    words += ["--samplers", "iid,ns", "--learning-rates", "0.01,1e30"]
+    words += ["--try", "sampler=iid,ns", "--try", "learning_rate=0.01,1e30"]
     runs_dir = raced.folder.parent.parent
     words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
     printed = invoke(*words, "--quiet")

@@ -20,13 +20,13 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     """Losses race by recall@10; the table, JSON and the frontier agree with the runs' own curves.
     The same question answers again at once.
     """
-    more: dict[str, Any] = {"losses": ("softmax", "log"), "samplers": ("ns",)}
-    more["learning_rates"] = (0.01,)
+    more: dict[str, Any] = {"loss": ("softmax", "log"), "sampler": ("ns",)}
+    more["learning_rate"] = (0.01,)
     found, _ = ask(data_dir, tmp_path, **more)
     answer = found.answer
     assert answer.best is not None
     names = {arm.name for arm in answer.arms}
-    assert names == {f"bow {loss} ns" for loss in more["losses"]}
+    assert names == {f"bow {loss} ns" for loss in more["loss"]}
     column = "validation_recall_at_10"
     tops = {
         arm.name: max(row[column] for row in arm.first.curve if row[column] is not None)
