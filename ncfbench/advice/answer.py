@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.chance import chance, learned_at
 from ncfbench.advice.question import METRIC, Question
-from ncfbench.advice.state import State
 from ncfbench.data import Dataset
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.overall import Overall

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,12 +16,13 @@ import jax
 from ncfbench.advice import answer_rows
 from ncfbench.advice.answer import RaceAnswer, make_answer
 from ncfbench.advice.candidate_runs import CandidateRuns, Clock
+from ncfbench.advice.candidates import State
 from ncfbench.advice.chance import chance
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import State, keep_records, read_kept_records, read_state
+from ncfbench.advice.state import keep_records, read_kept_records
 from ncfbench.catalog import ENCODERS
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
@@ -31,7 +33,6 @@ from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import ANSWER, read_floors
 from ncfbench.reporting.floors import FloorResult, floors_of
-from ncfbench.runs.folder import ANSWERED
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
@@ -55,12 +56,6 @@ CERTAIN_NOTE = (
     f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
     " construction and decides nothing. Prepare data with more of them."
 )
-MIXED_NOTE = (
-    "Its runs were timed in different environments (hardware, packages or variables), so their"
-    " seconds are only roughly comparable. Remove the race's folder to start over."
-)
-DONE_SHARE = 0.1
-"""A race that has spent all but this share of its budget is over."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +88,6 @@ def advise(
 ) -> Advice:
     """Race candidates within a budget of time, and return what to train with, and why.
 
-    The same question continues its race.
-
     Args:
         tried: values to try by setting, such as ``{"loss": ["softmax", "log"]}``; of other
             settings those that they declare.
@@ -124,10 +117,7 @@ def answer_question(
     progress: Progress,
     began: float | None = None,
 ) -> Advice:
-    """Answer a question within a budget of wall time, or continue to.
-
-    The same question continues in its folder; one that is answered trains further if the budget is
-    larger than what was spent.
+    """Answer a question within a budget of wall time.
 
     Args:
         began: as for :func:`advise`.
@@ -148,7 +138,7 @@ def answer_question(
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
     search = Search(Space.of(dataset, question.fixed, question.tried))
-    folder = locations.runs_dir / FOLDER / question.name
+    folder = _unused(locations.runs_dir / FOLDER / question.name)
     others.warn(say)
     with (
         locks.held(folder, "racing in"),
@@ -156,44 +146,34 @@ def answer_question(
         ExitStack() as stack,
     ):
         stack.callback(progress.end)
-        state = read_state(folder)
-        if state is not None and state.fingerprint != dataset.fingerprint:
-            say(f"{dataset.name} has changed since this race began: beginning a new one.")
-            state = None
-        if state is not None:
-            clock.spent_before = state.spent_seconds
         progress.start(int(budget_seconds), int(clock.spent), "second")
-        has_time = clock.left > DONE_SHARE * budget_seconds
-        unfitted: list[str] = []
-        if has_time:
-            unfitted = _fit_floors(dataset, locations, clock, progress)
+        unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        if state is None:
-            state, has_time = State(dataset.fingerprint, [], [], 0.0), True
+        state = State(dataset.fingerprint)
         here = dataclasses.replace(locations, runs_dir=folder)
         runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
         is_complete = True
-        if has_time:
-            try:
-                Race(question, search, runs).run()
-            except KeyboardInterrupt:
-                is_complete = False
-            notes = [BUSY_NOTE] if others.describe() else []
-            if chance(dataset, "validation") >= 1:
-                notes.append(CERTAIN_NOTE)
-            if len({record.environment["key"] for record in runs.records()}) > 1:
-                notes.append(MIXED_NOTE)
-            state.notes = list(dict.fromkeys([*state.notes, *notes]))
-            state.spent_seconds = clock.spent
-            state.write(folder)
-        if has_time or not (folder / ANSWERED).exists():
-            keep_records(runs.records(), folder)
+        try:
+            Race(question, search, runs).run()
+        except KeyboardInterrupt:
+            is_complete = False
+        state.notes += [BUSY_NOTE] if others.describe() else []
+        state.notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
+        state.spent_seconds = clock.spent
+        keep_records(runs.records(), folder)
         records = read_kept_records(state, folder)
         answer = make_answer(question, state, records, dataset, budget_seconds)
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         _write(answer, folder, locations)
         return Advice(folder, state, answer, is_complete)
+
+
+def _unused(folder: Path) -> Path:
+    """Return the folder of a race, or the first of ``NAME-2``, ... that holds no runs."""
+    later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    folders = itertools.chain([folder], later)
+    return next(each for each in folders if not any(each.glob("[!.]*")))
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:

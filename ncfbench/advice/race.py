@@ -59,7 +59,7 @@ TRAINING_SHARE = 0.4
 
 @dataclass
 class Race:
-    """A race in a folder. :meth:`run` begins or continues it. A killed race loses its last rung.
+    """A race.
 
     Args:
         search: names the neighbours of a leader.
@@ -78,17 +78,13 @@ class Race:
         """Race until the budget is spent.
 
         Raises:
-            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved. The same
-                call continues.
+            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
             NcfbenchError: no candidate is left.
             UsageError: see :meth:`FirstField.choose`.
         """
-        self.state.is_over = False
         with self.runs.turns:
-            if not self.state.first_clock:
-                FirstField(self.search, self.runs).choose()
-                self._write()
-            target: float | None = self.state.clock or self.state.first_clock
+            FirstField(self.search, self.runs).choose()
+            target: float | None = self.state.first_clock
             while target is not None:
                 self.runs.train(self.state.racing, 0, target)
                 target = self._after_rung(self._end_rung(target))
@@ -119,7 +115,6 @@ class Race:
                 self.runs.leave(candidate, reason)
         plan = self._plan(seeds) if plan else None
         is_last = plan is None or not plan.clocks or self.runs.are_done(state.racing)
-        self._write()
         self._say_rung(arms, decision, None if plan is None or is_last else plan.horizon)
         return None if plan is None or is_last else plan.clocks[0]
 
@@ -209,7 +204,6 @@ class Race:
             self.runs.train(wave, 0, target)
             self.runs.keep()
             wave = self._promising(wave, ahead.curve, target)
-            self._write()
             if target >= state.clock or self._left <= 0:
                 break
             target = min(2 * target, state.clock)
@@ -274,7 +268,6 @@ class Race:
         self.progress.say(f"Seed 2 of {', '.join(each.name for each in finalists)}.")
         self.runs.train(finalists, 1, self.state.clock)
         self.runs.keep()
-        self._write()
 
     def _finalists(self) -> list[Candidate]:
         """Return who gets a second seed, the recommended one first."""
@@ -295,10 +288,6 @@ class Race:
         share = LEAST_SEED * self.state.clock
         takes = accumulate(pace.opening + pace.training * share + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
-
-    def _write(self) -> None:
-        self.state.spent_seconds = self.clock.spent
-        self.state.write(self.runs.locations.runs_dir)
 
 
 def rests(curve: Curve) -> bool:

@@ -71,7 +71,7 @@ def next_steps(
         furthest = max(epochs, default=0.0)
         times = min(max(times, JUDGED_EPOCHS / furthest if furthest else 0.0), 10.0)
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
-    steps = [("To be surer, go on with this race", longer)]
+    steps = [("To be surer", longer)]
     if answer.best is not None:
         words = ["ncfbench", "export", str(folder / answer.best.first.name), "--vectors", "vectors"]
         data_dir = locations.get("--data-dir")

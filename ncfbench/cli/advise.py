@@ -15,7 +15,6 @@ from ncfbench.cli.output import (
     progress_bar,
     reporting,
     say,
-    typed_with,
 )
 from ncfbench.errors import INTERRUPTED_EXIT_CODE
 
@@ -57,8 +56,7 @@ def advise(
     leaders are added. The answer names the settings, what they reach and when, what is reached
     without training, what each choice is worth, and how far to trust it.
 
-    All is kept in `advice` below the runs. The same command continues an interrupted race, and
-    trains an answered one further with a larger --budget.
+    Runs and answer are kept in `advice` below the runs.
 
     Example: ncfbench advise custom --budget 10m
     """
@@ -86,5 +84,5 @@ def advise(
         print_answer(found, summary.answer_tables(answer))
         print_views("", f"Written: {folder / 'advice.parquet'}")
     if not advice.is_complete:
-        say(f"Interrupted; this is the answer so far. The same command continues: {typed_with()}")
+        say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

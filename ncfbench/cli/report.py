@@ -294,13 +294,8 @@ def _collect(
 
 def _nothing_to_report(runs_dir: Path, results: Results) -> str:
     """Return the message on a folder without finished runs, and what to do."""
-    from ncfbench.reporting.beside import RACES
-
     advice = "Begin with: ncfbench sweep smoke"
-    states = [runs_dir / state for _, state in RACES.values()]
-    if any(state.is_file() for state in states):
-        advice = "A race was stopped here before any answer: repeat its command."
-    elif results.left_out:
+    if results.left_out:
         advice = "Continue one of those above by its command."
     elif (runs_dir / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(runs_dir.resolve().parent)])

@@ -30,8 +30,8 @@ ANSWER = "answer.json"
 """File of a race's folder with its last answer, as ``advise --json`` prints it."""
 ANSWER_FORMAT = 1
 """Version of that file."""
-RACES = {"advise": ("advice", "advice.json"), "race": ("race", ANSWER)}
-"""Folder of the races of each command, below the runs, and the file of a race's state."""
+RACES = {"advise": "advice", "race": "race"}
+"""Folder of the races of each command, below the runs."""
 Manifest: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -41,7 +41,7 @@ class Race(NamedTuple):
 
     Attributes:
         command: of :data:`RACES`.
-        answer: the last one, as JSON; empty where it was stopped before any.
+        answer: the last one, as JSON.
         spent_seconds: None where they are not known.
     """
 
@@ -178,26 +178,19 @@ def find_race(runs_dir: Path) -> dict[str, Any] | None:
 
 
 def find_races(runs_dir: Path) -> tuple[list[Race], list[str]]:
-    """Return the races below the runs, answered or stopped, and messages about unreadable ones."""
+    """Return the races below the runs that have an answer, and messages about unreadable ones."""
     found, problems = [], []
-    for command, (parent, state) in RACES.items():
+    for command, parent in RACES.items():
         for folder in sorted((runs_dir / parent).glob("[!.]*/")):
             try:
-                answer = find_race(folder) or {}
-                kept = answer or _last_state(folder / state)
+                answer = find_race(folder)
             except DataError as error:
                 problems.append(f"Skipped {parent}/{folder.name}: {error}")
                 continue
-            if kept:
-                spent, is_over = kept.get("spent_seconds"), bool(kept.get("is_over"))
+            if answer is not None:
+                spent, is_over = answer.get("spent_seconds"), bool(answer.get("is_over"))
                 found.append(Race(command, folder, answer, spent, is_over))
     return found, problems
-
-
-def _last_state(path: Path) -> Mapping[str, Any]:
-    """Return the last state of a race without an answer; empty where it never began."""
-    state = tables.read_json(path) if path.exists() else {}
-    return state if isinstance(state, dict) else {}
 
 
 def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:

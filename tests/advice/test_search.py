@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncfbench.advice.candidates import State
 from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space, random_points
-from ncfbench.advice.state import State
 from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
 from ncfbench.config import complete
 from ncfbench.data import Dataset

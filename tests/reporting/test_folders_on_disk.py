@@ -12,7 +12,6 @@ from folders import write_run
 from invoked import check, invoke
 
 from ncfbench.advice import pipeline as advice
-from ncfbench.advice import state
 from ncfbench.racing import pipeline as racing
 from ncfbench.reporting import beside
 
@@ -90,7 +89,6 @@ def raced(tmp_path: Path) -> Path:
     """Races that are answered, stopped with and without an answer, damaged, and not begun."""
     for name, files in {
         "advice/answered": {"answer.json": json.dumps(MODELS)},
-        "advice/stopped": {"advice.json": json.dumps({"spent_seconds": 7.0, "is_over": False})},
         "advice/locked": {".lock": ""},
         "race/ab12": {"answer.json": json.dumps(COMMANDS)},
         "race/ef56": {"answer.json": "{"},
@@ -102,10 +100,7 @@ def raced(tmp_path: Path) -> Path:
 
 
 def test_races_lie_where_their_commands_keep_them() -> None:
-    assert beside.RACES == {
-        "advise": (advice.FOLDER, state.FILE),
-        "race": (racing.FOLDER, racing.ANSWER),
-    }
+    assert beside.RACES == {"advise": advice.FOLDER, "race": racing.FOLDER}
 
 
 @pytest.mark.parametrize("has_runs", [False, True])
@@ -116,7 +111,6 @@ def test_races_below_the_runs_are_named(raced: Path, has_runs: bool) -> None:
     names = ("command", "recommended", "tied", "spent_seconds", "is_over")
     assert [tuple(row[name] for name in names) for row in found] == [
         ("advise", "bow softmax ns", [], 120.0, False),
-        ("advise", None, [], 7.0, False),
         ("race", "lr=0.1", ["lr=1"], 60.0, True),
     ]
     shown = invoke("report", raced)
@@ -139,8 +133,6 @@ def test_a_race_is_reported_by_its_folder_or_its_name(raced: Path) -> None:
         )
         assert json.loads(invoke(*words, "--json").stdout)["recommended"] == "lr=0.1"
     check(invoke("report", raced / "advice" / "answered"), 0, "Use bag of words.")
-    said = "A race was stopped here before any answer: repeat its command."
-    check(invoke("report", raced / "advice" / "stopped"), 7, said)
     check(invoke("report", raced / "race" / "ef56"), 3, "answer.json")
 
 

@@ -20,15 +20,15 @@ def race_tables(races: Sequence[Race]) -> list[Table]:
         Col("s spent", "spent_seconds", three_digits),
         Col("", lambda race: "over" if race.is_over else "stopped", align="left"),
     ]
-    notes = [show_command(race) for race in races if race.answer]
+    notes = [show_command(race) for race in races]
     if not all(race.is_over for race in races):
-        notes.insert(0, "stopped: its own command, repeated, continues it or begins again.")
+        notes.insert(0, "stopped: its own command, repeated, begins again.")
     title = "Races below this folder, with the commands that show their answers"
     return [Table.of(title, cols, races, notes, name="races")] if races else []
 
 
 def as_rows(races: Sequence[Race]) -> list[dict[str, Any]]:
-    """Return races as plain objects, for JSON; ``show`` is None where there is no answer yet."""
+    """Return races as plain objects, for JSON."""
     return [
         {
             "command": race.command,
@@ -37,7 +37,7 @@ def as_rows(races: Sequence[Race]) -> list[dict[str, Any]]:
             "tied": race.answer.get("tied") or [],
             "spent_seconds": race.spent_seconds,
             "is_over": race.is_over,
-            "show": show_command(race) if race.answer else None,
+            "show": show_command(race),
         }
         for race in races
     ]
