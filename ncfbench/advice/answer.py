@@ -10,6 +10,7 @@ from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.chance import chance, learned_at
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.data import Dataset
+from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
@@ -43,7 +44,11 @@ class RaceAnswer(Overall):
     budget_seconds: float
     sample_users: int | None
     unfitted: Sequence[str] = ()
-    is_race: bool = True
+
+    @property
+    def judged_by(self) -> Split:
+        """Validation links: those of the test have no part in a race."""
+        return self.split
 
     @property
     def main(self) -> list[RacedArm]:

@@ -1,4 +1,4 @@
-"""An answer as rows and as JSON."""
+"""An answer as JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from typing import Any
 from ncfbench.advice.answer import RaceAnswer, RacedArm
 from ncfbench.advice.summary import caveats, headline, next_steps
 from ncfbench.catalog import find_sampler
-from ncfbench.reporting.beside import ANSWER_FORMAT
 from ncfbench.reporting.views.overall import arm_facts, facts
-
-
-def rows(answer: RaceAnswer) -> list[dict[str, Any]]:
-    """Return a row of :data:`ncfbench.storage.schemas.ADVICE` for each entrant."""
-    return [_row(answer, arm) for arm in answer.arms]
 
 
 def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
@@ -29,7 +23,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     question, state = answer.question, answer.state
     found = caveats(answer)
     return {
-        "format": ANSWER_FORMAT,
+        "format": 1,
         "dataset": question.base.dataset,
         "data_fingerprint": state.fingerprint,
         "tried": {name: list(values) for name, values in question.tried.items()},
@@ -45,7 +39,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
             {"purpose": purpose, "command": command}
             for purpose, command in next_steps(answer, folder, locations)
         ],
-        "entrants": rows(answer),
+        "entrants": [_row(answer, arm) for arm in answer.arms],
         "folder": str(folder),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,10 +140,12 @@ class CandidateRuns:
         is_written = folder is not None and (folder / "summary.parquet").exists()
         return runs.read(folder) if folder is not None and is_written else None
 
-    def records(self) -> Iterator[RunRecord]:
-        """Yield the runs of all entrants that have records."""
-        for candidate in self.state.entrants:
-            yield from filter(None, (self.read(candidate, seed) for seed in candidate.seeds))
+    def records(self) -> dict[str, list[RunRecord]]:
+        """Return the runs of each entrant that have records, by seed."""
+        return {
+            each.name: [*filter(None, (self.read(each, seed) for seed in each.seeds))]
+            for each in self.state.entrants
+        }
 
     def _opening(self, candidate: Candidate) -> float:
         """Return the seconds that a run of a candidate takes before it is worth anything."""

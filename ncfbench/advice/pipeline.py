@@ -22,7 +22,6 @@ from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import keep_records, read_kept_records
 from ncfbench.catalog import ENCODERS
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
@@ -31,17 +30,17 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.beside import ANSWER, read_floors
+from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.floors import FloorResult, floors_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
-from ncfbench.storage import locks, schemas, tables
+from ncfbench.storage import locks, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 
-FOLDER = "advice"
-"""Folder of the races, below the folder of the runs."""
+FOLDER, ANSWER = "advice", "answer.json"
+"""Folder of the races, below the folder of the runs, and the file of each with its answer."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
 """In the order in which they are fitted: those that rank known items best first."""
@@ -160,12 +159,11 @@ def answer_question(
         state.notes += [BUSY_NOTE] if others.describe() else []
         state.notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
         state.spent_seconds = clock.spent
-        keep_records(runs.records(), folder)
-        records = read_kept_records(state, folder)
-        answer = make_answer(question, state, records, dataset, budget_seconds)
+        answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
-        _write(answer, folder, locations)
+        there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
+        tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))
         return Advice(folder, state, answer, is_complete)
 
 
@@ -226,9 +224,3 @@ def _fit_floors(
     lines = [f"{clock.spent:.0f} s: recall without training: {shown}.", *fitted.notes]
     progress.say(" ".join(lines))
     return fitted.notes
-
-
-def _write(answer: RaceAnswer, folder: Path, locations: Locations) -> None:
-    tables.write_rows(folder / "advice.parquet", answer_rows.rows(answer), schemas.ADVICE)
-    there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-    tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))

@@ -82,7 +82,7 @@ def advise(
         print_json(found)
     else:
         print_answer(found, summary.answer_tables(answer))
-        print_views("", f"Written: {folder / 'advice.parquet'}")
+        print_views("", f"Written: {folder}")
     if not advice.is_complete:
         say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

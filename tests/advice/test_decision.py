@@ -71,7 +71,8 @@ def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:
     assert summary.headline(found).startswith("No choice yet: no candidate has been evaluated.")
     assert (found.best, found.target) == (None, None)
     tables.write_json(tmp_path / "answer.json", answer_rows.as_json(found, tmp_path, {}))
-    assert [row["level"] for row in answer_rows.rows(found)] == [None, None]
+    shown = tables.read_json(tmp_path / "answer.json")
+    assert [row["level"] for row in shown["entrants"]] == [None, None]
     records["best"] = written(tmp_path, best, [0, 0.2, 0.4], 10)
     found = answered(tiny, [early, best], records)
     assert found.best is not None

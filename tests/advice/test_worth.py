@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoked import check, invoke
 from races import ask
 
 from ncfbench.advice import answer_rows, summary
 from ncfbench.reporting.overall import worth
-from ncfbench.reporting.results import collect
-from ncfbench.reporting.views import overall as views
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
@@ -43,29 +40,3 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     (table,) = summary.answer_tables(answer)
     assert table.rows[0][0].text == "the recommended"
     assert "use --encoder bow --loss" in summary.headline(answer).lower()
-    _reports_alike(data_dir, found.folder, shown)
-
-
-def _reports_alike(data_dir: Path, folder: Path, raced: dict[str, Any]) -> None:
-    """A report of the race's runs is its answer, and a second computation agrees."""
-    (row,) = views.as_rows(collect(folder, data_dir).overall)
-    for name in ("flags", "metric", "level", "floors"):
-        assert row[name] == raced[name]
-    steps = [[step["since"] for step in found["frontier"]] for found in (row, raced)]
-    assert steps[0] == steps[1]
-    by_run = {tuple(arm["runs"]): arm for arm in row["arms"]}
-    for arm in raced["entrants"]:
-        own = by_run[tuple(arm["runs"])]
-        same = ("status", "seeds", "level", "times_slower", "times_slower_upper", "clock_seconds")
-        same += ("learned_seconds", "full_iteration_seconds")
-        assert [own[name] for name in same] == [arm[name] for name in same]
-    assert [each["seconds"] for each in row["worth"]] == [
-        each["seconds"] for each in raced["worth"]
-    ]
-    start = raced["headline"].partition(" Recall")[0]
-    assert row["headline"].startswith(start)
-    where = ["--data-dir", data_dir]
-    check(invoke("report", folder.name, "--runs-dir", folder.parents[1], *where), 0, start[:60])
-    check(invoke("report", folder, "--verify", *where), 0, "0 do not match")
-    check(invoke("report", folder, "--export", folder / "out", *where), 0)
-    assert views.as_rows(collect(folder / "out", data_dir).overall) == [row]
