@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ncfbench.advice.candidates import Candidate, State, Status
-from ncfbench.advice.chance import chance, learned_at
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.overall import Overall
-from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
+from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import COMPARED, n_ranked
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
@@ -130,3 +132,15 @@ def _left(entrant: Candidate, *, has_run: bool) -> str:
     if not has_run:
         return "not begun"
     return "left" if entrant.status is Status.LEFT else ""
+
+
+def chance(dataset: Dataset, split: Split) -> float:
+    """Return the expected recall@50 of a random order of the items that are ranked for a split's
+    links, on average over users.
+    """
+    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
+
+
+def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
+    """Return :func:`ncfbench.reporting.ranked.above_chance_at` on validation links."""
+    return above_chance_at(record, "validation", chance(dataset, "validation"))

@@ -13,11 +13,10 @@ from typing import Any
 
 import jax
 
-from ncfbench.advice import answer_rows
-from ncfbench.advice.answer import RaceAnswer, make_answer
+from ncfbench.advice import summary
+from ncfbench.advice.answer import RaceAnswer, chance, make_answer
 from ncfbench.advice.candidate_runs import CandidateRuns, Clock
 from ncfbench.advice.candidates import State
-from ncfbench.advice.chance import chance
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
@@ -163,7 +162,7 @@ def answer_question(
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-        tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))
+        tables.write_json(folder / ANSWER, summary.as_json(answer, folder, there))
         return Advice(folder, state, answer, is_complete)
 
 

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from ncfbench.advice.answer import learned_at
 from ncfbench.advice.candidate_runs import CandidateRuns
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.chance import learned_at
 from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import Question
 from ncfbench.advice.search import Search

@@ -61,7 +61,7 @@ def advise(
     Example: ncfbench advise custom --budget 10m
     """
     began, seconds = time.perf_counter(), options.parse_duration(budget, "--budget")
-    from ncfbench.advice import answer_rows, pipeline, summary
+    from ncfbench.advice import pipeline, summary
 
     advice = pipeline.advise(
         dataset,
@@ -77,7 +77,7 @@ def advise(
     answer, folder = advice.answer, advice.folder
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    found = answer_rows.as_json(answer, folder, given)
+    found = summary.as_json(answer, folder, given)
     if json_:
         print_json(found)
     else:

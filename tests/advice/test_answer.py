@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from race_records import FIXED, answered, entrant, judged_floor, written
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
@@ -99,7 +99,7 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[-1] == ["no training: profile", "3.5", "-", "0.350", "0.350 ± 0.005", "-"]
-    document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
@@ -172,7 +172,7 @@ def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
 
 def _chosen(answer: RaceAnswer) -> list[Any]:
     """All that an answer says, without the numbers of test links."""
-    document = json.loads(json_text(answer_rows.as_json(answer, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(answer, Path("runs"), {})))
     for row in document["entrants"]:
         for name in [name for name in row if name.startswith("test_")]:
             del row[name]
@@ -214,7 +214,7 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     )
     (table,) = summary.answer_tables(waited)
     assert table.rows[0][1].text == "5.89"
-    document = json.loads(json_text(answer_rows.as_json(waited, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
     assert document["feature_seconds"] == 3.0
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
 
@@ -254,7 +254,7 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
 
 
 def test_json_says_how_each_entrant_ended(answer: RaceAnswer, tmp_path: Path) -> None:
-    found = json.loads(json_text(answer_rows.as_json(answer, tmp_path, {})))
+    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
     rows = found["entrants"]
     assert [row["status"] for row in rows] == [
         "recommended",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from races import ask
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
 from ncfbench.floors.models import FLOORS
@@ -37,7 +37,7 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))
     tables, text = summary.answer_tables(answer), summary.headline(answer)
     notes = [note for table in tables for note in table.notes]
-    notes += answer_rows.as_json(answer, tmp_path, {})["trust"]
+    notes += summary.as_json(answer, tmp_path, {})["trust"]
     assert not re.search("(test|validation|held-out) items", " ".join([text, *notes]))
     if answer.best is not None:
         assert answer.best.reported is not None

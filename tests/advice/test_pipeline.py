@@ -15,7 +15,7 @@ from invoked import check, invoke
 from races import BUDGET, OTHERS, ask
 
 import ncfbench
-from ncfbench.advice import answer_rows, pipeline, summary
+from ncfbench.advice import pipeline, summary
 from ncfbench.advice.pipeline import Advice
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
@@ -86,7 +86,7 @@ def test_floors_without_time_or_room_are_named(
     (reason,) = answer.unfitted
     assert "No profile: it would take about" in reason
     assert "No ridge: it would take about" in reason
-    trust = answer_rows.as_json(answer, tmp_path, {})["trust"]
+    trust = summary.as_json(answer, tmp_path, {})["trust"]
     assert f"Floors that were left out: {reason}" in trust
     monkeypatch.setattr(pipeline, "floor", Mock(side_effect=DataError("Cannot write there.")))
     found, _ = ask(tmp_path / "data", tmp_path, **FEW)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from races import ask
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.reporting.overall import worth
 from ncfbench.timing.ranking import NEAR, SHARE
 
@@ -32,7 +32,7 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     assert tops[answer.best.name] >= NEAR * max(tops.values())
     (row,) = (row for row in worth(answer) if row.choice == "loss")
     assert row.arm.config.loss == row.value != answer.best.config.loss
-    shown = answer_rows.as_json(answer, found.folder, {})
+    shown = summary.as_json(answer, found.folder, {})
     assert [each["choice"] for each in shown["worth"]] == [each.choice for each in worth(answer)]
     assert shown["metric"] == "recall@10"
     recalls = [step["recall_until"] for step in shown["frontier"]]
