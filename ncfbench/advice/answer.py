@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ncfbench.advice.candidates import Candidate, State, Status
-from ncfbench.advice.question import METRIC, Question
+from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.overall import Overall
+from ncfbench.reporting.overall import Overall, kept_chance
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
@@ -103,7 +103,7 @@ def make_answer(
         metric=question.metric,
         chance=chance(dataset, "test"),
         learned_above=by_chance,
-        split_chance=by_chance if question.metric == METRIC else None,
+        split_chance=kept_chance(unranked, question.column),
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )

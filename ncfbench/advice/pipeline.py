@@ -30,7 +30,7 @@ from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors
-from ncfbench.reporting.floors import FloorResult, floors_of
+from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
@@ -193,14 +193,6 @@ def require_recall(question: Question, dataset: Dataset) -> None:
         )
 
 
-def by_validation(floors: Sequence[FloorResult]) -> list[FloorResult]:
-    """Return floors in the order of their recall of validation links, the best first; of equal ones
-    in that of :data:`FLOORS`. Test links choose nothing, even where validation cannot tell.
-    """
-    usual = sorted(floors, key=lambda floor: FLOORS.index(floor.row["floor"]))
-    return sorted(usual, key=lambda floor: -(floor.recall_on("validation") or 0.0))
-
-
 def _fit_floors(
     dataset: Dataset, locations: Locations, clock: Clock, progress: Progress
 ) -> list[str]:
@@ -219,7 +211,10 @@ def _fit_floors(
         )
     except (DataError, UsageError) as error:
         return [str(error)]
-    shown = ", ".join(result.label for result in by_validation(floors_of(fitted.rows)))
-    lines = [f"{clock.spent:.0f} s: recall without training: {shown}.", *fitted.notes]
+    found = by_validation(floors_of(fitted.rows))
+    shown = ", ".join(result.label("validation") for result in found)
+    links = f"validation links (chance: {chance(dataset, 'validation'):.3f})"
+    lines = [f"{clock.spent:.0f} s: recall@50 of {links} without training: {shown}."]
+    lines += fitted.notes
     progress.say(" ".join(lines))
     return fitted.notes

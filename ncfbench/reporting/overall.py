@@ -161,7 +161,7 @@ def _overall(answers: Sequence[Answer], *, allow_mixed: bool, has_all: bool) -> 
         reasons.append(Caveat("other_environment", text))
     has_validation = all(_is_evaluated(arm, f"validation_{RECALL}") for arm in kept)
     split: Split = "validation" if has_validation else "test"
-    chances = {name: _chance(kept, name) for name in (f"{split}_{RECALL}", TEST_RECALL)}
+    chances = {name: kept_chance(kept, name) for name in (f"{split}_{RECALL}", TEST_RECALL)}
     chance = chances[f"{split}_{RECALL}"]
     ranked, level = rank_soonest([_unranked(arm, split, chance) for arm in kept])
     return Overall(
@@ -205,7 +205,7 @@ def _model(config: RunConfig) -> tuple[Any, ...]:
     return config.encoder, config.loss, *(item for item in unusual if item[0] in chosen)
 
 
-def _chance(arms: Sequence[ArmResult], column: str) -> float | None:
+def kept_chance(arms: Sequence[ArmResult], column: str) -> float | None:
     """Return the chance of a column that some run kept; it is that of the data set."""
     rows = (row for arm in arms for run in arm.runs.values() for row in run.curve)
     known = (row.get(f"{column}_chance") for row in rows)

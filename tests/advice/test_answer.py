@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from race_records import FIXED, answered, entrant, judged_floor, written
 
 from ncfbench.advice import summary
@@ -19,7 +18,7 @@ from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
-from ncfbench.reporting.floors import floors_of
+from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
@@ -92,8 +91,8 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
     assert summary.headline(beside).endswith(
-        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm"
-        " passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
+        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm, with"
+        " 0.400, passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
         " regression has 0.567, this arm 0.400 (-0.167 ± 0.007)."
     )
     (table,) = summary.answer_tables(beside)
@@ -107,33 +106,63 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     arms = [dataclasses.replace(arm, status="slower") for arm in trained]
     none = dataclasses.replace(beside, arms=arms, target=None)
     assert summary.answer_tables(none) == [], "nothing is recommended"
-    assert "strat-ns lr=0.02 passes them" in summary.headline(none)
+    assert "strat-ns lr=0.02, with 0.400, passes them" in summary.headline(none)
 
 
-def test_numbers_beside_a_floor_subtract(answer: RaceAnswer) -> None:
-    """Of one epoch and of one split, in each sentence, whatever the other split has."""
-    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31)]
+def test_chance_stands_beside_the_recalls_of_floors(answer: RaceAnswer) -> None:
+    """Of either split, as the floor's row has it."""
+    chances = {"validation_recall_at_50_chance": 0.12, "test_recall_at_50_chance": 0.05}
+    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)]
     found = summary.headline(dataclasses.replace(answer, floors=floors_of(rows)))
-    sentences = re.findall(r"(?:reaches|has) (0\.\d+).*?([-+]0\.\d+) ±", found)
-    assert sentences == [("0.360", "+0.040"), ("0.310", "+0.090")]
+    assert "reaches 0.360 on validation links (chance: 0.120) in 19 s without training" in found
     assert (
-        "On test links, which choose nothing, ridge regression has 0.310, this arm 0.400" in found
+        "On test links (chance: 0.050), which choose nothing, ridge regression has 0.310, this arm"
+        " 0.400 (+0.090 ± 0.007)." in found
     )
 
 
-@given(st.data())
-def test_test_links_choose_nothing(whole: RaceAnswer, data: st.DataObject) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_beside_a_floor_subtract(whole: RaceAnswer, seed: int) -> None:
+    """Whatever the records say, the recall of an arm less that of the floor in the same sentence is
+    the difference there, but for the last digit; all those of test links are of one epoch.
+    """
+    other = _with_numbers(whole, seed, ("test_", "validation_"))
+    found = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(other))
+    names = "|".join(["with", "this arm", *(re.escape(arm.name) for arm in other.arms)])
+    differences = 0
+    for sentence in re.split(r"\. (?=[A-Z])", found):
+        floors = re.findall(r"(?:reach|reaches|has|have) (\d\.\d{3})", sentence)
+        pairs = re.findall(rf"(?:{names}) (\d\.\d{{3}})\b[^()]*\(([-+]\d\.\d{{3}}) ±", sentence)
+        differences += len(pairs)
+        for own, apart in pairs:
+            assert float(own) - float(floors[0]) == pytest.approx(float(apart), abs=0.00101)
+    assert differences == len(re.findall(r"\([-+]\d", found)) >= 2
+    reported = re.findall(r"Recall@50 of test links: (\d\.\d{3})", found)
+    assert reported == re.findall(r"On test links.*, this arm (\d\.\d{3})", found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_test_links_choose_nothing(whole: RaceAnswer, seed: int) -> None:
     """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
     nothing of the answer changes but the numbers that are said to be of test links.
     """
-    value = data.draw(st.sampled_from([0.0, 0.2, 1.0]))
+    other = _with_numbers(whole, seed, ("test_",))
+    assert _chosen(other) == _chosen(whole)
+
+
+def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> RaceAnswer:
+    """Return an answer ranked again with other numbers in columns that begin so, of which some are
+    equal.
+    """
+    rng = random.Random(seed)
+    value = rng.choice([0.0, 0.2, 1.0])
 
     def otherwise(row: Mapping[str, Any]) -> dict[str, Any]:
         other = {}
         for name, own in row.items():
-            if name.startswith("test_") and isinstance(own, float):
+            if name.startswith(beginnings) and isinstance(own, float):
                 scale = 0.01 if name.endswith("error") else 1.0
-                other[name] = scale * data.draw(st.floats(0.0, 1.0) | st.just(value))
+                other[name] = scale * rng.choice([value, rng.random()])
         return {**row, **other}
 
     def run_otherwise(run: Run) -> Run:
@@ -154,20 +183,24 @@ def test_test_links_choose_nothing(whole: RaceAnswer, data: st.DataObject) -> No
     ]
     ranked, level = rank_soonest(unranked)
     arms = sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place)
-    rows = [otherwise(floor.row) for floor in whole.floors]
-    floors = floors_of(rows)
-    other = dataclasses.replace(whole, arms=arms, target=level, floors=floors)
-    assert _chosen(other) == _chosen(whole)
+    floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
+    return dataclasses.replace(whole, arms=arms, target=level, floors=floors)
 
 
-@pytest.fixture(scope="module", params=[0.2, 0.39, 0.45])
+@pytest.fixture(
+    scope="module", params=[(0.15, 0.2), (0.34, 0.39), (0.4, 0.45), (0.3, 0.3), (1.0, 1.0)]
+)
 def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
-    """The answer with floors below all arms, level with the best, and above all."""
+    """The answer with floors below all arms, level with the best, above all, as good as each other,
+    and of a recall of validation links that is 1 by construction.
+    """
+    chance = {"validation_recall_at_50_chance": 1.0 if request.param == (1.0, 1.0) else 0.1}
+    profile, ridge = request.param
     rows = [
-        judged_floor("profile", request.param - 0.05, 3.5, validation_ndcg_at_50=0.3),
-        judged_floor("ridge", request.param, 19.0, validation_ndcg_at_50=0.2),
+        judged_floor("profile", profile, 3.5, validation_ndcg_at_50=0.3, **chance),
+        judged_floor("ridge", ridge, 19.0, validation_ndcg_at_50=0.2, **chance),
     ]
-    return dataclasses.replace(answer, floors=floors_of(rows))
+    return dataclasses.replace(answer, floors=by_validation(floors_of(rows)))
 
 
 def _chosen(answer: RaceAnswer) -> list[Any]:
@@ -206,8 +239,8 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     floors = floors_of([judged_floor("profile", 0.35, 3.5)])
     waited = dataclasses.replace(answer, arms=arms, floors=floors)
     found = summary.headline(waited)
-    assert "It reaches recall@50 0.38 on validation links in 5.89 s" in found
-    assert "this arm passes them after 6 s (+0.050 ± 0.007)." in found
+    assert "It reaches recall@50 0.38 on validation links (chance: 0.001) in 5.89 s" in found
+    assert "this arm, with 0.400, passes them after 6 s (+0.050 ± 0.007)." in found
     assert found.endswith(
         "The item features took 3 s before training. Times to pass a floor or to come to a level"
         " count them; those of training do not."
@@ -223,8 +256,8 @@ def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
     found = summary.headline(answer)
     assert found.startswith("Use --encoder cnn --loss sg --sampler strat-ns --batch-size 512")
     assert (
-        "It reaches recall@50 0.38 on validation links in 2.89 s (0.95 of the best that was"
-        " reached), and 0.4 within 4 s." in found
+        "It reaches recall@50 0.38 on validation links (chance: 0.001) in 2.89 s (0.95 of the best"
+        " that was reached), and 0.4 within 4 s." in found
     )
     assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4 " in found
     assert "Statistically tied with it: ns." in found

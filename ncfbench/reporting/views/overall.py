@@ -254,9 +254,11 @@ def _reach(answer: Overall, best: RankedArm) -> str:
     seconds = best.total_seconds
     when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
     clock = three_digits(best.feature_seconds + best.curve.clock)
+    chance = "" if answer.split_chance is None else f" (chance: {answer.split_chance:.3f})"
+    level = f"{answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links{chance}"
     return (
-        f"It reaches {answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links"
-        f" {when} ({SHARE:g} of the best that was reached), and {-best.level:.3g} within {clock} s."
+        f"It reaches {level} {when} ({SHARE:g} of the best that was reached), and"
+        f" {-best.level:.3g} within {clock} s."
     )
 
 
