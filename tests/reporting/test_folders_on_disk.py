@@ -1,4 +1,4 @@
-"""Reports of folders that are empty, damaged or unwritable, and of races below them."""
+"""Reports of folders that are empty, damaged or unwritable."""
 
 from __future__ import annotations
 
