@@ -118,7 +118,7 @@ def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]
 def test_a_question_is_asked_again(
     asked: Asked, fixed: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    question = Question({"dataset": "citeulike", "encoder": "cnn"} | fixed, **more)
+    question = Question({"dataset": "citeulike"} | fixed, **more)
     asked(advise_command(question, 600.0, {"--data-dir": "a b"}))
     (found,) = asked.questions
     assert found.name == question.name
