@@ -13,18 +13,15 @@ from typing import Any
 import pytest
 from race_records import FIXED, answered, entrant, judged_floor, written
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
-from ncfbench.reporting.figures.curves import draw_answer
-from ncfbench.reporting.figures.drawing import save
 from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +98,7 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[-1] == ["no training: profile", "3.5", "-", "0.350", "0.350 ± 0.005", "-"]
-    document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
@@ -229,7 +226,7 @@ def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
 
 def _chosen(answer: RaceAnswer) -> list[Any]:
     """All that an answer says, without the numbers of test links."""
-    document = json.loads(json_text(answer_rows.as_json(answer, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(answer, Path("runs"), {})))
     for row in document["entrants"]:
         for name in [name for name in row if name.startswith("test_")]:
             del row[name]
@@ -271,7 +268,7 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     )
     (table,) = summary.answer_tables(waited)
     assert table.rows[0][1].text == "5.89"
-    document = json.loads(json_text(answer_rows.as_json(waited, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
     assert document["feature_seconds"] == 3.0
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
 
@@ -310,10 +307,9 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
     assert max(map(len, captured.get().splitlines())) <= 80
 
 
-def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Path) -> None:
-    path = tmp_path / "advice.parquet"
-    tables.write_rows(path, answer_rows.rows(answer), schemas.ADVICE)
-    rows = tables.read_rows(path, schemas.ADVICE)
+def test_json_says_how_each_entrant_ended(answer: RaceAnswer, tmp_path: Path) -> None:
+    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
+    rows = found["entrants"]
     assert [row["status"] for row in rows] == [
         "recommended",
         "tied",
@@ -321,7 +317,6 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
         "left",
         "diverged",
     ]
-    assert set(schemas.ADVICE.names) == set(answer_rows.rows(answer)[0])
     assert rows[0]["times_slower"] is None
     assert rows[2]["times_slower"] == pytest.approx(5.385, rel=0.01)
     assert [each["times_slower_expected"] for each in rows] == [
@@ -336,16 +331,15 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
         (None, None),
         (None, 10),
     ]
-    found = json.loads(json_text(answer_rows.as_json(answer, tmp_path, {})))
     assert found["recommended"] == "strat-ns lr=0.02"
     assert found["tied"] == ["ns"]
-    assert found["entrants"][0]["level"] == -0.4
+    assert rows[0]["level"] == -0.4
 
 
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, export), (_, resume) = steps
-    assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
+    assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
@@ -358,19 +352,9 @@ def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path)
 def test_a_command_names_all_that_was_asked() -> None:
     question = Question(
         FIXED | {"dimension": 8},
-        losses=("sg", "mse"),
-        samplers=("ns", "iid"),
-        learning_rates=(0.01, 0.1),
-        seeds=3,
+        tried={"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)},
     )
     assert summary.advise_command(question, 600.0, {}) == (
-        "ncfbench advise tiny --encoder cnn --loss sg,mse --samplers ns,iid"
-        " --learning-rates 0.01,0.1 --seeds 3 --set dimension=8 --budget 10m"
+        "ncfbench advise tiny --try loss=sg,mse --try sampler=ns,iid --try learning_rate=0.01,0.1"
+        " --try encoder=cnn --set dimension=8 --budget 10m"
     )
-
-
-def test_the_figure_is_drawn(answer: RaceAnswer, tmp_path: Path) -> None:
-    drawing = draw_answer(answer)
-    assert drawing is not None
-    (path,) = save(drawing, [tmp_path / "advice.png"])
-    assert path.stat().st_size > 10_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,19 +166,6 @@ def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None
     assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
 
 
-def test_a_race_to_a_loss_is_refused(tmp_path: Path) -> None:
-    """An earlier version held such races; their runs are reported without its answer."""
-    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], learning_rate=0.03)
-    answer = tmp_path / "answer.json"
-    tables.write_json(answer, {"format": 1, "target": "loss", "headline": "Use ns."})
-    check(invoke("report", tmp_path), 3, "is the answer of a race to a loss", "Remove this file")
-    tables.write_json(answer, {"format": 1, "target": "recall", "entrants": []})
-    assert collect(tmp_path, tmp_path).race, "of an earlier version, and still reported"
-    answer.unlink()
-    check(invoke("report", tmp_path), 0)
-
-
 def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss="softmax", dimension=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4])
@@ -278,7 +264,7 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check(
         invoke("report", "absent", "--runs-dir", tmp_path),
         2,
-        "absent is no folder, and no race and no sweep below",
+        "absent is no folder, and no sweep below",
     )
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"
@@ -289,14 +275,6 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "What ranks best soonest" in first
     assert "Which sampler trains soonest" not in first.partition('id="figures"')[0]
     assert "Which sampler trains soonest" in rest
-
-
-def test_a_race_shows_the_papers_tables_as_details(tmp_path: Path) -> None:
-    """Its arms differ in so much that most cells would say that there is no run."""
-    results = replace(write_three(tmp_path), race={"target": "recall"})
-    sections = {table.name: table.section for table in results.tables}
-    assert "main" not in sections.values()
-    assert sections["speedup-sg"] == sections["recall"] == "detail"
 
 
 @pytest.mark.parametrize("seed", range(2))

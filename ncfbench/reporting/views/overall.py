@@ -232,7 +232,7 @@ def facts(answer: Overall) -> dict[str, Any]:
 
 
 def arm_facts(arm: RankedArm) -> dict[str, Any]:
-    """Return what JSON and :data:`ncfbench.storage.schemas.ADVICE` say of an arm's curves."""
+    """Return what JSON says of an arm's curves."""
     has_run = arm.has_run
     recalls = arm.reported.values if has_run and arm.reported else {}
     return {
