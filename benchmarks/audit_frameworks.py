@@ -1,4 +1,4 @@
-"""Judge losses of other frameworks by ``ncfbench audit --loss``, and write their table.
+"""Judge losses of other frameworks by ``ncfbench lint``, and write their table.
 
     python benchmarks/audit_frameworks.py tensorflow
     python benchmarks/audit_frameworks.py torch jax

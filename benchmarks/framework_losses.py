@@ -1,4 +1,4 @@
-"""Losses and batches of other frameworks, as their users write them, for ``ncfbench audit --loss``.
+"""Losses and batches of other frameworks, as their users write them, for ``ncfbench lint``.
 
 Most losses are the packages' own and are named by their import path. The others are put together
 here from a package's parts, or rewritten where the package cannot be installed.

@@ -15,7 +15,7 @@ def assert_no_findings(
     accept: Collection[str] = (),
     **options: Any,
 ) -> None:
-    """Fail if ``ncfbench audit --loss`` has an error to report; warnings and notes pass.
+    """Fail if ``ncfbench lint`` has an error to report; warnings and notes pass.
 
     Args:
         loss: a function, a class or an object; ``module:name`` works too.

@@ -173,7 +173,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
     if isinstance(target, str):
         if not all(target.partition(":")):
-            raise UsageError(f"--loss {target!r}: name your own as module:name, such as my:loss.")
+            raise UsageError(f"{target!r} is no loss: name it as module:name, such as my:loss.")
         target = EncoderInfo(path=target).load()
     options = dict(options or {})
     if not callable(target):
