@@ -117,18 +117,16 @@ def is_installed(entry: Entry) -> bool:
         return False
 
 
-def judge(entry: Entry, *, estimates: bool = True) -> Lint:
+def judge(entry: Entry) -> Lint:
     """Judge an entry's loss, with its batches."""
-    return lint_loss(
-        entry.loss, options_=entry.options, batches_from=entry.batches, estimates=estimates
-    )
+    return lint_loss(entry.loss, options_=entry.options, batches_from=entry.batches)
 
 
 def record(entry: Entry, found: Lint) -> dict[str, Any]:
     """Return what is kept of a judgement."""
     lint = found.as_json()
     version = "" if entry.is_rewrite else importlib.metadata.version(entry.package)
-    facts, fits = lint["facts"], lint["estimates"]
+    facts = lint["facts"]
     shown = ("code", "severity", "detail", "value", "low", "high", "expected", "unit")
     return {
         "name": entry.name,
@@ -141,9 +139,6 @@ def record(entry: Entry, found: Lint) -> dict[str, Any]:
         "findings": [{name: each[name] for name in shown} for each in lint["findings"]],
         "kind": facts and facts["kind"],
         "objective": facts and facts["objective"],
-        "closest": fits and fits["objectives"][0]["title"],
-        "closest_bias": fits and fits["objectives"][0]["estimate"],
-        "push_by_decile": fits and fits["push_by_decile"],
     }
 
 
@@ -156,8 +151,8 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
 
     rows = sorted(records.values(), key=worst)
     lines = [
-        "| package | loss | findings, worst first | objective | popular items |",
-        "|---|---|---|---|---|",
+        "| package | loss | findings, worst first | objective |",
+        "|---|---|---|---|",
         *(f"| {' | '.join(_cells(row))} |" for row in rows),
         "",
         "What the codes mean, and what to do:",
@@ -176,13 +171,11 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         right = f"{short(each['value'])} for {short(each['expected'])}"
         mark = "" if each["severity"] == "error" else ", a warning"
         found.setdefault(each["code"], f"`{each['code']}` ({right}{mark})")
-    push = row["push_by_decile"] if row["kind"] == "listwise" else None
     return [
         f"{row['package']} {row['version']}".strip(),
         row["name"],
         ", ".join(found.values()) or "none",
         row["objective"] or "-",
-        f"{push[0]:.2f}" if push else "-",
     ]
 
 

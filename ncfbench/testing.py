@@ -36,7 +36,6 @@ def assert_no_findings(
         batch_size=batch_size,
         accept=accept,
         options_=options,
-        estimates=False,
     )
     if found.errors:
         lines = [f"{each.code}: {each.sentence} {each.fix}" for each in found.errors]

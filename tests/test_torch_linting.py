@@ -87,7 +87,7 @@ class Memory:
     ],
 )
 def test_gathered_gradients(loss: Any, code: str | None) -> None:
-    found = [each.code for each in lint_loss(loss, estimates=False).errors]
+    found = [each.code for each in lint_loss(loss).errors]
     assert found == ([code] if code else [])
 
 
@@ -96,22 +96,22 @@ def test_a_failing_loss_leaves_no_process_group() -> None:
         raise ValueError(f"of process {dist.get_rank()}")
 
     with pytest.raises(UsageError, match="fails on a batch"):
-        lint_loss(fails, estimates=False)
+        lint_loss(fails)
     assert not dist.is_initialized()
 
 
 def test_memory_is_seen() -> None:
-    assert "memory" in [each.code for each in lint_loss(Memory, estimates=False).findings]
+    assert "memory" in [each.code for each in lint_loss(Memory).findings]
 
 
 def test_losses_of_pytorch_are_right() -> None:
     for loss in (torch.nn.BCEWithLogitsLoss, torch.nn.CrossEntropyLoss, torch.nn.TripletMarginLoss):
-        assert lint_loss(loss, estimates=False).errors == []
+        assert lint_loss(loss).errors == []
 
 
 def test_losses_of_sentence_transformers() -> None:
     losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-    found = lint_loss(losses.MultipleNegativesRankingLoss, estimates=False)
+    found = lint_loss(losses.MultipleNegativesRankingLoss)
     assert found.facts is not None
     assert found.facts.scale is not None
     assert found.facts.scale.value == pytest.approx(20)

@@ -60,7 +60,7 @@ def lint(
 ) -> None:
     """Find faults in a loss of your own, in NumPy, PyTorch, JAX or TensorFlow.
 
-    Judges it by what a change of one score does to its gradient: which objective it estimates,
+    Judges it by what a change of one score does to its gradient: which objective it has,
     which of its negatives are positives, which corrections, masks, options and gradients are
     wrong, and whether it does what a right loss must: pull each positive, as hard as it pushes the
     others, on one scale. Its arguments are recognised by their names; a row of the answer says as

@@ -1,4 +1,4 @@
-"""The lint of a loss: facts, findings and what it estimates."""
+"""The lint of a loss: facts and findings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import numpy as np
 
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
-from ncfbench.linting import balance, basics, batches, checks, objectives, options, processes
+from ncfbench.linting import balance, basics, batches, checks, options, processes
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
 from ncfbench.linting.frameworks import Torch
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.objectives import Fits
 from ncfbench.linting.scenes import owner
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
@@ -43,8 +42,6 @@ class Lint:
     Attributes:
         findings: the worst first, without those that were accepted.
         accepted: those that were.
-        fits: exact objectives, the one that the loss estimates best first; None where nothing can
-            be estimated.
         read_as: how each argument was understood, by name.
     """
 
@@ -54,7 +51,6 @@ class Lint:
     findings: list[Finding]
     accepted: list[Finding]
     contents: batches.Contents | None
-    fits: Fits | None
     read_as: Mapping[str, str]
     sizes: Mapping[str, int]
 
@@ -69,10 +65,6 @@ class Lint:
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         facts = asdict(self.facts) | {"objective": self.facts.title} if self.facts else None
-        fits = self.fits and {
-            "objectives": [{"title": fit.title, **asdict(fit.bias)} for fit in self.fits.fits],
-            "push_by_decile": self.fits.deciles,
-        }
         return {
             "loss": self.name,
             "framework": self.framework,
@@ -82,7 +74,6 @@ class Lint:
             "accepted": [each.as_row() for each in self.accepted],
             "facts": facts,
             "batches": asdict(self.contents) if self.contents else None,
-            "estimates": fits,
         }
 
 
@@ -94,7 +85,6 @@ def lint_loss(
     batch_size: int = 64,
     accept: Collection[str] = (),
     options_: Mapping[str, Any] | None = None,
-    estimates: bool = True,
     progress: Progress | None = None,
 ) -> Lint:
     """Judge a loss by what changes of single scores do to its gradient.
@@ -107,7 +97,6 @@ def lint_loss(
             returns one; by default links drawn at random.
         accept: codes of findings that are meant to be.
         options_: values of the loss's arguments in place of their defaults.
-        estimates: compare the mean gradient with exact objectives too; no finding rests on that.
 
     Raises:
         DataError: the pairs cannot be read, or are too few or too dense.
@@ -135,9 +124,7 @@ def lint_loss(
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
         try:
-            found, facts, contents, fits = _judged(
-                evaluator, batch_size, own, progress.say, estimates=estimates
-            )
+            found, facts, contents = _judged(evaluator, batch_size, own, progress.say)
         finally:
             if isinstance(evaluator.framework, Torch):
                 evaluator.framework.leave_group()
@@ -149,7 +136,6 @@ def lint_loss(
         findings=[each for each in found if each.code not in accept],
         accepted=[each for each in found if each.code in accept],
         contents=contents,
-        fits=fits,
         read_as=evaluator.read_as(),
         sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )
@@ -166,18 +152,16 @@ def _judged(
     batch_size: int,
     own: list[batches.Batch] | None,
     say: Callable[[str], None],
-    *,
-    estimates: bool,
-) -> tuple[list[Finding], Facts | None, batches.Contents | None, Fits | None]:
+) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
     as_given = evaluator
     found = [*_memory(evaluator), *basics.inputs(evaluator)]
     if any(each.code in HOPELESS for each in found):
-        return found, None, None, None
+        return found, None, None
     lost, evaluator = basics.fidelity(evaluator)
     found += [*lost, *basics.basics(evaluator)]
     if any(each.code in HOPELESS for each in found):
-        return found, None, None, None
+        return found, None, None
     facts = measure(evaluator)
     if facts.scale:
         steepest = STEEPEST / facts.scale.value
@@ -215,12 +199,7 @@ def _judged(
     found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     found += _processes(as_given, say)
-    fits = None
-    # The mean of gradients that are not the loss's own, or of other batches, would mislead.
-    if estimates and not (facts.catalogue or own or evaluator.by_quotients):
-        say("The objective that it estimates best.")
-        fits = objectives.fit(evaluator, facts)
-    return found, facts, contents, fits
+    return found, facts, contents
 
 
 def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def test_package_is_judged_as_kept(entry: Entry, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # which TensorFlow Recommenders asks for
     if not audit_frameworks.is_installed(entry):
         pytest.skip(f"{entry.package} is not installed")
-    found = audit_frameworks.judge(entry, estimates=False)
+    found = audit_frameworks.judge(entry)
     kept = KEPT[entry.key]["findings"]
     assert [(each.code, each.severity) for each in found.findings] == [
         (each["code"], each["severity"]) for each in kept
@@ -60,9 +60,9 @@ def test_tensorflow_is_judged() -> None:
     def lost(users: Any, items: Any, probability: Any) -> Any:
         return softmax(users, tf.stop_gradient(items), probability)
 
-    found = lint_loss(softmax, estimates=False)
+    found = lint_loss(softmax)
     assert (found.framework, found.errors) == ("TensorFlow", [])
     assert found.facts is not None
     assert found.facts.scale is not None
     assert found.facts.scale.value == pytest.approx(5, rel=0.01)
-    assert {each.code for each in lint_loss(lost, estimates=False).errors} == {"lost-gradient"}
+    assert {each.code for each in lint_loss(lost).errors} == {"lost-gradient"}

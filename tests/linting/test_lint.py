@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.errors import DataError
-from ncfbench.linting import balance, batches, objectives, options
+from ncfbench.linting import balance, batches, options
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
@@ -39,7 +39,7 @@ SLOW = (
 
 def lint(name: str) -> Lint:
     exhibit = {**FAULTS, **CORRECT}[name]
-    return lint_loss(exhibit.loss, batches_from=exhibit.batches, estimates=False)
+    return lint_loss(exhibit.loss, batches_from=exhibit.batches)
 
 
 def evaluator(loss: Any) -> Evaluator:
@@ -71,13 +71,13 @@ def test_correct_losses_are_not_accused(name: str) -> None:
 @pytest.mark.parametrize("name", [name for named in WRONG.values() for name in named])
 def test_failed_duties_are_named(name: str) -> None:
     ((code, loss),) = [(code, some[name]) for code, some in WRONG.items() if name in some]
-    assert code in [each.code for each in lint_loss(loss, estimates=False).errors]
+    assert code in [each.code for each in lint_loss(loss).errors]
 
 
 @pytest.mark.long_cases("(?!views|decoupled|hardest|masked_rows|weighted|contrastive|normalised)")
 @pytest.mark.parametrize("name", RIGHT)
 def test_losses_that_do_their_duties_are_right(name: str) -> None:
-    found = lint_loss(RIGHT[name], estimates=False)
+    found = lint_loss(RIGHT[name])
     assert {each.code for each in found.errors} <= {"missing-logq", "duplicates", "linked"}
 
 
@@ -85,7 +85,7 @@ def test_idle_flags_are_errors_by_what_they_promise() -> None:
     def idle(scores: Any, item_ids: Any, remove_hits: bool = True, training: bool = False) -> Any:
         return cross_entropy(scores)
 
-    found = lint_loss(idle, estimates=False).findings
+    found = lint_loss(idle).findings
     severities = {each.detail.split()[0]: each.severity for each in found if "flag" in each.code}
     assert severities == {"remove_hits": "error", "training": "warning"}
 
@@ -199,21 +199,6 @@ def test_facts_of_a_corrected_softmax() -> None:
     ):
         assert number is not None
         assert number.value == pytest.approx(value, abs=1e-3)
-
-
-def test_the_objective_is_named_by_fitting() -> None:
-    def uncorrected(scores: Any) -> Any:
-        return cross_entropy(scores)
-
-    for loss, title in (
-        (uncorrected, "softmax over items by popularity"),
-        (bpr, "BPR, uniform items without a link"),
-    ):
-        one = evaluator(loss)
-        fits = objectives.fit(one, measure(one))
-        assert fits.fits[0].title == title
-        assert fits.fits[0].bias.estimate < 0.2
-    assert len(fits.deciles) == 10
 
 
 # Scenes.

@@ -120,7 +120,7 @@ def test_wrong_losses_are_refused() -> None:
         ("museum", "module:name"),
     ):
         with pytest.raises(UsageError, match=message):
-            lint_loss(loss, estimates=False)
+            lint_loss(loss)
     with pytest.raises(UsageError, match="has no argument 'margn'"):
         read_loss(CORRECT["hinge"].loss, {"margn": 1})
     with pytest.raises(UsageError, match="did you mean 'missing-logq'"):
@@ -140,7 +140,7 @@ def counted_once(users: Any, items: Any, item_ids: Any) -> Any:
 @pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
 def test_items_counted_once_need_less_correction(size: int, codes: list[str]) -> None:
     """A batch that has all items once is no popular sample, a small one is."""
-    found = lint_loss(counted_once, batch_size=size, estimates=False)
+    found = lint_loss(counted_once, batch_size=size)
     assert [each.code for each in found.errors] == codes
     assert found.facts is not None
     assert found.facts.counts_once
@@ -156,7 +156,7 @@ def test_a_loss_without_effect_is_named() -> None:
     def constant(users: Any, items: Any) -> Any:
         return 0.0 * np.sum(users) + 0.0 * np.sum(items)
 
-    assert [each.code for each in lint_loss(constant, estimates=False).findings] == ["no-gradient"]
+    assert [each.code for each in lint_loss(constant).findings] == ["no-gradient"]
 
 
 def test_imports_within_a_loss_name_its_framework() -> None:
@@ -204,7 +204,7 @@ class Remembers:
 
 def test_a_memory_that_jax_cannot_trace_is_refused() -> None:
     with pytest.raises(UsageError, match="keeps an array of one call for the next"):
-        lint_loss(Remembers(), estimates=False)
+        lint_loss(Remembers())
 
 
 def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_whole_numbers_of_batches_are_the_pairs_ids(tmp_path: Path) -> None:
 def test_pairs_without_repeats_can_be_judged(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("query,text\n" + "".join(f"{n},t{n}\n" for n in range(100)))
-    found = lint_loss(CORRECT["in_batch_softmax"].loss, pairs=path, estimates=False)
+    found = lint_loss(CORRECT["in_batch_softmax"].loss, pairs=path)
     assert found.findings == []
 
 
@@ -246,7 +246,7 @@ def test_batches_of_several_negatives_fit_a_loss_of_one() -> None:
         return bpr(np.sum(users * items, axis=1), np.sum(users * negatives, axis=1)[:, None])
 
     own = FAULTS["sampled_positives"].batches
-    codes = [each.code for each in lint_loss(of_one, batches_from=own, estimates=False).findings]
+    codes = [each.code for each in lint_loss(of_one, batches_from=own).findings]
     assert codes == ["sampled-positives"]
 
 
@@ -268,7 +268,7 @@ def test_each_own_batch_is_looked_at_once() -> None:
         rows = np.random.default_rng(0).integers(len(users), size=size)
         return [(users[rows], items[rows])]
 
-    found = lint_loss(FAULTS["linked_pairs"].loss, batches_from=source, estimates=False)
+    found = lint_loss(FAULTS["linked_pairs"].loss, batches_from=source)
     assert found.contents is not None
     assert len(found.contents.linked_push) == 1
     assert "linked" in [each.code for each in found.errors]
