@@ -99,7 +99,6 @@ ENTRIES = (
     Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory),
     Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory),
     Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache),
-    Entry("DistributedContrastiveLoss", "gradcache", losses.grad_cache_gathered),
     Entry("in-batch", MERLIN, losses.merlin, "jax", {"reg_factor": 0.0, "temperature": 0.05}),
     Entry("corrected", MERLIN, losses.merlin, "jax", {"reg_factor": 1.0, "temperature": 0.05}),
     Entry("reg_factor=T", MERLIN, losses.merlin, "jax", {"reg_factor": 0.05, "temperature": 0.05}),

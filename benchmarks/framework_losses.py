@@ -100,13 +100,6 @@ def grad_cache(users: Any, items: Any, chunk_size: int = 4) -> Any:
     return GradCache(towers, chunk_size, SimpleContrastiveLoss())(users, items)
 
 
-def grad_cache_gathered(users: Any, items: Any) -> Any:
-    """Return GradCache's loss for several processes, on vectors of both towers."""
-    from gradcache.loss import DistributedContrastiveLoss
-
-    return DistributedContrastiveLoss()(users, items)
-
-
 def no_duplicates(users: Any, items: Any, size: int) -> Iterator[Any]:
     """Yield the batches of sentence-transformers' sampler without duplicates, hashed."""
     import datasets

@@ -165,7 +165,7 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
     elif min(elsewhere) > 0:
         unit = "share of the rows"
-        yield finding("wrong-positive", elsewhere, unit, 0, "one process")
+        yield finding("wrong-positive", elsewhere, unit, 0, "all scenes")
     else:
         yield from _without_pull(evaluator)
     if min(misplaced) > 0:

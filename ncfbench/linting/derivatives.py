@@ -15,7 +15,6 @@ import numpy as np
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError, reason
 from ncfbench.linting.frameworks import (
-    AXIS,
     Arrays,
     Call,
     Framework,
@@ -49,8 +48,6 @@ class Evaluator:
     options: Mapping[str, Any]
     is_random: bool = False
     is_stateful: bool = False
-    has_wide_masks: bool = False
-    """Whether a process's mask of links has the columns of all processes."""
     by_quotients: bool = False
     """Whether pushes come from the loss's values, because its gradients are not its own."""
     spread: float = 0.25
@@ -79,13 +76,9 @@ class Evaluator:
                 try:
                     pushes = found.pushes(scene)
                 except UsageError:
-                    _leave_groups(frameworks)
                     raise
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
                     errors.append(error)
-                    is_alone = isinstance(framework, Torch) and framework.join_group(error)
-                    if is_alone:
-                        frameworks.insert(1, framework)
                     continue
                 works = works or found
                 own = np.diagonal(pushes)
@@ -94,7 +87,6 @@ class Evaluator:
                     return found._settled()
             if works:
                 return works._settled()
-        _leave_groups(frameworks)
         why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
         hint = SHAPES
         if re.search("cuda|gpu", why, re.IGNORECASE):
@@ -152,18 +144,14 @@ class Evaluator:
         """Return the evaluator with other options of the loss."""
         return replace(self, options={**self.options, **changed})
 
-    def call(self, rank: int = 0, world_size: int = 1) -> Call:
-        """Return the loss as a function of a batch's arguments, as one of some processes has it."""
+    def call(self) -> Call:
+        """Return the loss as a function of a batch's arguments."""
         loss = self.loss
         if self.is_stateful and not loss.is_class:
             loss = replace(loss, target=copy.deepcopy(loss.target))
-        key = repr((self.options, rank, world_size))
+        key = repr(self.options)
         if key not in self.calls or self.is_stateful:
-            call = loss.bind(self.options, self.constants(rank, world_size))
-            # Processes of JAX are an axis; alone it has length 1.
-            self.calls[key] = call
-            if isinstance(self.framework, Jax) and loss.has("axis_name") and world_size == 1:
-                self.calls[key] = lambda **arrays: self.framework.mapped(call, arrays, 1)[0]  # type: ignore[attr-defined]
+            self.calls[key] = loss.bind(self.options, self.constants())
         return self.calls[key]
 
     def value(self, scene: Scene) -> float:
@@ -398,18 +386,15 @@ class Evaluator:
         named = {"row_mask": rows, "negative_mask": negatives}
         return {name: np.where(part, real, type(real)(not real)) for name, part in named.items()}
 
-    def constants(self, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
-        """Return the arguments that are the same for every batch of a process, by meaning."""
+    def constants(self) -> dict[str, Any]:
+        """Return the arguments that are the same for every batch, by meaning."""
         degrees = np.maximum(self.graph.item_degrees, 1).astype(np.float64)
         share = degrees / self.graph.n_links
         return {
             "probability_table": share,
             "log_probability_table": np.log(share),
             "counts_table": degrees,
-            "rank": rank,
-            "world_size": world_size,
-            "axis_name": AXIS,
-            "batch_size": ROWS // world_size,
+            "batch_size": ROWS,
             "n_items": self.graph.n_items,
             "key": self.framework.key(),
         }
@@ -449,10 +434,3 @@ class Evaluator:
                 some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
                 found[at[some], some] += gradient.reshape(-1)
         return found
-
-
-def _leave_groups(frameworks: Sequence[Framework]) -> None:
-    """End the process groups that a loss asked for."""
-    for framework in frameworks:
-        if isinstance(framework, Torch):
-            framework.leave_group()

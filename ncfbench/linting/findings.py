@@ -61,8 +61,7 @@ KINDS: dict[str, Kind] = {
     ),
     "wrong-positive": Kind(
         "a row is pulled to an item that is not its own",
-        "Make row i's label the column of its own item: i, plus rank * rows where items are"
-        " gathered.",
+        "Make row i's label the column of its own item: i.",
     ),
     "wrong-negative": Kind(
         "a row's drawn negatives meet another row's user",
@@ -79,19 +78,6 @@ KINDS: dict[str, Kind] = {
     "over-batch": Kind(
         "the softmax runs over all pairs of the batch, not over each row's items",
         "Normalise each row by itself: axis 1 of scores of shape [users, items].",
-    ),
-    "gather-lost": Kind(
-        "gathered vectors have no gradient",
-        "Gather with the gradient: torch.distributed.nn.functional.all_gather, or"
-        " jax.lax.all_gather.",
-    ),
-    "gather-doubled": Kind(
-        "the gradient of gathered vectors counts more than once",
-        "Do not multiply by the number of processes where the gathering adds gradients up.",
-    ),
-    "gather-scale": Kind(
-        "averaged over processes, the gradient is smaller than that of all rows in one",
-        "Multiply the loss by the number of processes, or gather with the gradient.",
     ),
     "lost-gradient": Kind(
         "a part of the gradient does not reach the vectors",

@@ -33,8 +33,6 @@ JAX = {"jax", "jaxlib", "optax", "flax"}
 TENSORFLOW = {"tensorflow", "tf_keras", "tensorflow_recommenders"}
 NUMERIC = {"numpy", "scipy"}
 """Packages whose functions say nothing about a framework."""
-AXIS = "processes"
-"""Name of the axis that stands for processes in JAX."""
 QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
@@ -110,25 +108,9 @@ class Torch(Framework):
     def __init__(self, *, double: bool = True) -> None:
         import torch
 
-        self.torch, self.has_joined = torch, False
+        self.torch = torch
         self.step = STEP if double else 1e-2
         self.floats = torch.float64 if double else torch.float32
-
-    def join_group(self, error: BaseException) -> bool:
-        """Make a process group of this process if there is none and an error asks for one."""
-        distributed = self.torch.distributed
-        asks = any(word in str(error) for word in ("process group", "initialized"))
-        is_alone = asks and not distributed.is_initialized()
-        if is_alone:
-            store = distributed.HashStore()
-            distributed.init_process_group("gloo", rank=0, world_size=1, store=store)
-            self.has_joined = True
-        return is_alone
-
-    def leave_group(self) -> None:
-        """End the process group that :meth:`join_group` made."""
-        if self.has_joined:
-            self.torch.distributed.destroy_process_group()
 
     def tensor(self, array: Any) -> Any:
         """See :class:`Framework`."""
@@ -211,13 +193,6 @@ class Jax(Framework):
                     "The loss keeps an array of one call for the next, which a function that JAX"
                     " differentiates cannot. Make what it remembers an argument."
                 ) from error
-
-    def mapped(self, call: Call, arrays: Arrays, count: int) -> Any:
-        """Return the losses of some processes, each with its part of the rows."""
-        some = {n: part for n, part in arrays.items() if hasattr(part, "shape") and part.ndim}
-        rest = {name: part for name, part in arrays.items() if name not in some}
-        parts = {name: part.reshape(count, -1, *part.shape[1:]) for name, part in some.items()}
-        return self.jax.vmap(lambda own: call(**own, **rest), axis_name=AXIS)(parts)
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""

@@ -13,13 +13,11 @@ import numpy as np
 
 from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
-from ncfbench.linting import balance, basics, batches, checks, options, processes
+from ncfbench.linting import balance, basics, batches, checks, options
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
-from ncfbench.linting.frameworks import Torch
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import owner
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import mean
@@ -123,11 +121,7 @@ def lint_loss(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
-        try:
-            found, facts, contents = _judged(evaluator, batch_size, own, progress.say)
-        finally:
-            if isinstance(evaluator.framework, Torch):
-                evaluator.framework.leave_group()
+        found, facts, contents = _judged(evaluator, batch_size, own, progress.say)
     found = sorted(map(_certain, found), key=lambda each: rank(each.code, each.severity))
     return Lint(
         name=read.name,
@@ -154,7 +148,6 @@ def _judged(
     say: Callable[[str], None],
 ) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
-    as_given = evaluator
     found = [*_memory(evaluator), *basics.inputs(evaluator)]
     if any(each.code in HOPELESS for each in found):
         return found, None, None
@@ -198,7 +191,6 @@ def _judged(
     found += options.term_weights(evaluator, facts)
     found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
-    found += _processes(as_given, say)
     return found, facts, contents
 
 
@@ -231,74 +223,3 @@ def _memory(evaluator: Evaluator) -> Iterator[Finding]:
         changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
     unit = "relative change of the loss by an earlier batch"
     yield finding("memory", changes, unit, 0, "a call remembers the one before")
-
-
-def _processes(evaluator: Evaluator, say: Callable[[str], None]) -> Iterator[Finding]:
-    """Check losses that gather, on several simulated processes."""
-    gathering = {
-        name: True
-        for name, value in evaluator.options.items()
-        if value is False and "gather" in name and "grad" not in name
-    }
-    for options_ in ({}, gathering) if gathering else ({},):
-        one = evaluator.with_options(**options_)
-        if evaluator.is_random or evaluator.is_stateful or not processes.can_simulate(one):
-            continue
-        scene = one.scenes().plain(0, ROWS)
-        try:
-            if not processes.gathers(one, scene):
-                factor = processes.scaling(one, scene)
-                if factor > 1.5 and not one.loss.has("batch_size"):
-                    unit = "loss on several processes over that on one"
-                    yield finding("gather-doubled", [factor], unit, 1, "nothing is gathered")
-                continue
-        except UsageError as error:
-            detail = str(error).rstrip(".")
-            yield finding("not-finite", [0.0], "processes that end", processes.COUNT, detail)
-            continue
-        say(f"It gathers: {processes.COUNT} simulated processes.")
-        yield from _of_processes(one)
-        return
-
-
-def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
-    """Compare gradients on several processes with the true ones, and with those of one process."""
-    ratios: dict[str, list[float]] = {}
-    factors: list[float] = []
-    elsewhere: list[float] = []
-    for seed in SEEDS[:2]:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        pushes, right = processes.gathered(evaluator, scene)
-        process = np.arange(ROWS) // (ROWS // processes.COUNT)
-        crosses = process[:, None] != process[owner(scene)]
-        true = right[0]
-        limit = 1e-3 * np.abs(true).max()
-        elsewhere.append(float(np.mean((true < -limit).any(axis=1) & (np.diagonal(true) > -limit))))
-        groups = {
-            f"{name} {where}": pairs & some
-            for name, pairs in basics.groups(scene).items()
-            for where, some in (("of other processes", crosses), ("of the same process", ~crosses))
-        }
-        for side, found, exact in zip(basics.SIDES, pushes, right, strict=True):
-            for name, share in basics.arriving(found, exact, groups):
-                ratios.setdefault(f"{name}, {side}' side", []).append(share)
-        alone = evaluator.true_pushes(scene, users=False)[0]
-        factors.append(float(np.sum(pushes[0] * alone)) / float(np.sum(alone**2)))
-    if min(elsewhere) > 0:
-        detail = f"{processes.COUNT} processes that gather"
-        yield finding("wrong-positive", elsewhere, "share of the rows", 0, detail)
-        return
-    means = {name: float(np.mean(some)) for name, some in ratios.items()}
-    unit, factor = "share of the gradient that arrives", float(np.mean(factors))
-    low, high = min(means.values()), max(means.values())
-    if high < 0.05 or low < 0.5 * high:
-        worst = min(ratios, key=lambda name: means[name])
-        yield finding("gather-lost", ratios[worst], unit, 1, worst)
-    elif abs(factor - 1) < 0.05:
-        return  # whatever the processes' losses are, the gradient is that of all rows
-    elif high > 1.5 or (low > 0.95 and factor > 1.5):
-        detail = f"{processes.COUNT} processes against one with all rows"
-        yield finding("gather-doubled", factors, "ratio of the gradients", 1, detail)
-    elif high < 0.95:
-        detail = f"{processes.COUNT} processes against one with all rows"
-        yield finding("gather-scale", factors, "ratio of the gradients", 1, detail)

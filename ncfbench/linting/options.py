@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.linting import balance, processes
+from ncfbench.linting import balance
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, finding
@@ -130,9 +130,6 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
             on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
             if _arrays_differ(*on_users):
                 return True
-        if processes.can_simulate(one):
-            spread = [processes.outcome(each, scenes[0]) for each in (one, other)]
-            return _arrays_differ(*spread)
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
     return False

@@ -51,7 +51,6 @@ def _exhibit(losses: dict[str, Exhibit], *codes: str, **more: Any) -> Callable[[
 
 GITHUB = "https://github.com"
 TFRS, ST = f"{GITHUB}/tensorflow/recommenders", f"{GITHUB}/huggingface/sentence-transformers"
-LIGHTLY = f"{GITHUB}/lightly-ai/lightly"
 
 
 def unit(x: Any) -> Any:
@@ -266,41 +265,6 @@ def jax_loss(users: Any, items: Any, ids: Any, own_ids: Any, first: Any, p: Any)
     logits = jnp.where((own_ids[:, None] == ids[None, :]) & ~is_own, -1e9, logits)
     rows = jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, own[:, None], 1)[:, 0]
     return jnp.mean(rows)
-
-
-def _gather(part: Any, axis_name: str) -> Any:
-    return jax.lax.all_gather(part, axis_name, tiled=True)
-
-
-def gathered(users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any) -> Any:
-    all_items, ids, p = (_gather(x, axis_name) for x in (items, item_ids, probability))
-    first = jax.lax.axis_index(axis_name) * len(users)
-    return jax_loss(users, all_items, ids, item_ids, first, p)
-
-
-@fault("gather-lost", f"{LIGHTLY}/issues/1528")
-def gathered_without_gradient(
-    users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
-) -> Any:
-    ids, p = _gather(item_ids, axis_name), _gather(probability, axis_name)
-    first = jax.lax.axis_index(axis_name) * len(users)
-    constant = jax.lax.stop_gradient(_gather(items, axis_name))
-    all_items = jax.lax.dynamic_update_slice(constant, items, (first, 0))
-    return jax_loss(users, all_items, ids, item_ids, first, p)
-
-
-@fault("gather-doubled", f"{GITHUB}/texttron/tevatron/issues/143")
-def gathered_twice(users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any) -> Any:
-    one = gathered(users, items, item_ids, probability, axis_name)
-    return one * jax.lax.psum(1, axis_name)
-
-
-@fault("wrong-positive", f"{GITHUB}/nomewang/M3DM/issues/7")
-def gathered_with_local_labels(
-    users: Any, items: Any, item_ids: Any, probability: Any, axis_name: Any
-) -> Any:
-    all_items, ids, p = (_gather(x, axis_name) for x in (items, item_ids, probability))
-    return jax_loss(users, all_items, ids, item_ids, 0, p)
 
 
 @fault("lost-gradient", f"{GITHUB}/alexandonian/contrastive-feature-loss/issues/3")

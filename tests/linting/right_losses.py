@@ -15,7 +15,6 @@ from linting.museum import (
     cross_entropy,
     drawn_without_logq,
     free_items,
-    gathered,
     jax_loss,
     right,
     same,
@@ -223,5 +222,4 @@ CORRECT.update(
     bpr=Exhibit(bpr),
     bpr_of_free_items=Exhibit(bpr, batches=free_items),
     uniform_softmax=Exhibit(drawn_without_logq, batches=free_items),
-    gathered=Exhibit(gathered),
 )

@@ -57,14 +57,12 @@ def test_arguments_go_by_their_names(name: str, role: str) -> None:
 
 
 def test_a_default_makes_an_option() -> None:
-    def loss(
-        scores: Any, p: float = 2.0, axis: int = 1, item_ids: Any = None, rank: int = 0
-    ) -> Any:
+    def loss(scores: Any, p: float = 2.0, axis: int = 1, item_ids: Any = None) -> Any:
         return scores.sum()
 
     read = read_loss(loss)
     assert dict(read.options) == {"p": 2.0, "axis": 1}
-    assert [*read.roles.values()] == ["scores", "item_ids", "rank"]
+    assert [*read.roles.values()] == ["scores", "item_ids"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("masked_rows", True), ("rows_of_padding", False)])
