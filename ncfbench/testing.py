@@ -10,7 +10,6 @@ def assert_no_findings(
     loss: Any,
     *,
     pairs: Any = None,
-    batches: Any = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     **options: Any,
@@ -20,7 +19,6 @@ def assert_no_findings(
     Args:
         loss: a function, a class or an object; ``module:name`` works too.
         pairs: a file of training links; by default a small random graph.
-        batches: the user's own batches, an iterable or a function that returns one.
         accept: codes of findings that are meant to be.
         options: values of the loss's own arguments.
 
@@ -32,7 +30,6 @@ def assert_no_findings(
     found = lint_loss(
         loss,
         pairs=pairs,
-        batches_from=batches,
         batch_size=batch_size,
         accept=accept,
         options_=options,

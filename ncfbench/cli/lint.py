@@ -31,17 +31,6 @@ def lint(
             show_default="a small random graph",
         ),
     ] = None,
-    batches_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help=(
-                "Your own batches: an iterable of (users, items) or (users, items, negatives), or"
-                " a function of (users, items, batch size) that returns one."
-            ),
-            show_default="links drawn at random",
-        ),
-    ] = None,
     batch_size: Annotated[int, typer.Option(help="Links in a batch.")] = 64,
     accept: Annotated[
         str,
@@ -74,7 +63,6 @@ def lint(
     found = lint_loss(
         loss,
         pairs=pairs,
-        batches_from=batches_from,
         batch_size=batch_size,
         accept=options.names(accept),
         options_=dict(map(_assignment, set_ or ())),

@@ -87,10 +87,6 @@ KINDS: dict[str, Kind] = {
         "a part of the gradient counts more than once",
         "Let each vector's gradient arrive once.",
     ),
-    "sampled-positives": Kind(
-        "the batches' negatives are drawn from items that the user is linked with",
-        "Draw again where a negative is a training link of its user.",
-    ),
     "idle-flag": Kind(
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",

@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
 from ncfbench.linting import balance, basics, batches, checks, options
 from ncfbench.linting.derivatives import Evaluator
@@ -79,7 +76,6 @@ def lint_loss(
     loss: Any,
     *,
     pairs: str | Path | None = None,
-    batches_from: Any = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     options_: Mapping[str, Any] | None = None,
@@ -91,14 +87,12 @@ def lint_loss(
         loss: ``module:name``, a function, a class or an object; see
             :data:`ncfbench.linting.signature.SHAPES`.
         pairs: a file of training links; by default a small random graph.
-        batches_from: the user's own batches, as ``module:name``, an iterable or a function that
-            returns one; by default links drawn at random.
         accept: codes of findings that are meant to be.
         options_: values of the loss's arguments in place of their defaults.
 
     Raises:
         DataError: the pairs cannot be read, or are too few or too dense.
-        UsageError: the loss or the batches cannot be used.
+        UsageError: the loss cannot be used.
     """
     for code in accept:
         if code not in KINDS:
@@ -107,13 +101,7 @@ def lint_loss(
         raise UsageError(f"batch_size = {batch_size}: a batch needs 2 links or more.")
     progress = progress or Progress()
     read = read_loss(loss, options_)
-    graph = batches.read_pairs(Path(pairs)) if pairs else None
-    own = None
-    if batches_from is not None:
-        if isinstance(batches_from, str):
-            batches_from = EncoderInfo(path=batches_from).load()
-        own, graph = batches.own_batches(batches_from, graph, batch_size)
-    graph = graph or batches.default_graph()
+    graph = batches.read_pairs(Path(pairs)) if pairs else batches.default_graph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's code, in batches that are none of hers
         evaluator = Evaluator.of(read, graph)
@@ -121,7 +109,7 @@ def lint_loss(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
-        found, facts, contents = _judged(evaluator, batch_size, own, progress.say)
+        found, facts, contents = _judged(evaluator, batch_size, progress.say)
     found = sorted(map(_certain, found), key=lambda each: rank(each.code, each.severity))
     return Lint(
         name=read.name,
@@ -144,7 +132,6 @@ def _certain(found: Finding) -> Finding:
 def _judged(
     evaluator: Evaluator,
     batch_size: int,
-    own: list[batches.Batch] | None,
     say: Callable[[str], None],
 ) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
@@ -174,18 +161,14 @@ def _judged(
     found += checks.padding(evaluator)
     masks = checks.look_at_masks(evaluator)
     facts = replace(facts, counts_once=masks.counts_once)
-    contents = batches.look(evaluator, batch_size, own)
-    found += batches.drawn(contents)
-    if own and facts.kind == "listwise" and facts.drawn and not facts.slope:
-        found += batches.tilted(evaluator.graph, own)
+    contents = batches.look(evaluator, batch_size)
     for each in checks.masks(evaluator, facts, masks):
         if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
             found.append(each)
     found += checks.collisions(evaluator, facts, masks)
     found += _linked(facts, masks, contents)
     spread = batches.log_spread(evaluator.graph)
-    b = int(np.mean([len(batch.user) for batch in own])) if own else batch_size
-    tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
+    tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
     found += options.term_weights(evaluator, facts)

@@ -5,7 +5,7 @@ A fault has the code of the finding that must name it, and the report that descr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +15,10 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 
 class Exhibit(NamedTuple):
-    """A loss, the codes of what is wrong with it, and its batches if they matter."""
+    """A loss, and the codes of what is wrong with it."""
 
     loss: Any
     codes: tuple[str, ...] = ()
-    batches: Callable[..., Any] | None = None
     severity: str = "error"
     source: str = ""
     """The public report of the fault."""
@@ -163,47 +162,9 @@ def bpr(positive_scores: Any, negative_scores: Any) -> Any:
     return np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]))
 
 
-def any_items(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Negatives drawn from all items, a user's own ones too."""
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        rows = rng.integers(len(users), size=size)
-        yield users[rows], items[rows], rng.integers(items.max() + 1, size=(size, 3))
-
-
-FAULTS["sampled_positives"] = Exhibit(
-    bpr, ("sampled-positives",), any_items, source=f"{GITHUB}/benfred/implicit/pull/103"
-)
-
-
-def popular_items(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Negatives drawn in proportion to their links, again until they are none of the user's."""
-    rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
-    for _ in range(20):
-        rows = rng.integers(len(users), size=size)
-        drawn = [
-            next(v for v in items[rng.permutation(len(items))] if (u, v) not in links)
-            for u in users[rows]
-        ]
-        yield users[rows], items[rows], np.array(drawn)[:, None]
-
-
-@fault("missing-logq", f"{GITHUB}/NVIDIA-Merlin/models/pull/457", batches=popular_items)
 def drawn_without_logq(positive_scores: Any, negative_scores: Any) -> Any:
     logits = np.concatenate([positive_scores[:, None], negative_scores], axis=1)
     return np.mean(logsumexp(logits, axis=1) - positive_scores)
-
-
-def free_items(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Negatives drawn again until they are no links."""
-    rng, links = np.random.default_rng(0), {*zip(users.tolist(), items.tolist(), strict=True)}
-    for _ in range(20):
-        rows = rng.integers(len(users), size=size)
-        drawn = [
-            next(v for v in rng.permutation(items.max() + 1) if (u, v) not in links)
-            for u in users[rows]
-        ]
-        yield users[rows], items[rows], np.array(drawn)[:, None]
 
 
 @fault("temperature-twice", f"{GITHUB}/Adibvafa/CodonTransformer/pull/20")

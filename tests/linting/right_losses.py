@@ -14,7 +14,6 @@ from linting.museum import (
     corrected,
     cross_entropy,
     drawn_without_logq,
-    free_items,
     jax_loss,
     right,
     same,
@@ -218,8 +217,4 @@ def narrow_hinge(positive_scores: Any, negative_scores: Any) -> Any:
     return np.mean(np.maximum(negative_scores - positive_scores[:, None] + 0.05, 0))
 
 
-CORRECT.update(
-    bpr=Exhibit(bpr),
-    bpr_of_free_items=Exhibit(bpr, batches=free_items),
-    uniform_softmax=Exhibit(drawn_without_logq, batches=free_items),
-)
+CORRECT.update(bpr=Exhibit(bpr), uniform_softmax=Exhibit(drawn_without_logq))

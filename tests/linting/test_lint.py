@@ -33,13 +33,13 @@ GRAPH = batches.default_graph()
 SLOW = (
     "doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours"
     "|multiplied|decoupled|metric|regularised|squared|temperature_twice|idle_flag|over_temperature|random_negative"
-    "|sampling_corrected|drawn_by_popularity|of_the_positive|of_scores|drawn_without"
+    "|sampling_corrected|drawn_by_popularity|of_the_positive|of_scores"
 )
 
 
 def lint(name: str) -> Lint:
     exhibit = {**FAULTS, **CORRECT}[name]
-    return lint_loss(exhibit.loss, batches_from=exhibit.batches)
+    return lint_loss(exhibit.loss)
 
 
 def evaluator(loss: Any) -> Evaluator:
