@@ -81,8 +81,6 @@ ENTRIES = (
     Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, options={"mini_batch_size": 4}),
     Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss"),
     Entry("NTXentLoss", METRIC, losses.metric_learning),
-    Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory),
-    Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory),
     Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache),
     Entry("in-batch", MERLIN, losses.merlin, "jax", {"reg_factor": 0.0, "temperature": 0.05}),
     Entry("corrected", MERLIN, losses.merlin, "jax", {"reg_factor": 1.0, "temperature": 0.05}),

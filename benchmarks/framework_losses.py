@@ -43,34 +43,6 @@ def _keras_cross_entropy(logits: Any) -> Any:
     return loss(keras.ops.eye(len(logits)), logits)
 
 
-class CrossBatchMemory:
-    """PyTorch Metric Learning's memory around its softmax; the label of both ends is the item."""
-
-    only_items = False
-
-    def __init__(self, temperature: float = 0.05) -> None:
-        self.temperature = temperature
-        self.memory: Any = None
-
-    def __call__(self, users: Any, items: Any, item_ids: Any) -> Any:
-        """Return the mean over both ends; over users if only items are remembered."""
-        import torch
-        from pytorch_metric_learning import losses
-
-        width, size = users.shape[1], 4 * len(items)
-        if self.memory is None or self.memory.embedding_size != width:
-            softmax = losses.NTXentLoss(temperature=self.temperature)
-            self.memory = losses.CrossBatchMemory(softmax, width, memory_size=size)
-        is_item = torch.arange(2 * len(items)) >= len(items) if self.only_items else None
-        return self.memory(torch.cat([users, items]), item_ids.repeat(2), enqueue_mask=is_item)
-
-
-class ItemMemory(CrossBatchMemory):
-    """The same with ``enqueue_mask``: items are remembered, and users are not."""
-
-    only_items = True
-
-
 def metric_learning(users: Any, items: Any, item_ids: Any, temperature: float = 0.05) -> Any:
     """Return PyTorch Metric Learning's ``NTXentLoss``; the label of both ends is the item."""
     from pytorch_metric_learning import losses

@@ -1,33 +1,15 @@
-"""The lint of losses in PyTorch: gradients and memories."""
+"""The lint of losses in PyTorch."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.nn import functional as F  # noqa: E402, N812
 
 from ncfbench.linting.lint import lint_loss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's, of its own coming changes
-
-
-class Memory:
-    """A softmax over the batch and the items of the batch before."""
-
-    kept: Any = None
-
-    def __call__(self, users: Any, items: Any) -> Any:
-        both = items if self.kept is None else torch.cat([items, self.kept])
-        self.kept = items.detach()
-        return F.cross_entropy(10 * users @ both.T, torch.arange(len(users)))
-
-
-def test_memory_is_seen() -> None:
-    assert "memory" in [each.code for each in lint_loss(Memory).findings]
 
 
 def test_losses_of_pytorch_are_right() -> None:

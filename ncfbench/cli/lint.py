@@ -47,13 +47,13 @@ def lint(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Find faults in a loss of your own, in NumPy, PyTorch, JAX or TensorFlow.
+    """Find faults in a loss of your own, in PyTorch, JAX or TensorFlow.
 
-    Judges it by what a change of one score does to its gradient: which objective it has,
-    which of its negatives are positives, which corrections, masks, options and gradients are
-    wrong, and whether it does what a right loss must: pull each positive, as hard as it pushes the
-    others, on one scale. Its arguments are recognised by their names; a row of the answer says as
-    what. Ends with exit code 6 if something is wrong.
+    Judges it by what a change of one score does to its gradient: which objective it has, which of
+    its negatives are positives, which corrections, masks and options are wrong, and whether it does
+    what a right loss must: pull each positive, as hard as it pushes the others, on one scale. Its
+    arguments are recognised by their names; a row of the answer says as what. Ends with exit code 6
+    if something is wrong.
 
     ncfbench lint my_losses:loss --pairs train.parquet --batch-size 1024
     """

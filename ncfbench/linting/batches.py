@@ -21,8 +21,8 @@ USERS, ITEMS, LINKS = 60, 80, 480
 """Sizes of the graph without pairs."""
 LOOKED_AT = 8
 """Batches whose gradients are looked at."""
-MOST_ROWS = {"gradients": 512, "drawn": 128, "quotients": 16}
-"""Rows of a batch that are looked at, by what they cost."""
+MOST_ROWS = {False: 512, True: 128}
+"""Rows of a batch that are looked at, by whether each has negatives of its own."""
 USER_NAMES = ("user", "user_id", "userid", "query", "anchor", "sentence1", "sentence_0")
 ITEM_NAMES = ("item", "item_id", "itemid", "positive", "document", "sentence2", "sentence_1")
 
@@ -99,10 +99,7 @@ def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, Sequence[Any]]:
 
 def look(evaluator: Evaluator, size: int) -> Contents:
     """Look at the gradients of some batches of links that are drawn at random."""
-    cost = "drawn" if evaluator.layout.k else "gradients"
-    if evaluator.is_slow:
-        cost = "quotients"
-    rows = min(size, MOST_ROWS[cost])
+    rows = min(size, MOST_ROWS[evaluator.layout.k > 0])
     found = Contents(rows, [], [], [], [])
     for number in range(LOOKED_AT):
         scene = evaluator.scenes().batch(np.random.default_rng((5, number)), rows)

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from ncfbench.linting.scenes import (
     by_users,
     owner,
 )
-from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
+from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, Loss
 
 
 @dataclass
@@ -48,8 +48,6 @@ class Evaluator:
     options: Mapping[str, Any]
     is_random: bool = False
     is_stateful: bool = False
-    by_quotients: bool = False
-    """Whether pushes come from the loss's values, because its gradients are not its own."""
     spread: float = 0.25
     """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
@@ -171,31 +169,12 @@ class Evaluator:
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
         if not self.loss.has("users"):
-            return self.quotients(scene) if self.by_quotients else self._of_scores(scene, arrays)
-        if self.is_slow:
-            return self.true_pushes(scene, users=False)[0]
+            return self._of_scores(scene, arrays)
         return by_users(self._column_gradient(scene, arrays), scene, coordinates)
 
     def push(self, scene: Scene, row: int, column: int) -> float:
         """Return one of :meth:`pushes`."""
-        if not self.is_slow:
-            return float(self.pushes(scene)[row, column])
-        return self._quotient(scene, row, column)
-
-    def _quotient(self, scene: Scene, row: int, column: int) -> float:
-        step = self.framework.step
-        above, below = (self.value(scene.with_score(row, column, h)) for h in (step, -step))
-        return (above - below) / (2 * step)
-
-    def quotients(self, scene: Scene) -> Float:
-        """Return the pushes of a loss of scores by difference quotients of its values."""
-        is_given = owner(scene) == np.arange(scene.b)[:, None]
-        if self.loss.has("scores") and self.layout.labels != "pairs":
-            is_given |= self.layout.is_catalogue | (np.arange(len(scene.slot)) < scene.b)
-        found = np.zeros(is_given.shape)
-        for row, column in np.argwhere(is_given).tolist():
-            found[row, column] = self._quotient(scene, row, column)
-        return found
+        return float(self.pushes(scene)[row, column])
 
     def totals(self, scene: Scene) -> tuple[float, float]:
         """Return how hard all positives are pulled and all other pairs are pushed apart, in sum.
@@ -205,7 +184,7 @@ class Evaluator:
         push = self.pushes(scene)
         pull = -float(np.trace(push[:, : scene.b]))
         rest = float(push.sum()) + pull
-        if self.loss.has("users") and self.layout.labels != "pairs" and not self.is_slow:
+        if self.loss.has("users") and self.layout.labels != "pairs":
             coordinates = scene.coordinates()
             arrays = self.arrays(scene, coordinates)
             b, axes = scene.b, slice(scene.b, scene.b + scene.score.shape[1])
@@ -217,14 +196,9 @@ class Evaluator:
         return pull, rest
 
     @property
-    def is_slow(self) -> bool:
-        """Whether each push costs two calls of the loss."""
-        return self.by_quotients or not self.framework.has_gradients
-
-    @property
     def tolerance(self) -> float:
         """Share of the largest push below which one is none."""
-        return 1e-5 if self.framework.step < 1e-3 else 1e-3
+        return 1e-5 if self.framework.is_double else 1e-3
 
     def pushes_on_users(self, scene: Scene) -> Float:
         """Return the same from the users' side, where no two columns have one item."""
@@ -256,63 +230,8 @@ class Evaluator:
         arrays = self.arrays(scene, Coordinates(users, columns, coordinates.rest))
         # Moves along these change the product with one of the vectors alone.
         toward = np.linalg.pinv(np.concatenate([users, columns]))[:, : scene.b]
-        if not self.is_slow:
-            push = (self._column_gradient(scene, arrays) @ toward).T
-            return [float(push[pair]) for pair in pairs]
-        (name,), step, found = self._names("items"), self.framework.step, []
-        for row, column in pairs:
-            ends = []
-            for sign in (1, -1):
-                moved = np.array(arrays[name])
-                moved[column] += sign * step * toward[:, row]
-                ends.append(self.value_of({**arrays, name: moved}))
-            found.append((ends[0] - ends[1]) / (2 * step))
-        return found
-
-    def true_pushes(
-        self,
-        scene: Scene,
-        values: Callable[[list[Arrays]], Sequence[float]] | None = None,
-        *,
-        users: bool = True,
-    ) -> tuple[Float, Float]:
-        """Return what difference quotients of the loss give in place of its gradients, on the
-        items' side and on the users'; zeros there without ``users``.
-
-        One vector of one row moves at a time, in the direction that changes one score alone.
-
-        Args:
-            values: returns the losses of some calls' arguments; by default :meth:`value_of` each.
-        """
-        coordinates, step = scene.coordinates(), self.framework.step
-        arrays = self.arrays(scene, coordinates)
-        b, n_items = scene.score.shape
-        width = coordinates.users.shape[1]
-        names = {role: name for name, role in self.loss.roles.items() if role in VECTORS}
-        cases: list[Arrays] = []
-
-        def add(role: str, row: int, direction: Float) -> None:
-            for sign in (1, -1):
-                changed = np.array(arrays[names[role]])
-                changed.reshape(-1, width)[row] += sign * step * direction
-                cases.append({**arrays, names[role]: changed})
-
-        for i in range(b):
-            toward_user = np.zeros(width)
-            toward_user[i] = 1
-            toward_user[b : b + n_items] = -scene.score[i] / coordinates.rest
-            for column in range(len(scene.slot)):
-                is_item = column < b or "negatives" not in names
-                role, row = ("items", column) if is_item else ("negatives", column - b)
-                add(role, row, toward_user)
-            for item in scene.slot if users else ():
-                toward_item = np.zeros(width)
-                toward_item[b + item] = 1 / coordinates.rest[item]
-                add("users", i, toward_item)
-        losses = values(cases) if values else list(map(self.value_of, cases))
-        found = np.array(losses).reshape(b, -1, len(scene.slot), 2)
-        slopes = (found[..., 0] - found[..., 1]) / (2 * step)
-        return slopes[:, 0], slopes[:, 1] if users else np.zeros_like(slopes[:, 0])
+        push = (self._column_gradient(scene, arrays) @ toward).T
+        return [float(push[pair]) for pair in pairs]
 
     def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""

@@ -31,11 +31,6 @@ KINDS: dict[str, Kind] = {
         "Take the precision from the arguments, so that it can be judged in double precision.",
         "warning",
     ),
-    "changed-input": Kind(
-        "the loss changes its arguments in place",
-        "Work on a copy: what is computed from them afterwards, such as metrics, is wrong.",
-        "warning",
-    ),
     "no-gradient": Kind(
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"
@@ -78,14 +73,6 @@ KINDS: dict[str, Kind] = {
     "over-batch": Kind(
         "the softmax runs over all pairs of the batch, not over each row's items",
         "Normalise each row by itself: axis 1 of scores of shape [users, items].",
-    ),
-    "lost-gradient": Kind(
-        "a part of the gradient does not reach the vectors",
-        "Do not detach these vectors, or stop the gradient of none but a memory's.",
-    ),
-    "doubled-gradient": Kind(
-        "a part of the gradient counts more than once",
-        "Let each vector's gradient arrive once.",
     ),
     "idle-flag": Kind(
         "an option changes neither the loss nor its gradient",
@@ -193,11 +180,6 @@ KINDS: dict[str, Kind] = {
     "order": Kind(
         "the loss depends on the order of the batch's rows",
         "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
-        "warning",
-    ),
-    "memory": Kind(
-        "remembered items are pushed on the users' side only",
-        "Keep the memory short; its items get no gradient.",
         "warning",
     ),
 }

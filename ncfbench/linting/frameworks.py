@@ -20,8 +20,6 @@ from ncfbench.linting.scenes import Float
 
 Arrays: TypeAlias = Mapping[str, Any]
 Call: TypeAlias = Callable[..., Any]
-STEP = 1e-5
-"""Step of a difference quotient in float64, where scores are of the order of 0.1."""
 
 
 TORCH = {
@@ -45,9 +43,8 @@ class Framework(ABC):
     """Calls a loss with arrays of NumPy, and returns numbers of NumPy."""
 
     name: str
-    step: float
-    """Step of a difference quotient that its precision allows."""
-    has_gradients = True
+    is_double = True
+    """Whether it computes in double precision."""
 
     def inputs(self, arrays: Arrays) -> dict[str, Any]:
         """Return a call's arguments: copies, which the loss may change."""
@@ -74,32 +71,6 @@ class Framework(ABC):
         """Return a source of randomness, for an argument that asks for one."""
 
 
-class Numpy(Framework):
-    """Difference quotients of a loss in NumPy."""
-
-    name, step, has_gradients = "NumPy", STEP, False
-
-    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
-        """See :class:`Framework`."""
-        arrays, found = self.inputs(arrays), []
-        for name in names:
-            array = arrays[name]
-            gradient = np.zeros(array.shape)
-            for index in np.ndindex(array.shape):
-                kept = array[index]
-                array[index] = kept + STEP
-                above = self.value(call, arrays)
-                array[index] = kept - STEP
-                gradient[index] = (above - self.value(call, arrays)) / (2 * STEP)
-                array[index] = kept
-            found.append(gradient)
-        return found
-
-    def key(self) -> Any:
-        """See :class:`Framework`."""
-        return np.random.default_rng(0)
-
-
 class Torch(Framework):
     """Gradients of PyTorch."""
 
@@ -108,8 +79,7 @@ class Torch(Framework):
     def __init__(self, *, double: bool = True) -> None:
         import torch
 
-        self.torch = torch
-        self.step = STEP if double else 1e-2
+        self.torch, self.is_double = torch, double
         self.floats = torch.float64 if double else torch.float32
 
     def tensor(self, array: Any) -> Any:
@@ -154,7 +124,6 @@ class Jax(Framework):
         from jaxlib import version
 
         self.jax, self.is_double = jax, double
-        self.step = STEP if double else 1e-2
         self._quick = QUICK if version.__version__.startswith("0.10.") else None
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
@@ -215,7 +184,7 @@ class Jax(Framework):
 class TensorFlow(Framework):
     """Gradients of TensorFlow."""
 
-    name, step = "TensorFlow", 1e-2
+    name, is_double = "TensorFlow", False
 
     def __init__(self) -> None:
         self.tf: Any = importlib.import_module("tensorflow")
@@ -291,7 +260,7 @@ def framework_of(target: Any) -> Framework:
                     f"The loss needs a framework that is not here: {reason(error)}. Install it into"
                     " the environment of ncfbench."
                 ) from error
-    return Numpy()
+    return Jax()
 
 
 def _modules_of(target: Any) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,9 +11,8 @@ from typing import Any
 from ncfbench.errors import UsageError, nearest
 from ncfbench.linting import balance, basics, batches, checks, options
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import SEEDS, Facts, measure
+from ncfbench.linting.facts import Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
-from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import mean
@@ -135,11 +133,10 @@ def _judged(
     say: Callable[[str], None],
 ) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
-    found = [*_memory(evaluator), *basics.inputs(evaluator)]
+    found = [*basics.inputs(evaluator)]
     if any(each.code in HOPELESS for each in found):
         return found, None, None
-    lost, evaluator = basics.fidelity(evaluator)
-    found += [*lost, *basics.basics(evaluator)]
+    found += basics.basics(evaluator)
     if any(each.code in HOPELESS for each in found):
         return found, None, None
     facts = measure(evaluator)
@@ -189,20 +186,3 @@ def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> It
     result = finding("linked", contents.linked_push, unit, 0, detail, severity)  # type: ignore[arg-type]
     if result.low > LEAST_LINKED:
         yield result
-
-
-def _memory(evaluator: Evaluator) -> Iterator[Finding]:
-    """Say whether a call depends on earlier ones."""
-    if not evaluator.is_stateful:
-        return
-    scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
-    changes = []
-    for before, scene in itertools.pairwise(scenes):
-        call = evaluator.call()
-        arrays = evaluator.arrays(scene, scene.coordinates())
-        alone = evaluator.framework.value(call, arrays)
-        call = evaluator.call()
-        evaluator.framework.value(call, evaluator.arrays(before, before.coordinates()))
-        changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
-    unit = "relative change of the loss by an earlier batch"
-    yield finding("memory", changes, unit, 0, "a call remembers the one before")

@@ -126,7 +126,7 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
             }
             if _values_differ(one.value_of(longer), other.value_of(longer), one):
                 return True
-        if one.loss.has("users") and one.framework.has_gradients:
+        if one.loss.has("users"):
             on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
             if _arrays_differ(*on_users):
                 return True
