@@ -18,10 +18,8 @@ from ncfbench.linting.frameworks import (
     Arrays,
     Call,
     Framework,
-    Jax,
-    Torch,
     fixed_randomness,
-    framework_of,
+    frameworks,
 )
 from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
 from ncfbench.linting.scenes import (
@@ -57,43 +55,42 @@ class Evaluator:
 
     @classmethod
     def of(cls, loss: Loss, graph: BipartiteGraph) -> Evaluator:
-        """Find the shapes that a loss takes, by trying.
+        """Find the framework and the shapes that a loss takes, by trying.
 
         Raises:
             UsageError: it fails with all of them.
         """
-        frameworks = [framework_of(loss.target)]
-        if isinstance(frameworks[0], Torch | Jax):
-            frameworks.append(type(frameworks[0])(double=False))
-        errors: list[Exception | SystemExit] = []
+        errors: dict[str, Exception | SystemExit] = {}
         works: Evaluator | None = None
-        for framework in frameworks:
-            for layout in layouts_of(loss):
-                found = cls(loss, framework, graph, layout, loss.options)
-                scene = found.scenes().plain(0, ROWS)
-                try:
-                    pushes = found.pushes(scene)
-                except UsageError:
-                    raise
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
-                    errors.append(error)
-                    continue
-                works = works or found
-                own = np.diagonal(pushes)
-                # Rows beyond a margin have no push; another shape would only hide that.
-                if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
-                    return found._settled()
-            if works:
-                return works._settled()
-        why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
+        for framework, layout in itertools.product(frameworks(), layouts_of(loss)):
+            found = cls(loss, framework, graph, layout, loss.options)
+            scene = found.scenes().plain(0, ROWS)
+            try:
+                pushes = found.pushes(scene)
+            except UsageError:
+                raise
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
+                errors.setdefault(framework.name, error)
+                continue
+            works = works or found
+            own = np.diagonal(pushes)
+            # Rows beyond a margin have no push; another shape would only hide that.
+            if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
+                return found._settled()
+        if works:
+            return works._settled()
+        why = "; ".join(
+            f"{type(error).__name__}: {reason(error)} ({name})" for name, error in errors.items()
+        )
         hint = SHAPES
         if re.search("cuda|gpu", why, re.IGNORECASE):
             hint = (
                 "It is called with arrays of the CPU: take the device from them, such as x.device."
             )
-        raise UsageError(
-            f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}"
-        ) from errors[0]
+        elif "TracerArrayConversionError" in why:
+            hint = "Functions of NumPy have no gradient: import jax.numpy as np."
+        first = next(iter(errors.values()))
+        raise UsageError(f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}") from first
 
     def scenes(self) -> Scenes:
         """Return what makes the scenes that this loss takes."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import importlib
-import inspect
 import math
 import random
 import sys
@@ -15,22 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ncfbench.errors import UsageError, reason
+from ncfbench.errors import UsageError
 from ncfbench.linting.scenes import Float
 
 Arrays: TypeAlias = Mapping[str, Any]
 Call: TypeAlias = Callable[..., Any]
-
-
-TORCH = {
-    *("torch", "torch_geometric", "gradcache", "pytorch_metric_learning", "recbole"),
-    "sentence_transformers",
-}
-"""Packages whose losses take tensors of PyTorch."""
-JAX = {"jax", "jaxlib", "optax", "flax"}
-TENSORFLOW = {"tensorflow", "tf_keras", "tensorflow_recommenders"}
-NUMERIC = {"numpy", "scipy"}
-"""Packages whose functions say nothing about a framework."""
 QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
@@ -237,69 +224,17 @@ def scalar(loss: Any) -> float:
     return float(np.asarray(loss.detach() if hasattr(loss, "detach") else loss).reshape(()))
 
 
-def framework_of(target: Any) -> Framework:
-    """Return the framework that a loss is written in, as the names in its code tell.
+def frameworks() -> list[Framework]:
+    """Return the frameworks that a loss may be written in: those that it has loaded, and JAX.
 
-    Raises:
-        UsageError: it is not installed.
+    A loss fails with the arrays of another framework, so that trying finds its own.
     """
-    modules = {module.partition(".")[0] for module in _modules_of(target)}
-    if modules & {"keras", "keras_rs"}:
-        modules.add(importlib.import_module("keras").config.backend())
-    if not modules & (TORCH | JAX | TENSORFLOW | NUMERIC):
-        # It calls its arguments' methods alone.
-        around = sys.modules.get(getattr(target, "__module__", ""))
-        beside = vars(around).values() if around else ()
-        modules |= {_module(value).partition(".")[0] for value in beside}
-    for names, make in ((TORCH, Torch), (JAX, Jax), (TENSORFLOW, TensorFlow)):
-        if modules & names:
-            try:
-                return make()
-            except ImportError as error:
-                raise UsageError(
-                    f"The loss needs a framework that is not here: {reason(error)}. Install it into"
-                    " the environment of ncfbench."
-                ) from error
-    return Jax()
-
-
-def _modules_of(target: Any) -> Iterator[str]:
-    """Yield the modules that a loss's code names, its base classes', and its closure's."""
-    made = target if inspect.isclass(target) else type(target)
-    yield from (each.__module__ for each in made.__mro__)
-    yield getattr(target, "__module__", "") or ""
-    function = getattr(target, "func", target)
-    function = getattr(function, "__wrapped__", function)
-    functions = [function]
-    if made.__module__ != "builtins":
-        beside = (base for base in made.__mro__ if base.__module__ == made.__module__)
-        functions += [each for base in beside for each in vars(base).values()]
-    for each in functions:
-        code = getattr(each, "__code__", None)
-        if code is None:
-            continue
-        # Packages that are imported within it.
-        imports = (step for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
-        yield from (str(step.argval) for step in imports)
-        scope = dict(each.__globals__) | dict(inspect.getclosurevars(each).nonlocals)
-        for value in map(scope.get, {*code.co_names, *code.co_freevars, *_inner_names(code)}):
-            yield _module(value)
-            # A function of the user's, here or in another module, may name what it does not.
-            if inspect.isfunction(value) and _module(value).partition(".")[0] not in NUMERIC:
-                names = value.__code__.co_names
-                yield from map(_module, map(value.__globals__.get, names))
-
-
-def _module(value: Any) -> str:
-    name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
-    return name or ""
-
-
-def _inner_names(code: Any) -> Iterator[str]:
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from constant.co_names
-            yield from _inner_names(constant)
+    loaded: list[Framework] = []
+    if "torch" in sys.modules:
+        loaded += [Torch(), Torch(double=False)]
+    if "tensorflow" in sys.modules:
+        loaded.append(TensorFlow())
+    return [*loaded, Jax(), Jax(double=False)]
 
 
 @contextlib.contextmanager
