@@ -78,11 +78,6 @@ KINDS: dict[str, Kind] = {
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
     ),
-    "idle-argument": Kind(
-        "an argument changes neither the loss nor its gradient",
-        "Use the argument in the loss, or remove it.",
-        "warning",
-    ),
     "idle-negatives": Kind(
         "some of the drawn negatives change nothing",
         "Score all k negatives of a row, [b, k], not the first one alone.",
@@ -166,11 +161,6 @@ KINDS: dict[str, Kind] = {
     "logq-constant": Kind(
         "the positive has another weight than the other items",
         "Correct a negative by log((b - 1) p), not by log p.",
-        "warning",
-    ),
-    "idle-number": Kind(
-        "a number changes neither the loss nor its gradient",
-        "Use it, or remove it; the size of chunks may change nothing.",
         "warning",
     ),
     "row-weights": Kind(
