@@ -66,7 +66,7 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
 
 def audit_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
     """Return the tables of an audit of samplers, as far as it has rows."""
-    views = {"conformance": conformance_tables, "xray": xray_tables, "audit": bias_tables}
+    views = {"conformance": conformance_tables, "audit": bias_tables}
     return [table for name, view in views.items() if found.get(name) for table in view(found[name])]
 
 
@@ -204,42 +204,6 @@ def _objective_table(rows: Sequence[Row]) -> Table:
         notes.append("The probe knows no explicit negatives: it has one P_n for all users.")
     title = "Exact objective, and the probe beside it"
     return Table.of(title, cols, first.values(), notes, labels=3, name="objective")
-
-
-def xray_tables(rows: Sequence[Row]) -> list[Table]:
-    """Return what is in a batch of each sampler."""
-    first = rows[0]
-    title = (
-        f"Batch X-ray: {first['dataset']}, b={first['batch_size']}, means of {first['batches']}"
-        " batches"
-    )
-    kinds = ("nominal", "unmasked", "effective")
-
-    def counts(what: str, kinds: Sequence[str], digits: int = 0) -> list[Col]:
-        return [Col(kind, f"{kind}_{what}", f",.{digits}f") for kind in kinds]
-
-    cols = [
-        NOISE,
-        SAMPLER,
-        *under("users", *counts("users", ("nominal", "distinct"))),
-        *under("items", *counts("items", ("nominal", "distinct"))),
-        *under("negatives", *counts("negatives", kinds)),
-        *under("of a positive", *counts("negatives_of_a_positive", kinds, 1)),
-        Col("masked %", "masked_share", ".2f", scale=100),
-        Col("popularity", "popularity_ratio", ",.3f"),
-        *under(
-            "padding %",
-            Col("items", "padding_share", ".1f", scale=100),
-            Col("words", "word_padding_share", ".1f", scale=100),
-        ),
-    ]
-    note = (
-        "Nominal counts are the paper's; a shared negative counts once however many links brought"
-        " its item. Effective: (sum w)^2 / sum w^2. Popularity: mean degree of the negatives by"
-        " weight over its expectation under P_n. Padding: item slots without an item, word slots"
-        " without a word."
-    )
-    return [Table.of(title, cols, rows, [note], labels=2, grouped=1, name="xray")]
 
 
 def conformance_tables(rows: Sequence[Row]) -> list[Table]:

@@ -1,4 +1,4 @@
-"""``ncfbench audit``: bias and variance of samplers, and contents of batches."""
+"""``ncfbench audit``: bias and variance of samplers."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def audit(
     ] = None,
     batches: Annotated[
         int,
-        typer.Option(
-            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
-        ),
+        typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite only."),
     ] = BATCHES,
     all_: Annotated[
         bool,
@@ -104,12 +102,11 @@ def audit(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Show whether samplers are unbiased, how noisy they are, and what is in their batches.
+    """Show whether samplers are unbiased, and how noisy they are.
 
-    Compares the mean gradient of many batches with the exact gradient over all user-item pairs,
-    runs a conformance suite, and takes an X-ray of the batches. Tables go to audit.parquet,
-    xray.parquet and conformance.parquet in --runs-dir. Ends with exit code 6 if a sampler is biased
-    or fails a property.
+    Compares the mean gradient of many batches with the exact gradient over all user-item pairs, and
+    runs a conformance suite. Tables go to audit.parquet and conformance.parquet in --runs-dir. Ends
+    with exit code 6 if a sampler is biased or fails a property.
 
     With --share local --devices N, batches have N parts that share negatives within themselves
     only; one device is enough for that. With --share global, devices change no batch.
@@ -148,7 +145,6 @@ def audit(
     # Printed first: a folder that cannot be written must not hide the result.
     write(locations.runs_dir, record.tables)
     if not json_:
-        written = "audit.parquet, xray.parquet and conformance.parquet"
-        print_views(f"Written: {written} in {locations.runs_dir}")
+        print_views(f"Written: audit.parquet and conformance.parquet in {locations.runs_dir}")
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))

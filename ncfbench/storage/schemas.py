@@ -242,16 +242,6 @@ AUDIT = _schema(
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """
 
-XRAY = _schema(
-    "xray",
-    "text: dataset noise sampler strata flag: mask",
-    "integer: batch_size batches nominal_users nominal_items nominal_negatives",
-    "number: distinct_users distinct_items positives unmasked_negatives effective_negatives",
-    [f"{name}_negatives_of_a_positive" for name in ("nominal", "unmasked", "effective")],
-    "masked_share popularity_ratio padding_share word_padding_share text: data_fingerprint",
-)
-"""One row for each sampler: means over batches of the shuffled stream."""
-
 CONFORMANCE = _schema(
     "conformance",
     "text: dataset noise loss_family sampler strata property result detail",
@@ -261,7 +251,6 @@ CONFORMANCE = _schema(
 
 AUDIT_TABLES = {
     "conformance": CONFORMANCE,
-    "xray": XRAY,
     "audit": AUDIT,
 }
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""

@@ -12,11 +12,8 @@ from trial import AUDITED
 
 from ncfbench.auditing.audit import Record, audit_samplers
 from ncfbench.catalog import SAMPLERS
-from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset
-from ncfbench.reporting.contents import xray
 from ncfbench.storage import schemas, tables
 
 
@@ -118,7 +115,6 @@ def test_wrong_weights_are_biased(
     verdicts = {(row["sampler"], row["loss"], row["verdict"]) for row in record.audit}
     assert {(wrong, loss, "biased") for loss in losses} <= verdicts
     assert not {("neg", loss, "biased") for loss in losses} & verdicts
-    assert len(record.xray) == 2
 
 
 def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
@@ -154,7 +150,7 @@ def test_requests_that_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_suite_and_xray_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
+def test_suite_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     """Names that are given twice count once."""
     words = ["--batches", "0", "--noise", "1,unigram,0.5", "--loss", "sg,sg"]
     words += ["--samplers", "ns,ns,planted:EmptyShuffled", "--json"]
@@ -163,12 +159,12 @@ def test_suite_and_xray_alone(few_nodes: Path, tmp_path: Path, quick: None) -> N
     check(result, 6, "the mean of negative weight is 0 instead of")
     found = json.loads(result.stdout)
     assert found["audit"] == []
-    assert [(row["sampler"], row["noise"]) for row in found["xray"]] == [
+    cases = dict.fromkeys((row["sampler"], row["noise"]) for row in found["conformance"])
+    assert [*cases] == [
         (sampler, noise)
         for noise in ("unigram", "0.5")
         for sampler in ("ns", "planted:EmptyShuffled")
     ]
-    assert found["xray"][1]["popularity_ratio"] is None
 
 
 def test_an_audit_that_is_interrupted_leaves_no_table(
@@ -211,30 +207,14 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     for name, value in AUDITED.items():
         words += ["--set", f"{name}={value}"] if name != "batch_size" else []
     result = invoke(*words, "--samplers", "iid,ns")
-    parts = ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective")
+    parts = ("Conformance", "Gradients against the exact one", "Exact objective")
     check(result, 0, *parts, "ns", "Softmax", "Written:")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     served = {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}
     assert {(row["sampler"], row["loss"]) for row in rows} == served
     assert {row["noise"] for row in rows} == {"unigram"}
-    assert len(tables.read_rows(tmp_path / "xray.parquet", schemas.XRAY)) == 2
     check(invoke("report", "--runs-dir", tmp_path), 0, "Gradients against the exact one")
     shown = invoke("report", "--json", "--runs-dir", tmp_path)
-    assert set(json.loads(shown.stdout)) >= {"audit", "xray"}
+    assert set(json.loads(shown.stdout)) >= {"audit", "conformance"}
     faulty = invoke(*words, "--samplers", "planted:ShapesFault")
     check(faulty, 6, "The audit found faults")
-
-
-def test_xray_counts(tiny: Dataset) -> None:
-    """One small batch counted by hand, and the popularity of right weights."""
-    row = xray(
-        tiny, complete(AUDITED | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300
-    )
-    assert (row["nominal_users"], row["nominal_items"], row["nominal_negatives"]) == (64, 256, 192)
-    assert row["unmasked_negatives"] == pytest.approx(192 * (1 - row["masked_share"]))
-    assert row["effective_negatives"] == pytest.approx(row["unmasked_negatives"], rel=1e-6)
-    assert row["popularity_ratio"] == pytest.approx(1, abs=0.03)
-    for sampler in ("ns", "strat-ns", "mixed-ns"):
-        row = xray(tiny, complete(AUDITED | {"sampler": sampler, "noise": "0.5"}), 300)
-        assert row["popularity_ratio"] == pytest.approx(1, abs=0.05)
-        assert row["effective_negatives_of_a_positive"] < row["unmasked_negatives_of_a_positive"]

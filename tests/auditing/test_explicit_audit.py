@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explicit import GRAPH, LINKS, N_ITEMS, SHARES, target
+from explicit import GRAPH, LINKS, N_ITEMS, target
 from invoked import check, invoke
 from tables_of import as_csv, prepare
 
@@ -17,9 +17,6 @@ from ncfbench.auditing.conformance import conformance
 from ncfbench.auditing.estimator_tests import TestFunctions
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.reporting.contents import expected_weights
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 
 
 def configure(sampler: str = "neg", loss: str = "sg", **settings: Any) -> RunConfig:
@@ -50,13 +47,6 @@ def test_exact_expectations_link_by_link(loss: str, mask: bool) -> None:
             linked += weight * ((user, other) in LINKS)
     expected = np.concatenate([positive, negative, [linked]])
     np.testing.assert_allclose(functions.exact(), expected, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("mask", [True, False])
-def test_expected_weights_pair_by_pair(mask: bool) -> None:
-    config = configure(mask=mask)
-    found = expected_weights(make_sampler(GRAPH, config, Streams(0)))
-    np.testing.assert_allclose(found, SHARES @ target("pointwise", 0.5, mask=mask), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("sampler", "loss"), [("neg", "softmax"), ("iid", "sg"), ("strat", "log")])

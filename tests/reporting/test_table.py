@@ -196,7 +196,6 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         "What each of 3 devices sends",
         "Conformance of the samplers",
         "What is wrong",
-        "Batch X-ray",
         "Gradients against the exact one",
         "Exact objective",
     )
