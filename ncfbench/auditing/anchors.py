@@ -23,7 +23,6 @@ from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
-from ncfbench.training.probe import Probe
 from ncfbench.training.state import Parameters, copy_state
 from ncfbench.training.step import Trainer
 
@@ -96,7 +95,6 @@ class AuditedTowers:
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
         """Return an anchor at each point, for the noise and mask of ``config``."""
         objective = ExactObjective(graph, config, self.embedder)
-        probe = Probe(graph, config, self.embedder)
         anchors = []
         for point in self.points:
             parameters, exact = point.parameters, objective(point.parameters)
@@ -106,8 +104,6 @@ class AuditedTowers:
                 Anchor(
                     towers=self,
                     point=point,
-                    exact_loss=exact.value,
-                    probe_loss=probe(parameters),
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
                     batch_gradients=BatchGradients(graph, config, self.embedder, parameters),
@@ -122,8 +118,6 @@ class Anchor:
 
     towers: AuditedTowers
     point: Point
-    exact_loss: float
-    probe_loss: float
     gradient: NDArray[np.float32]
     """float32[P]: the exact one."""
     negative_share: float

@@ -236,9 +236,6 @@ class GradientAudit:
             "batch_variance": bias.variance,
             "full_iteration_seconds": None,
             "variance_seconds": None,
-            "exact_loss": anchor.exact_loss,
-            # The probe has one P_n for all users.
-            "probe_loss": None if config.draws_explicit else anchor.probe_loss,
         }
 
 

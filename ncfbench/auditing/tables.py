@@ -71,7 +71,7 @@ def audit_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
 
 
 def bias_tables(rows: Sequence[Row]) -> list[Table]:
-    """Return the verdicts by noise distribution, then the exact objective beside the probe."""
+    """Return the verdicts by noise distribution."""
     found = []
     for noise in dict.fromkeys(row["noise"] for row in rows):
         own = [row for row in rows if row["noise"] == noise]
@@ -86,7 +86,7 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)
         found.append(Table.of(title, _bias_cols(own), own, notes, labels=3, grouped=1, name=name))
-    return [*found, _objective_table(rows)]
+    return found
 
 
 def _bias_cols(rows: Sequence[Row]) -> list[Col]:
@@ -174,36 +174,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
             " shown to fall as the negatives grow (4x neg.)."
         )
     return notes
-
-
-def _objective_table(rows: Sequence[Row]) -> Table:
-    """Return the exact objective with the probe beside it."""
-    first: dict[Any, Row] = {}
-    for row in rows:
-        first.setdefault((row["loss"], row["noise"], row["point"], _is_explicit(row)), row)
-
-    def point(row: Row) -> str:
-        return _point(row) if _is_explicit(row) else str(row["point"])
-
-    def error(row: Row) -> float | None:
-        return None if row["probe_loss"] is None else row["probe_loss"] / row["exact_loss"] - 1
-
-    cols = [
-        LOSS,
-        NOISE,
-        Col("parameters", point),
-        Col("exact", "exact_loss", ".5f"),
-        Col("probe", "probe_loss", ".5f"),
-        Col("error %", error, "+.3f", scale=100),
-    ]
-    notes = [
-        "Where links x items is small the probe is the exact sum itself, and only float32's"
-        " rounding differs."
-    ]
-    if any(map(_is_explicit, rows)):
-        notes.append("The probe knows no explicit negatives: it has one P_n for all users.")
-    title = "Exact objective, and the probe beside it"
-    return Table.of(title, cols, first.values(), notes, labels=3, name="objective")
 
 
 def conformance_tables(rows: Sequence[Row]) -> list[Table]:

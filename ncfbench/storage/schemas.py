@@ -232,8 +232,7 @@ AUDIT = _schema(
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
     "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
     "batch_variance full_iteration_seconds variance_seconds",
-    "text: negative_items integer: cache_age number: exact_loss probe_loss",
-    "text: data_fingerprint environment_key",
+    "text: negative_items integer: cache_age text: data_fingerprint environment_key",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.

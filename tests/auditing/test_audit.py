@@ -51,8 +51,6 @@ def test_a_network_leaves_samplers_unbiased(few_nodes: Path, quick: None) -> Non
     assert not record.failures
     assert len(repr(record)) < 100
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
-    for row in record.audit:
-        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
 
 
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
@@ -90,7 +88,6 @@ def test_only_wrong_estimators_are_biased(
         is_precise = row["sampler"] not in wrong and choices.get("mask", True)
         most = 0.1 if is_precise and "batch_size" not in choices else 0.25
         assert 0 < row["detectable_bias"] < most
-        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
         assert row["variance_seconds"] > 0
     failed = {
         (row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"
@@ -207,7 +204,7 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     for name, value in AUDITED.items():
         words += ["--set", f"{name}={value}"] if name != "batch_size" else []
     result = invoke(*words, "--samplers", "iid,ns")
-    parts = ("Conformance", "Gradients against the exact one", "Exact objective")
+    parts = ("Conformance", "Gradients against the exact one")
     check(result, 0, *parts, "ns", "Softmax", "Written:")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     served = {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}

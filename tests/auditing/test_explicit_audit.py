@@ -91,15 +91,10 @@ def test_an_audit_says_what_is_unbiased(tmp_path: Path, monkeypatch: pytest.Monk
         0,
         "warm (explicit negatives)",
         "Explicit negatives: unbiased is for the objective in which P_n",
-        "The probe knows no explicit negatives",
     )
     printed = invoke("report", *folders, "--json")
     found = json.loads(printed.stdout)["audit"]
-    exact = {(row["sampler"], row["point"]): row["exact_loss"] for row in found}
     for row in found:
         is_explicit = row["sampler"] == "neg"
         assert row["negative_items"] == ("explicit" if is_explicit else None)
         assert row["verdict"] == "unbiased"
-        assert (row["probe_loss"] is None) == is_explicit
-        assert row["exact_loss"] == exact[row["sampler"], row["point"]]
-    assert abs(exact["neg", "warm"] - exact["ns", "warm"]) > 1e-3

@@ -197,7 +197,6 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         "Conformance of the samplers",
         "What is wrong",
         "Gradients against the exact one",
-        "Exact objective",
     )
     for kind in ("table", "markdown", "latex", "html", "csv", "json"):
         result = invoke("report", tmp_path, "--format", kind)
