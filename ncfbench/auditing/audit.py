@@ -40,8 +40,7 @@ class Record:
     def failures(self) -> list[str]:
         """One line for each biased gradient and for each property that does not hold."""
         biased = [
-            f"{row['sampler']}: the gradient is biased for {row['loss']} ({row['noise']},"
-            f" {row['point']})"
+            f"{row['sampler']}: the gradient is biased for {row['loss']} ({row['noise']})"
             for row in self.audit
             if row["shown_by"] == "gradient"
         ]
@@ -63,7 +62,6 @@ def audit_samplers(
     margin: float = 0.1,
     warmup: int = 20,
     suite: Iterable[str] = (),
-    brief: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
     progress: Progress | None = None,
@@ -80,7 +78,6 @@ def audit_samplers(
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
         warmup: training iterations before the parameters at which gradients are compared.
         suite: losses for which the conformance suite alone is made, besides.
-        brief: leave out the initial parameters, and the streams as training shuffles them.
 
     Raises:
         DataError: the data set is not prepared.
@@ -122,7 +119,6 @@ def audit_samplers(
             margin=margin,
             warmup=warmup,
             wrong=wrong,
-            brief=brief,
             progress=progress,
         ).rows()
     return Record(rows, results)

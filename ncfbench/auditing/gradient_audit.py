@@ -1,6 +1,6 @@
 """Each sampler's mean gradient against the exact one: bias, variance, verdict.
 
-The gradients of many batches, in blocks, are compared with the exact gradient at each anchor
+The gradients of many batches, in blocks, are compared with the exact gradient at an anchor
 (:mod:`ncfbench.auditing.anchors`). One batch of each sampler also goes through the training step's
 own gradient: both must agree.
 """
@@ -52,8 +52,8 @@ Weighing: TypeAlias = tuple[str, str, str]
 """Choices that weights depend on: noise distribution, sampler, and the loss's family."""
 Objective: TypeAlias = tuple[str, bool]
 """Loss, and whether negatives are drawn from explicit ones."""
-Biases: TypeAlias = dict[tuple[str, str], dict[str, Bias]]
-"""By loss and name of the parameters, then by :data:`ncfbench.auditing.verdict.MODES`."""
+Biases: TypeAlias = dict[str, dict[str, Bias]]
+"""By loss, then by :data:`ncfbench.auditing.verdict.MODES`."""
 
 
 def weighing(config: RunConfig) -> Weighing:
@@ -68,15 +68,14 @@ def objective_of(config: RunConfig) -> Objective:
 
 @dataclass(frozen=True)
 class GradientAudit:
-    """The mean gradient of each sampler beside the exact one, at each anchor.
+    """The mean gradient of each sampler beside the exact one.
 
     Args:
         configs: complete settings of each loss, noise distribution and sampler.
         batches: batches of each combination.
         margin: share of the exact gradient below which a bias counts as none.
-        warmup: training iterations before the second anchor.
+        warmup: training iterations before the parameters at which gradients are compared.
         wrong: where the conformance suite finds the weights wrong.
-        brief: leave out the initial parameters, and the streams as training shuffles them.
     """
 
     dataset: Dataset
@@ -86,13 +85,12 @@ class GradientAudit:
     margin: float
     warmup: int
     wrong: Collection[Weighing]
-    brief: bool
     progress: Progress
 
     @property
     def verdicts(self) -> int:
         """How many verdicts the audit's bounds must hold for together."""
-        return (2 - self.brief) * len(self.configs)
+        return len(self.configs)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each verdict."""
@@ -107,9 +105,7 @@ class GradientAudit:
         ages = [config.mine_every - 1 for config in configs if config.mines]
         age = min(max(ages, default=0), self.warmup)
         towers = {
-            loss: AuditedTowers.make(
-                dataset, content, first, self.warmup, age, initial=not self.brief
-            )
+            loss: AuditedTowers.make(dataset, content, first, self.warmup, age)
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
@@ -118,7 +114,7 @@ class GradientAudit:
         began = time.perf_counter()
         for noise, of_noise in grouped(configs, attrgetter("noise")).items():
             anchors = {
-                objective: towers[last.loss].anchors(dataset.graph, last)
+                objective: towers[last.loss].anchor(dataset.graph, last)
                 for objective, (*_, last) in grouped(of_noise, objective_of).items()
             }
             for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
@@ -143,7 +139,7 @@ class GradientAudit:
     def _rows_of(
         self,
         configs: Sequence[RunConfig],
-        anchors: Mapping[Objective, Sequence[Anchor]],
+        anchors: Mapping[Objective, Anchor],
         *,
         check: bool,
     ) -> list[dict[str, Any]]:
@@ -159,32 +155,26 @@ class GradientAudit:
         # kind share their batches.
         kinds = grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
         for alike in kinds.values():
-            targets = [
-                (config, anchor) for config in alike for anchor in anchors[objective_of(config)]
-            ]
+            targets = [(config, anchors[objective_of(config)]) for config in alike]
             # Batches of mined items are those of one anchor.
             for some in [[target] for target in targets] if alike[0].mines else [targets]:
                 self._measure(some, biases, check=check)
-        rows = []
-        for config in configs:
-            at = anchors[objective_of(config)]
-            own = [
-                self._row(config, anchor, biases[config.loss, anchor.point.name]) for anchor in at
-            ]
-            rows += own
-        return rows
+        return [
+            self._row(config, anchors[objective_of(config)].towers.age, biases[config.loss])
+            for config in configs
+        ]
 
     def _measure(
         self, targets: Sequence[tuple[RunConfig, Anchor]], biases: Biases, *, check: bool
     ) -> None:
         """Add the biases at some anchors whose losses share their batches, in each mode."""
         config, graph = targets[0][0], self.dataset.graph
-        modes = {"replacement": config} | ({} if self.brief else {"shuffled": config})
+        modes = {"replacement": config}
         if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
             modes["more"] = more
         for mode, settings in modes.items():
             streams = Streams(AUDIT_SEED + settings.seed)
-            sampler = make_sampler(graph, settings, streams, replacement=mode != "shuffled")
+            sampler = make_sampler(graph, settings, streams, replacement=True)
             if isinstance(sampler, NegativeSampler):
                 sampler.hard_items = targets[0][1].mined_items(graph, config)
             blocks, size = blocks_and_size(mode, self.batches)
@@ -196,10 +186,10 @@ class GradientAudit:
                 means.append([anchor.mean(block) for _, anchor in targets])
             for (own, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
                 bias = estimate(np.stack(vectors), anchor.gradient, size * blocks, self.verdicts)
-                biases.setdefault((own.loss, anchor.point.name), {})[mode] = bias
+                biases.setdefault(own.loss, {})[mode] = bias
 
-    def _row(self, config: RunConfig, anchor: Anchor, biases: Mapping[str, Bias]) -> dict[str, Any]:
-        bias, shuffled, more = biases["replacement"], biases.get("shuffled"), biases.get("more")
+    def _row(self, config: RunConfig, age: int, biases: Mapping[str, Bias]) -> dict[str, Any]:
+        bias, more = biases["replacement"], biases.get("more")
         claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()
         is_listwise = config.family == "listwise"
         evidence = Evidence(
@@ -210,17 +200,14 @@ class GradientAudit:
             has_wrong_weights=weighing(config) in self.wrong,
         )
         word, shown_by = verdict(evidence, self.margin)
-        needed = predicted = None
+        needed = None
         if word == "too few batches":
             needed = batches_needed(evidence, self.margin)
-        if shuffled and claims.shuffled_bias is not None and not is_listwise:
-            predicted = claims.shuffled_bias * anchor.negative_share
         effective = identity_of(config)
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
-            "point": anchor.point.name,
             "negative_items": _negative_items(config),
-            "cache_age": anchor.point.age if config.mines else None,
+            "cache_age": age if config.mines else None,
             "verdict": word,
             "batches": bias.batches,
             "margin": self.margin,
@@ -231,8 +218,6 @@ class GradientAudit:
             "shown_by": shown_by,
             "batches_needed": needed,
             **columns("bias_with_4x_negatives", more),
-            **columns("shuffled_bias", shuffled),
-            "predicted_shuffled_bias": predicted,
             "batch_variance": bias.variance,
             "full_iteration_seconds": None,
             "variance_seconds": None,

@@ -9,7 +9,6 @@ from typing import Any
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.auditing.verdict import NONE_DECIDES, worded
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
 from ncfbench.sampling.listed import EXPLICIT_OBJECTIVE
 from ncfbench.storage import tables
@@ -28,7 +27,6 @@ RESULTS = {
     "not tested": Cell("-", "muted"),
     "declared": Cell("declared", "open"),
 }
-SHUFFLED_ENDS = ("shuffled_bias_low", "shuffled_bias_high")
 NOISE = Col("P_n", "noise")
 
 
@@ -36,24 +34,15 @@ def _sampler(row: Row) -> str:
     return find_sampler(row["sampler"]).with_strata(row["strata"]).title
 
 
-def _loss(row: Row) -> str:
-    return find_loss(row["loss"]).title
-
-
-def _point(row: Row) -> str:
-    """Return the name of the parameters; with the age of the mined items, or that negatives are
-    explicit ones.
-    """
+def _audited(row: Row) -> str:
+    """Return the sampler, with the items that it draws from and their age where P_n draws none."""
     if row["cache_age"] is not None:
-        return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
-    return f"{row['point']} (explicit negatives)" if _is_explicit(row) else str(row["point"])
+        return f"{_sampler(row)} ({row['negative_items']} items, {row['cache_age']} old)"
+    return f"{_sampler(row)} (explicit negatives)" if _is_explicit(row) else _sampler(row)
 
 
 def _is_explicit(row: Row) -> bool:
     return bool(row["negative_items"] == "explicit")
-
-
-SAMPLER, LOSS, POINT = Col("sampler", _sampler), Col("loss", _loss), Col("parameters", _point)
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
@@ -85,33 +74,26 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         # The notes hold for every noise distribution; they stand below the last.
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)
-        found.append(Table.of(title, _bias_cols(own), own, notes, labels=3, grouped=1, name=name))
+        found.append(Table.of(title, _bias_cols(own), own, notes, labels=2, grouped=1, name=name))
     return found
 
 
 def _bias_cols(rows: Sequence[Row]) -> list[Col]:
     costs = {
-        (row["loss"], row["point"], _is_explicit(row)): row["variance_seconds"]
+        (row["loss"], _is_explicit(row)): row["variance_seconds"]
         for row in reversed(rows)
         if row["variance_seconds"]
     }
 
     def relative_cost(row: Row) -> float | None:
         """Return variance x seconds, over that of the first sampler of the objective."""
-        base = costs.get((row["loss"], row["point"], _is_explicit(row)))
+        base = costs.get((row["loss"], _is_explicit(row)))
         cost = row["variance_seconds"]
         return None if base is None or cost is None else cost / base
 
-    shuffled = under(
-        "shuffled %",
-        Col("mean", "shuffled_bias", ".2f", scale=100),
-        Col("interval", SHUFFLED_ENDS, interval(".2f"), scale=100),
-        Col("predicted", "predicted_shuffled_bias", ".3f", scale=100),
-    )
     return [
-        SAMPLER,
-        LOSS,
-        POINT,
+        Col("sampler", _audited),
+        Col("loss", lambda row: find_loss(row["loss"]).title),
         Col("verdict", worded, style=lambda row: VERDICTS[row["verdict"]], align="left"),
         *under(
             "bias %",
@@ -123,12 +105,7 @@ def _bias_cols(rows: Sequence[Row]) -> list[Col]:
         Col("variance", "batch_variance", ".2f"),
         Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
         Col("var. x s", relative_cost, ".2f"),
-        *(shuffled if _has_shuffled(rows) else ()),
     ]
-
-
-def _has_shuffled(rows: Sequence[Row]) -> bool:
-    return any(row["shuffled_bias"] is not None for row in rows)
 
 
 def _bias_interval(row: Row) -> str:
@@ -149,12 +126,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same"
         " loss. Less should train sooner by gradient descent; Adam rescales every coordinate.",
     ]
-    if _has_shuffled(rows):
-        notes.append(
-            "Shuffled: the streams used in training, and the bias they are predicted to have; for"
-            " strata with sharing and mixed-ns its order of magnitude. Blocks of one epoch are not"
-            " independent: their interval is a guide."
-        )
     if any(row["cache_age"] is not None for row in rows):
         notes.append(
             "Mined items: negatives come from those of the highest scores as many iterations"

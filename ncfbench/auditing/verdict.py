@@ -13,11 +13,10 @@ from ncfbench.errors import UsageError
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""
-MODES = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, BLOCKS // 2)}
+MODES = {"replacement": (1, BLOCKS), "more": (2, BLOCKS // 2)}
 """Ways of sampling: how many times fewer batches each gets, and in how many blocks.
 
-``replacement`` draws links with replacement, ``shuffled`` as training does, ``more`` with
-:data:`MORE_NEGATIVES` times the negatives.
+``more`` has :data:`MORE_NEGATIVES` times the negatives.
 """
 MORE_NEGATIVES = 4
 """Times more negatives with which a listwise loss is measured again, to see its bias fall."""

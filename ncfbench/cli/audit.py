@@ -14,8 +14,8 @@ from ncfbench.errors import CheckFailedError
 
 WARMUP = 20
 BATCHES = 1536
-USUAL = {False: ("sg", "unigram"), True: ("all", "unigram,uniform,0.75")}
-"""Losses and noise distributions, without and with ``--all``."""
+LOSS = "sg"
+"""Loss whose gradients are audited by default."""
 SUITE = ("softmax",)
 """Losses that the suite tests besides by default: their gradients take many more batches."""
 
@@ -62,27 +62,15 @@ def audit(
         ),
     ] = None,
     noise: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="Noise distributions P_n, separated by commas.",
-            show_default="unigram",
-            rich_help_panel="Sampler",
+            help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
         ),
-    ] = None,
+    ] = "unigram",
     batches: Annotated[
         int,
         typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite only."),
     ] = BATCHES,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help=(
-                "Every loss, three noise distributions, the initial parameters too, and streams as"
-                " training shuffles them; takes more than ten minutes."
-            ),
-        ),
-    ] = False,
     margin: Annotated[
         str,
         typer.Option(
@@ -119,8 +107,7 @@ def audit(
     """
     progress = progress_bar(quiet=quiet)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    usual_losses, usual_noises = USUAL[all_]
-    losses = options.names(usual_losses if loss is None else loss, LOSSES)
+    losses = options.names(LOSS if loss is None else loss, LOSSES)
     chosen = options.names(samplers, SAMPLERS), losses
     kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
     settings, locations = merge(given, set_ or (), config, chosen=kinds)
@@ -130,12 +117,11 @@ def audit(
     record = audit_samplers(
         samplers=chosen[0],
         losses=losses,
-        suite=SUITE if loss is None and not all_ else (),
-        noises=options.names(usual_noises if noise is None else noise),
+        suite=SUITE if loss is None else (),
+        noises=options.names(noise),
         batches=batches,
         margin=options.parse_share(margin, "--margin"),
         warmup=warmup,
-        brief=not all_,
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,

@@ -225,12 +225,11 @@ than chance.
 
 AUDIT = _schema(
     "audit",
-    "text: dataset encoder loss noise sampler strata share point verdict shown_by flag: mask",
+    "text: dataset encoder loss noise sampler strata share verdict shown_by flag: mask",
     "integer: devices batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
-    "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
     "batch_variance full_iteration_seconds variance_seconds",
     "text: negative_items integer: cache_age text: data_fingerprint environment_key",
 )

@@ -89,7 +89,7 @@ def test_an_audit_says_what_is_unbiased(tmp_path: Path, monkeypatch: pytest.Monk
     check(
         invoke(*words, *folders),
         0,
-        "warm (explicit negatives)",
+        "(explicit negatives)",
         "Explicit negatives: unbiased is for the objective in which P_n",
     )
     printed = invoke("report", *folders, "--json")
