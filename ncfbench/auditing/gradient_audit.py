@@ -7,7 +7,6 @@ own gradient: both must agree.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,22 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
-from ncfbench.auditing.bias import Bias, columns, estimate
+from ncfbench.auditing.bias import Bias, estimate
 from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.verdict import (
     AUDIT_SEED,
-    MORE_NEGATIVES,
+    BLOCKS,
     Evidence,
     batches_needed,
-    blocks_and_size,
     verdict,
     worded,
 )
 from ncfbench.catalog import find_loss
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.frames import grouped
 from ncfbench.rng import Streams
@@ -52,8 +48,6 @@ Weighing: TypeAlias = tuple[str, str, str]
 """Choices that weights depend on: noise distribution, sampler, and the loss's family."""
 Objective: TypeAlias = tuple[str, bool]
 """Loss, and whether negatives are drawn from explicit ones."""
-Biases: TypeAlias = dict[str, dict[str, Bias]]
-"""By loss, then by :data:`ncfbench.auditing.verdict.MODES`."""
 
 
 def weighing(config: RunConfig) -> Weighing:
@@ -150,7 +144,7 @@ class GradientAudit:
             anchors: by objective.
             check: compare a batch's gradient with the training step's.
         """
-        biases: Biases = {}
+        biases: dict[str, Bias] = {}
         # Weights differ only between families, and by the positive link's own item: losses of a
         # kind share their batches.
         kinds = grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
@@ -165,44 +159,35 @@ class GradientAudit:
         ]
 
     def _measure(
-        self, targets: Sequence[tuple[RunConfig, Anchor]], biases: Biases, *, check: bool
+        self, targets: Sequence[tuple[RunConfig, Anchor]], biases: dict[str, Bias], *, check: bool
     ) -> None:
-        """Add the biases at some anchors whose losses share their batches, in each mode."""
+        """Add the biases at some anchors whose losses share their batches, by loss."""
         config, graph = targets[0][0], self.dataset.graph
-        modes = {"replacement": config}
-        if config.family == "listwise" and (more := _with_more_negatives(graph, config)):
-            modes["more"] = more
-        for mode, settings in modes.items():
-            streams = Streams(AUDIT_SEED + settings.seed)
-            sampler = make_sampler(graph, settings, streams, replacement=True)
-            if isinstance(sampler, NegativeSampler):
-                sampler.hard_items = targets[0][1].mined_items(graph, config)
-            blocks, size = blocks_and_size(mode, self.batches)
-            means: list[list[NDArray[np.float32]]] = []
-            for block in blocks_of(sampler, blocks, size):
-                if check and mode == "replacement" and not means:
-                    last, warm = targets[-1]
-                    warm.check_step(graph, last, block.batches[0])
-                means.append([anchor.mean(block) for _, anchor in targets])
-            for (own, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
-                bias = estimate(np.stack(vectors), anchor.gradient, size * blocks, self.verdicts)
-                biases.setdefault(own.loss, {})[mode] = bias
+        streams = Streams(AUDIT_SEED + config.seed)
+        sampler = make_sampler(graph, config, streams, replacement=True)
+        if isinstance(sampler, NegativeSampler):
+            sampler.hard_items = targets[0][1].mined_items(graph, config)
+        size = self.batches // BLOCKS
+        means: list[list[NDArray[np.float32]]] = []
+        for block in blocks_of(sampler, BLOCKS, size):
+            if check and not means:
+                last, warm = targets[-1]
+                warm.check_step(graph, last, block.batches[0])
+            means.append([anchor.mean(block) for _, anchor in targets])
+        for (own, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
+            exact, count = anchor.gradient, size * BLOCKS
+            biases[own.loss] = estimate(np.stack(vectors), exact, count, self.verdicts)
 
-    def _row(self, config: RunConfig, age: int, biases: Mapping[str, Bias]) -> dict[str, Any]:
-        bias, more = biases["replacement"], biases.get("more")
+    def _row(self, config: RunConfig, age: int, bias: Bias) -> dict[str, Any]:
         claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()
-        is_listwise = config.family == "listwise"
         evidence = Evidence(
             bias,
-            is_listwise=is_listwise,
-            more=more,
+            is_listwise=config.family == "listwise",
             is_declared=bool(claims.bias),
             has_wrong_weights=weighing(config) in self.wrong,
         )
         word, shown_by = verdict(evidence, self.margin)
-        needed = None
-        if word == "too few batches":
-            needed = batches_needed(evidence, self.margin)
+        is_open = word == "too few batches"
         effective = identity_of(config)
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
@@ -212,12 +197,13 @@ class GradientAudit:
             "batches": bias.batches,
             "margin": self.margin,
             "verdicts": self.verdicts,
-            **columns("bias", bias),
+            "bias": bias.estimate,
+            "bias_low": bias.lower,
+            "bias_high": bias.upper,
             "detectable_bias": bias.detectable,
             "cosine": bias.cosine,
             "shown_by": shown_by,
-            "batches_needed": needed,
-            **columns("bias_with_4x_negatives", more),
+            "batches_needed": batches_needed(bias, self.margin) if is_open else None,
             "batch_variance": bias.variance,
             "full_iteration_seconds": None,
             "variance_seconds": None,
@@ -247,17 +233,3 @@ def iteration_seconds(
 def _negative_items(config: RunConfig) -> str | None:
     """Return the items that negatives are drawn from, where it is not P_n that draws them."""
     return "mined" if config.mines else "explicit" if config.draws_explicit else None
-
-
-def _with_more_negatives(graph: BipartiteGraph, config: RunConfig) -> RunConfig | None:
-    """Return settings with more negatives; None where the data has too few links for them."""
-    if MORE_NEGATIVES * config.batch_size > graph.n_links:
-        return None
-    names = ("batch_size", "negatives", "uniform_items")
-    more = {name: MORE_NEGATIVES * getattr(config, name) for name in names}
-    config = dataclasses.replace(config, **more)
-    try:
-        make_sampler(graph, config, Streams(0))
-    except UsageError:
-        return None
-    return config

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.auditing.conformance import PROPERTIES
-from ncfbench.auditing.verdict import NONE_DECIDES, worded
+from ncfbench.auditing.verdict import worded
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
 from ncfbench.sampling.listed import EXPLICIT_OBJECTIVE
@@ -20,6 +20,7 @@ VERDICTS: dict[str, Style] = {
     "consistent": "good",
     "biased": "bad",
     "too few batches": "open",
+    "too few negatives": "open",
 }
 RESULTS = {
     "pass": Cell("pass", "good"),
@@ -109,9 +110,7 @@ def _bias_cols(rows: Sequence[Row]) -> list[Col]:
 
 
 def _bias_interval(row: Row) -> str:
-    more = row["bias_with_4x_negatives"]
-    text = f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
-    return text if more is None else f"{text}, 4x neg. {100 * more:.2f}"
+    return f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
 
 
 def _bias_notes(rows: Sequence[Row]) -> list[str]:
@@ -131,18 +130,13 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
             "Mined items: negatives come from those of the highest scores as many iterations"
             " earlier."
         )
-    if any(NONE_DECIDES in worded(row) for row in rows):
-        notes.append(
-            f"{NONE_DECIDES.capitalize()}: a softmax is judged with four times the negatives too,"
-            " for which these data are too small. Take a smaller --batch-size."
-        )
     if any(map(_is_explicit, rows)):
         notes.append(f"Explicit negatives: unbiased is for {EXPLICIT_OBJECTIVE}.")
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(
             "Softmax: the logarithm of a sampled sum is never unbiased. Consistent: the suite finds"
-            " the sum's weights right, and the bias is within the margin, or comes into it or is"
-            " shown to fall as the negatives grow (4x neg.)."
+            " the sum's weights right, and the bias is within the margin. Too few negatives: it is"
+            " not; it falls as they grow. Take a larger --batch-size."
         )
     return notes
 

@@ -229,8 +229,7 @@ AUDIT = _schema(
     "integer: devices batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
-    "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
-    "batch_variance full_iteration_seconds variance_seconds",
+    "number: batch_variance full_iteration_seconds variance_seconds",
     "text: negative_items integer: cache_age text: data_fingerprint environment_key",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
