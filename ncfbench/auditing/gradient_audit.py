@@ -37,10 +37,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.listed import NegativeSampler
-from ncfbench.timing import environment
-from ncfbench.training.loop import timed_loops
 
-TIMING_ROUNDS, TIMING_BATCHES = 5, 16
 SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", "share", "devices")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
@@ -89,12 +86,8 @@ class GradientAudit:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each verdict."""
         dataset, configs, say = self.dataset, self.configs, self.progress.say
-        content, environment_key = DeviceContent.of(dataset, configs), environment.describe()["key"]
-        say(
-            f"{self.verdicts} verdicts, each from {self.batches:,} batches; timing one iteration of"
-            " each sampler first."
-        )
-        seconds = iteration_seconds(dataset, content, configs)
+        content = DeviceContent.of(dataset, configs)
+        say(f"{self.verdicts} verdicts, each from {self.batches:,} batches.")
         # Mined items are oldest just before the next mining.
         ages = [config.mine_every - 1 for config in configs if config.mines]
         age = min(max(ages, default=0), self.warmup)
@@ -103,9 +96,6 @@ class GradientAudit:
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
-        # A verdict takes about as long as the sampler's iterations do.
-        work, done = sum(seconds[config.sampler] for config in configs), 0.0
-        began = time.perf_counter()
         for noise, of_noise in grouped(configs, attrgetter("noise")).items():
             anchors = {
                 objective: towers[last.loss].anchor(dataset.graph, last)
@@ -114,21 +104,11 @@ class GradientAudit:
             for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
                 begin = time.perf_counter()
                 found = self._rows_of(served, anchors, check=noise == configs[0].noise)
-                for row in found:
-                    row["full_iteration_seconds"] = seconds[sampler]
-                    row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
                 rows += found
                 words = Counter(map(worded, found))
                 summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
-                done += seconds[sampler] * len(served)
-                now = time.perf_counter()
-                left = (now - began) * (work - done) / done
-                say(
-                    f"{noise} {sampler}: {summary}  ({now - begin:.1f} s"
-                    + (f", about {left:,.0f} s left)" if done < 0.999 * work else ")")
-                )
-        common = {"data_fingerprint": dataset.fingerprint, "environment_key": environment_key}
-        return [row | common for row in rows]
+                say(f"{noise} {sampler}: {summary}  ({time.perf_counter() - begin:.1f} s)")
+        return [row | {"data_fingerprint": dataset.fingerprint} for row in rows]
 
     def _rows_of(
         self,
@@ -137,7 +117,7 @@ class GradientAudit:
         *,
         check: bool,
     ) -> list[dict[str, Any]]:
-        """Return the rows of one sampler and noise distribution, without its times.
+        """Return the rows of one sampler and noise distribution.
 
         Args:
             configs: complete settings, one of each loss.
@@ -205,29 +185,7 @@ class GradientAudit:
             "shown_by": shown_by,
             "batches_needed": batches_needed(bias, self.margin) if is_open else None,
             "batch_variance": bias.variance,
-            "full_iteration_seconds": None,
-            "variance_seconds": None,
         }
-
-
-def iteration_seconds(
-    dataset: Dataset, content: DeviceContent, configs: Sequence[RunConfig]
-) -> dict[str, float]:
-    """Time one training iteration of each sampler (full account), with its first valid loss.
-
-    Interleaved, and on one device, also for batches in shards for several.
-    """
-    first = {name: own[0] for name, own in grouped(configs, attrgetter("sampler")).items()}
-    with timed_loops(dataset, content, first, on_one_device=True) as loops:
-        for loop in loops.values():
-            loop.full_block(TIMING_BATCHES)  # compiles
-            loop.take_samples()
-        seconds: dict[str, list[float]] = {name: [] for name in loops}
-        for _ in range(TIMING_ROUNDS):
-            for name, loop in loops.items():
-                loop.full_block(TIMING_BATCHES)
-                seconds[name].append(loop.samples[-1].seconds / TIMING_BATCHES)
-        return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
 def _negative_items(config: RunConfig) -> str | None:

@@ -75,23 +75,11 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         # The notes hold for every noise distribution; they stand below the last.
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)
-        found.append(Table.of(title, _bias_cols(own), own, notes, labels=2, grouped=1, name=name))
+        found.append(Table.of(title, _bias_cols(), own, notes, labels=2, grouped=1, name=name))
     return found
 
 
-def _bias_cols(rows: Sequence[Row]) -> list[Col]:
-    costs = {
-        (row["loss"], _is_explicit(row)): row["variance_seconds"]
-        for row in reversed(rows)
-        if row["variance_seconds"]
-    }
-
-    def relative_cost(row: Row) -> float | None:
-        """Return variance x seconds, over that of the first sampler of the objective."""
-        base = costs.get((row["loss"], _is_explicit(row)))
-        cost = row["variance_seconds"]
-        return None if base is None or cost is None else cost / base
-
+def _bias_cols() -> list[Col]:
     return [
         Col("sampler", _audited),
         Col("loss", lambda row: find_loss(row["loss"]).title),
@@ -104,8 +92,6 @@ def _bias_cols(rows: Sequence[Row]) -> list[Col]:
         ),
         Col("cosine", "cosine", ".4f"),
         Col("variance", "batch_variance", ".2f"),
-        Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
-        Col("var. x s", relative_cost, ".2f"),
     ]
 
 
@@ -122,8 +108,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         f" any is wrong; {row['batches']:,} batches each, with replacement, dropout off.",
         "Finds from: a bias of so many per cent would be found nine times in ten. Variance: of one"
         " batch's gradient, as a multiple of the exact gradient's squared length.",
-        "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same"
-        " loss. Less should train sooner by gradient descent; Adam rescales every coordinate.",
     ]
     if any(row["cache_age"] is not None for row in rows):
         notes.append(

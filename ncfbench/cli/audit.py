@@ -12,7 +12,6 @@ from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError
 
-WARMUP = 20
 BATCHES = 1536
 LOSS = "sg"
 """Loss whose gradients are audited by default."""
@@ -71,18 +70,6 @@ def audit(
         int,
         typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite only."),
     ] = BATCHES,
-    margin: Annotated[
-        str,
-        typer.Option(
-            help="Largest bias, as a share of the exact gradient, that may be called unbiased."
-        ),
-    ] = "10%",
-    warmup: Annotated[
-        int,
-        typer.Option(
-            help="Training iterations before the parameters at which gradients are taken."
-        ),
-    ] = WARMUP,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -120,8 +107,6 @@ def audit(
         suite=SUITE if loss is None else (),
         noises=options.names(noise),
         batches=batches,
-        margin=options.parse_share(margin, "--margin"),
-        warmup=warmup,
         data_dir=locations.data_dir,
         say=progress.say,
         progress=progress,

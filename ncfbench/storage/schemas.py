@@ -229,8 +229,8 @@ AUDIT = _schema(
     "integer: devices batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
-    "number: batch_variance full_iteration_seconds variance_seconds",
-    "text: negative_items integer: cache_age text: data_fingerprint environment_key",
+    "number: batch_variance",
+    "text: negative_items integer: cache_age text: data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.

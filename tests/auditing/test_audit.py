@@ -34,9 +34,8 @@ def audit_few(few_nodes: Path, **given: Any) -> Record:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite and times of fewer batches, for faults that need no more."""
+    """A suite of fewer batches, for faults that need no more."""
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
-    monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
 
 
 UNBIASED = tuple(name for name in SAMPLERS if name != "xbm")
@@ -88,7 +87,6 @@ def test_only_wrong_estimators_are_biased(
         is_precise = row["sampler"] not in wrong and choices.get("mask", True)
         most = 0.1 if is_precise and "batch_size" not in choices else 0.25
         assert 0 < row["detectable_bias"] < most
-        assert row["variance_seconds"] > 0
     failed = {
         (row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"
     }
@@ -134,7 +132,6 @@ def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
         (["--loss", ","], "No losses are named"),
         (["--noise", ""], "No noises are named"),
         (["--batches", "3"], "at least 48, in 24 blocks; with 0 only"),
-        (["--warmup", "0"], "at least 1 iteration"),
         (["--samplers", "iid", "--loss", "hinge"], "iid"),
         (["--samplers", "nothing"], "nothing"),
     ],
@@ -170,7 +167,7 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncfbench.auditing.gradient_audit.iteration_seconds", interrupted)
+    monkeypatch.setattr("ncfbench.auditing.gradient_audit.blocks_of", interrupted)
     words = ["--dataset", "few", "--loss", "sg", "--samplers", "ns", "--noise", "1"]
     folders = ["--encoder", "mf", "--data-dir", few_nodes, "--runs-dir", tmp_path]
     check(invoke("audit", *words, *folders), 130, "Interrupted")
@@ -179,7 +176,7 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
 
 def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     """The suite tests softmax besides; a bias on purpose is called so in every line."""
-    words = ["--samplers", "xbm", "--batches", "48", "--encoder", "mf", "--warmup", "3"]
+    words = ["--samplers", "xbm", "--batches", "48", "--encoder", "mf"]
     words += ["--batch-size", "16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
     words += ["--set", "memory=64"]
     result = invoke("audit", "--dataset", "few", *words)
