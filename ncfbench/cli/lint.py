@@ -13,6 +13,14 @@ from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import CheckFailedError, UsageError
 
 
+def _show_rules(wanted: bool) -> None:
+    from ncfbench.linting.tables import rules_table
+
+    if wanted:
+        print_views(rules_table())
+        raise typer.Exit
+
+
 @reporting
 def lint(
     loss: Annotated[
@@ -44,6 +52,12 @@ def lint(
         list[str] | None,
         options.option("--set", metavar="NAME=VALUE", help="An argument of the loss."),
     ] = None,
+    rules: Annotated[
+        bool,
+        typer.Option(
+            "--rules", callback=_show_rules, is_eager=True, help="List all findings, and end."
+        ),
+    ] = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ncfbench.linting.findings import Severity
+from ncfbench.linting.findings import KINDS, Severity
 from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
 from ncfbench.timing.intervals import Estimate, mean
@@ -30,6 +30,18 @@ def lint_tables(lint: Lint) -> list[Table]:
     title = f"What {lint.name} does ({lint.framework})"
     tables.append(Table.of(title, cols, rows, name="facts"))
     return tables
+
+
+def rules_table() -> Table:
+    """Return all findings that a lint can have."""
+    cols = [
+        Col("code", "code", align="left"),
+        Col("severity", "severity"),
+        Col("what is wrong", "what", wraps=True),
+        Col("what to do", "fix", wraps=True),
+    ]
+    rows = [{"code": code} | kind._asdict() for code, kind in KINDS.items()]
+    return Table.of("Findings of a lint", cols, rows, name="rules")
 
 
 def _estimate(number: Estimate | None) -> str:
