@@ -312,7 +312,7 @@ class Evaluator:
             "counts_table": degrees,
             "batch_size": ROWS,
             "n_items": self.graph.n_items,
-            "key": self.framework.key(),
+            "key": self.framework.key() if self.loss.has("key") else None,
         }
 
     def _named(self, by_role: Mapping[str, Any]) -> dict[str, Any]:

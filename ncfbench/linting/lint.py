@@ -101,7 +101,7 @@ def lint_loss(
     read = read_loss(loss, options_)
     graph = batches.read_pairs(Path(pairs)) if pairs else batches.default_graph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the user's code, in batches that are none of hers
+        warnings.simplefilter("ignore")  # of the user's code, on made-up batches
         evaluator = Evaluator.of(read, graph)
         progress.say(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
@@ -128,12 +128,10 @@ def _certain(found: Finding) -> Finding:
 
 
 def _judged(
-    evaluator: Evaluator,
-    batch_size: int,
-    say: Callable[[str], None],
+    evaluator: Evaluator, batch_size: int, say: Callable[[str], None]
 ) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
-    found = [*basics.inputs(evaluator)]
+    found = list(basics.inputs(evaluator))
     if any(each.code in HOPELESS for each in found):
         return found, None, None
     found += basics.basics(evaluator)
