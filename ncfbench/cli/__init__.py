@@ -16,6 +16,7 @@ from ncfbench.cli import (
     doctor,
     export,
     floor,
+    lint,
     output,
     prepare,
     profile,
@@ -118,6 +119,7 @@ app.command("sweep")(sweep.sweep)
 app.command("recommend")(recommend.recommend)
 app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)
+app.command("lint")(lint.lint)
 app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("report")(report.report)

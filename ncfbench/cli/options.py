@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -243,27 +242,6 @@ def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
             name for part in parts for name in (valid if part == "all" and valid else (part,))
         )
     )
-
-
-def parse_share(text: str, flag: str) -> float:
-    """Return ``10%`` or ``0.1`` as a share.
-
-    Raises:
-        UsageError: it is neither, or below 0, or 1 or more without a percent sign.
-    """
-    is_percent = text.rstrip().endswith("%")
-    try:
-        value = float(text.rstrip().removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"{flag} {text!r}: give a share such as 10% or 0.1.")
-    if value >= 1 and not is_percent:
-        raise UsageError(
-            f"{flag} {text}: a share of 1 or more needs a percent sign: {flag} {value:g}% is"
-            f" {value / 100:g}."
-        )
-    return value / 100 if is_percent else value
 
 
 def parse_duration(text: str, flag: str) -> float:

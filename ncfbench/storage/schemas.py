@@ -205,15 +205,12 @@ RECALL = _schema(
 
 AUDIT = _schema(
     "audit",
-    "text: dataset encoder loss noise sampler strata share point verdict shown_by flag: mask",
+    "text: dataset encoder loss noise sampler strata share verdict shown_by flag: mask",
     "integer: devices batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
-    "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
-    "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
-    "batch_variance full_iteration_seconds variance_seconds",
-    "text: negative_items integer: cache_age number: exact_loss probe_loss",
-    "text: data_fingerprint environment_key",
+    "number: batch_variance",
+    "text: negative_items integer: cache_age text: data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.
@@ -221,16 +218,6 @@ AUDIT = _schema(
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """
-
-XRAY = _schema(
-    "xray",
-    "text: dataset noise sampler strata flag: mask",
-    "integer: batch_size batches nominal_users nominal_items nominal_negatives",
-    "number: distinct_users distinct_items positives unmasked_negatives effective_negatives",
-    [f"{name}_negatives_of_a_positive" for name in ("nominal", "unmasked", "effective")],
-    "masked_share popularity_ratio padding_share word_padding_share text: data_fingerprint",
-)
-"""One row for each sampler: means over batches of the shuffled stream."""
 
 CONFORMANCE = _schema(
     "conformance",
@@ -241,7 +228,6 @@ CONFORMANCE = _schema(
 
 AUDIT_TABLES = {
     "conformance": CONFORMANCE,
-    "xray": XRAY,
     "audit": AUDIT,
 }
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""
