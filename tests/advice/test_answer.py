@@ -138,7 +138,7 @@ def test_ndcg_is_said_to_be_of_validation_links(answer: RaceAnswer) -> None:
     other = dataclasses.replace(answer, arms=arms, floors=floors_of(rows))
     said = "By NDCG@50 of validation links ridge regression is ahead, with 0.500 to 0.300."
     assert said in summary.headline(other)
-    (floor,) = answer_rows.as_json(other, Path("runs"), {})["floors"]
+    (floor,) = summary.as_json(other, Path("runs"), {})["floors"]
     assert (floor["validation_ndcg_at_50"], floor["best_arm_ndcg_at_50"]) == (0.5, 0.3)
 
 
