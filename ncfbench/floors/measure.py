@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from ncfbench.data.content import Split
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
@@ -205,8 +204,7 @@ def measure(
         "data_fingerprint": case.dataset.fingerprint,
     }
     row |= {f"test_{name}": value for name, value in exposure.figures().items()}
-    qualities: dict[Split, Evaluation | None] = {"validation": validation, "test": evaluation}
-    for split, quality in qualities.items():
+    for split, quality in zip(EVALUATED, (validation, evaluation), strict=True):
         if quality is not None:
             row |= {f"{split}_{measure}": value for measure, value in quality.figures.items()}
             lists = quality.user_recalls.tolist(), quality.item_shares.tolist()
