@@ -172,8 +172,8 @@ class Metric:
         source, self.sample = source_in(line), line
         return Line(
             value.value,
-            step and step.value,
-            seconds and seconds.value,
+            _count(step),
+            _count(seconds),
             split,
             f"{source[1].lower()} {source[2]}" if source and source[1] not in self.name else "",
         )
@@ -285,6 +285,10 @@ class Metric:
 
 _Found = tuple[Number | None, Number | None, Number | None, re.Match[str] | None]
 _NOTHING: _Found = None, None, None, None
+
+
+def _count(number: Number | None) -> float | None:
+    return number.value if number and math.isfinite(number.value) else None
 
 
 def _path_of(fields: Mapping[str, Any], key: str) -> str | None:

@@ -58,6 +58,8 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ("recall", '{"step": 4, "n": {"recall": 0.5, "loss": 2}}', Line(0.5, 4)),
         ("n.recall", '{"step": 4, "n": {"recall": 0.5}, "m": {"recall": 1}}', Line(0.5, 4)),
         ("recall", '{"n": {"recall": 0.5, "step": 7}}', Line(0.5, 7)),
+        (None, '{"recall": 0.5, "step": NaN}', Line(0.5)),
+        (r"v=(\S+) step=(?P<step>\S+)", "v=0.5 step=inf", Line(0.5)),
         (None, '{"lr": 10.0, "batch": 3, "seed": 1}', None),
         ("loss", "{'loss': 0.5, 'recall': nan, 'epoch': 1.0}", Line(0.5)),
         ("loss", "INFO {'loss': nan, 'x': None}", Line(math.nan)),
