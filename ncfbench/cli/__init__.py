@@ -27,7 +27,6 @@ from ncfbench.cli import (
     sweep,
 )
 from ncfbench.cli.options import SettingsCommand
-from ncfbench.cli.race import RaceCommand
 from ncfbench.errors import CLOSED_PIPE_EXIT_CODE
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
@@ -114,7 +113,7 @@ app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe", cls=SettingsCommand)(describe.describe)
 app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
-app.command("race", cls=RaceCommand)(race.race)
+app.command("race")(race.race)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("recommend")(recommend.recommend)

@@ -216,6 +216,24 @@ def as_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}_": value for name, value in settings.items()}
 
 
+def parse_tried(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each name of ``--try NAME=V,V``.
+
+    Raises:
+        UsageError: a text has no name or no values, or a name is given twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name or not names(values):
+            raise UsageError(f"--try {text!r}: give a name and its values, such as lr=1e-4,1e-3.")
+        if name in found:
+            raise UsageError(f"--try {name}: it is given twice. Give all its values at once.")
+        found[name] = names(values)
+    return found
+
+
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
     """Split a list at its commas, each part once; ``all`` stands for the valid ones."""
     parts = [part.strip() for part in text.split(",") if part.strip()]

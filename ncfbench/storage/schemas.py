@@ -203,26 +203,6 @@ RECALL = _schema(
 )
 """The paper's recall table: means over seeds, with 95 % intervals, which are null with one seed."""
 
-ADVICE = _schema(
-    "advice",
-    "text: dataset encoder entrant loss sampler",
-    "integer: batch_size stratum_size negatives number: learning_rate integer: probe_every",
-    "text: status reason integer: seeds number: clock_seconds learned_seconds",
-    "integer: iterations number: epochs level full_iteration_seconds item_slots",
-    _with_intervals(["times_slower"]),
-    "times_slower_expected test_recall_at_50 test_recall_at_50_error",
-    "texts: runs text: config data_fingerprint",
-)
-"""One row for each entrant of a race. ``status``: recommended, tied, lower, slower, left, diverged,
-failed, not begun; undecided where none is recommended.
-
-``level``: the best of the metric, with its sign changed. ``times_slower``: the recommended
-entrant's speed to the level that decides over this one's, with its 95 % interval;
-``times_slower_expected``: the same, 1 of the recommended one; null if it never came there.
-``clock_seconds``: training clock of the first seed; ``learned_seconds``: when it was first better
-than chance.
-"""
-
 AUDIT = _schema(
     "audit",
     "text: dataset encoder loss noise sampler strata share verdict shown_by flag: mask",
