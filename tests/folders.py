@@ -205,7 +205,7 @@ def write_tables(runs_dir: Path) -> None:
             filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
         ],
         "xray": [filled(schemas.XRAY, **arm)],
-        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
+        "audit": [filled(schemas.AUDIT, **arm, verdict="biased")],
     }
     for name, own in rows.items():
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]

@@ -45,7 +45,7 @@ from ncfbench.timing import environment
 from ncfbench.training.loop import timed_loops
 
 TIMING_ROUNDS, TIMING_BATCHES = 5, 16
-SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", "share", "devices")
+SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, str]
@@ -245,12 +245,11 @@ class GradientAudit:
 def iteration_seconds(
     dataset: Dataset, content: DeviceContent, configs: Sequence[RunConfig]
 ) -> dict[str, float]:
-    """Time one training iteration of each sampler (full account), with its first valid loss.
-
-    Interleaved, and on one device, also for batches in shards for several.
+    """Time one training iteration of each sampler (full account), with its first valid loss,
+    interleaved.
     """
     first = {name: own[0] for name, own in grouped(configs, attrgetter("sampler")).items()}
-    with timed_loops(dataset, content, first, on_one_device=True) as loops:
+    with timed_loops(dataset, content, first) as loops:
         for loop in loops.values():
             loop.full_block(TIMING_BATCHES)  # compiles
             loop.take_samples()

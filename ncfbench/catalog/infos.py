@@ -113,9 +113,7 @@ class SamplerInfo(Info):
     families: tuple[LossFamily, ...] = ()
     """The families of losses that it serves."""
     shares_items: bool = False
-    """True if a batch's items are negatives of all its links, or of all on one device (``--share
-    local``).
-    """
+    """True if a batch's items are negatives of all its links."""
     keeps_vectors: bool = False
     """True if item vectors are remembered from one iteration to the next: on one device."""
     least_strata: int = 1

@@ -170,11 +170,6 @@ class SharedSettings:
         at_least=1,
         shown="1; of several processes all",
     )
-    share: str = _devices(
-        "global",
-        "Items that are negatives on several devices, all or each device's own",
-        choices=("global", "local"),
-    )
     shard_tables: bool = _devices(
         False, "Spread embedding tables and their moments over the devices by row"
     )

@@ -38,8 +38,6 @@ SUITE = ("softmax",)
     "negatives",
     "uniform_items",
     "mask",
-    "devices",
-    "share",
     "seed",
     own=BUILT_IN,
     batch_size=64,
@@ -146,9 +144,6 @@ def audit(
     runs a conformance suite, and takes an X-ray of the batches. Tables go to audit.parquet,
     xray.parquet and conformance.parquet in --runs-dir. Ends with exit code 6 if a sampler is biased
     or fails a property.
-
-    With --share local --devices N, batches have N parts that share negatives within themselves
-    only; one device is enough for that. With --share global, devices change no batch.
 
     The exact gradient needs data of moderate size. Synthetic data takes about a minute, a smaller
     graph less:

@@ -18,7 +18,7 @@ CLOCKS = ("full", "paper")
 @options.with_settings(
     *("dataset", "encoder", "user_tower", "interaction", "coupling", "coupling_weight", "loss"),
     *("batch_size", "stratum_size", "strata", "uniform_items", "negatives", "noise", "mask"),
-    *("precision", "devices", "share", "seed"),
+    *("precision", "seed"),
     own=BUILT_IN,
 )
 @reporting
@@ -58,10 +58,6 @@ def profile(
     most and why, where an iteration's time goes, and how far predictions are off. Steps and
     samplers are interleaved in one process. Tables go to profile.parquet (raw samples),
     unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
-
-    With --devices N, steps run on several devices; the bytes that they send each other are counted,
-    and sending is measured alone. A CPU simulates the devices with its own cores: then the bytes
-    are right, and the seconds say nothing about real devices.
 
     Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
     """

@@ -14,7 +14,7 @@ from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import SETTINGS, RunConfig, as_toml, complete, unused_settings
+from ncfbench.config import SETTINGS, as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
 from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
@@ -116,7 +116,7 @@ def run(
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     chosen = {**preset_of(preset), **given}
-    settings = complete(chosen if is_counted else chosen | {"share": RunConfig.share})
+    settings = complete(chosen)
     if print_config:
         typer.echo(as_toml(settings), nl=False)
         return
@@ -175,11 +175,8 @@ def _print_results(
         say(f"Warning: {fall}")
     if json_:
         found = {"folder": str(record.folder), **record.summary}
-        found |= {
-            name: record.environment[name]
-            for name in ("mesh", "sent_bytes")
-            if name in record.environment
-        }
+        if "mesh" in record.environment:
+            found["mesh"] = record.environment["mesh"]
         names = ("epoch", "iteration", "validation_recall_at_50", "test_recall_at_50")
         last = evaluations_of(record.curve)[-1:]
         found["last_epoch"] = {name: last[0][name] for name in names} if last else None
@@ -191,7 +188,7 @@ def _print_results(
         ]
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
-        more = [_describe_bytes(record)] if "sent_bytes" in record.environment else []
+        more = []
         if tables := record.environment.get("updated_by_row"):
             more.append(f"Updated by row (docs/optimizers.md): {', '.join(tables)}.")
         if recall is not None:
@@ -209,15 +206,3 @@ def _floors_of(record: RunRecord, data_dir: Path) -> list[FloorResult]:
     for problem in problems:
         say(problem)
     return floors
-
-
-def _describe_bytes(record: RunRecord) -> str:
-    """Return a sentence on the bytes that devices send each other."""
-    found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
-    parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
-    simulated = "simulated " if mesh["simulated"] else ""
-    return (
-        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an"
-        f" iteration ({parts}). The line step includes the time; `ncfbench profile --devices`"
-        " measures it by itself."
-    )

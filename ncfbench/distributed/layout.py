@@ -1,8 +1,8 @@
 """The layout of a training step: where its arrays live, and how its devices communicate.
 
 Each of several devices holds all parameters and texts, and an equal shard of each batch
-(:mod:`ncfbench.distributed.shards`), whose item slots it encodes. With global sharing the vectors
-of all items are gathered. With ``shard_tables`` a device holds an equal share of the rows of each
+(:mod:`ncfbench.distributed.shards`), whose item slots it encodes. The vectors of all items are
+gathered. With ``shard_tables`` a device holds an equal share of the rows of each
 embedding table and of Adam's moments; rows of users and items are fetched for a step, tables of
 words gathered.
 """
@@ -27,12 +27,10 @@ from ncfbench.config import RunConfig
 from ncfbench.distributed.collectives import AXIS, fetch_rows, gather
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
-from ncfbench.models.tables import FREE_ITEMS, Rows, kind_of
+from ncfbench.models.tables import Rows, kind_of
 from ncfbench.sampling.base import BatchSource, Sampler
-from ncfbench.sampling.batch import Batch, rounded_up
+from ncfbench.sampling.batch import Batch
 
-NUMBER_BYTES = 4
-"""Bytes per element sent: all are float32 or int32."""
 ROW_BLOCK_BYTES = 2**26
 """Bytes of a table's rows that pass from all devices to the host at a time."""
 
@@ -112,45 +110,6 @@ class Layout:
             "shard_tables": self._config.shard_tables,
             "simulated": self.is_simulated,
         }
-
-    def sent_bytes(
-        self, shapes: Tree, user_slots: int, item_slots: int, words: int, share: str
-    ) -> dict[str, float]:
-        """Return the bytes that each of N devices sends in an iteration, by purpose.
-
-        By ring algorithms each sends S (N - 1)/N to gather or to reduce-scatter S bytes in all, and
-        twice as many to all-reduce them.
-
-        Args:
-            shapes: shapes of the parameters.
-            user_slots, item_slots: slots of all shards of a batch.
-            words: the length of a text.
-            share: ``global``, ``local``, or ``texts`` if texts were gathered instead of vectors.
-        """
-        part = self.gathered_bytes(1)
-        replicated, rows, tables = 1, 0, 0  # the loss is summed like a parameter
-        for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
-            match self._table(path):
-                case None:
-                    replicated += leaf.size
-                case "users" | "items" as nodes:
-                    slots = user_slots if nodes == "users" else item_slots
-                    rows += slots * (1 + 2 * leaf.shape[1])
-                case _:
-                    tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
-        # With free vectors the distance of each from g is gathered too.
-        vectors = item_slots * (self._config.dimension + (FREE_ITEMS in shapes))
-        return {
-            "vectors": 2 * part * vectors if share == "global" else 0.0,
-            "texts": part * (item_slots * (words + 1)) if share == "texts" else 0.0,
-            "gradients": 2 * part * replicated,
-            "rows": part * rows,
-            "tables": 2 * part * tables,
-        }
-
-    def gathered_bytes(self, numbers: int) -> float:
-        """Return the bytes that each device sends to gather some numbers of all devices."""
-        return NUMBER_BYTES * numbers * (self.size - 1) / self.size
 
     def shard(self, sampler: Sampler) -> BatchSource:
         """Return a sampler's batches as :meth:`put` takes them: this process's shards."""
@@ -287,7 +246,7 @@ class Layout:
     @property
     def _shard(self) -> Shard:
         """The connection of a device's shard with the others."""
-        return Shard(WHOLE.gather, 1) if self._config.shares_locally else Shard(gather, self.size)
+        return Shard(gather, self.size)
 
     def _held(self, parameters: Tree, rows: Rows, batch: Batch) -> tuple[Tree, Rows]:
         """Return the parameters that a device's shard needs, and its rows of them; with

@@ -8,9 +8,6 @@ N = 2 devices::
     users    = [7 | 9]      pos_user = [0 | 0]       slot in the shard's own users
     items    = [30 | 31]    pos_item = [0 | 1]       slot in all items (vectors are gathered)
     negatives = Shared(weight=[[0 1/2] | [1/2 0]])         row: positive link, column: item slot
-
-With local sharing (:mod:`ncfbench.sampling.local`) ``pos_item`` and the columns are slots in the
-shard's own items, and each shard is a batch by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from numpy.typing import NDArray
 from ncfbench.errors import CheckFailedError
 from ncfbench.sampling.base import BatchSource, Draw, Sampler
 from ncfbench.sampling.batch import Batch, Shared, rounded_up
-from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
 
@@ -48,12 +44,6 @@ class ShardedSampler(BatchSource):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`BatchSource.assemble`; ``capacity`` is that of all shards together."""
-        if isinstance(self.sampler, LocalSampler):
-            shards, n_items = self.sampler.shards(draw, capacity, self.own)
-            *arrays, negatives, _ = zip(*shards, strict=True)
-            users, items, pos_user, pos_item = map(np.concatenate, arrays)
-            weight = np.concatenate([shared.weight for shared in negatives])
-            return Batch(users, items, pos_user, pos_item, Shared(weight), np.int32(n_items))
         capacity, rows = rounded_up(capacity, self.n_shards), len(draw.links) // self.n_shards
         own_rows = slice(self.own.start * rows, self.own.stop * rows)
         batch = self.sampler.assemble_rows(draw, capacity, own_rows)

@@ -37,8 +37,7 @@ COORDINATION = re.compile(rb"[EF]\d{4} .*(coordination|distributed service)", re
 """The first of the lines that JAX's runtime logs when it ends a process because of the others."""
 RESUME = (
     "The run ends in every process, and what was recorded is kept. To resume from the last"
-    " checkpoint, repeat the commands with --resume; with --share global the number of devices may"
-    " change."
+    " checkpoint, repeat the commands with --resume; the number of devices may change."
 )
 
 

@@ -52,18 +52,13 @@ class Counts:
     """``vectors`` or ``matrix``."""
 
     @classmethod
-    def of(cls, batch: Batch, parts: int = 1) -> Counts:
-        """Count by a batch's shapes.
-
-        Args:
-            parts: shards that share negatives within themselves only: each has its scores with its
-                own item slots.
-        """
+    def of(cls, batch: Batch) -> Counts:
+        """Count by a batch's shapes."""
         negatives = batch.negatives
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
         items = len(batch.items) - remembered(batch)
-        return cls(len(batch.users), items, b * (n // parts + 1), kind)
+        return cls(len(batch.users), items, b * (n + 1), kind)
 
     def on(self, axis: str) -> int:
         """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""

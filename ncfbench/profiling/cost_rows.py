@@ -8,7 +8,7 @@ medians are formed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,6 @@ SAMPLING = ("draw", "assemble", "transfer")
 """Work of the sampler, beside the step."""
 RANDOM_ITEMS = "step on random items"
 """The step on a sampler's batches with random items in their slots."""
-SENT = ("global", "local", "texts")
-"""Ways of sharing whose bytes are counted."""
 
 Row = dict[str, Any]
 
@@ -198,29 +196,6 @@ def speedup_columns(row: Row, baseline: Row, samples: Sequence[Row]) -> Row:
         name = f"{clock}_iteration_seconds"
         columns[f"{clock}_speedup"] = baseline[name] / row[name]
     return columns
-
-
-def sent_columns(
-    sent_bytes: Mapping[str, Mapping[str, float]] | None,
-    config: RunConfig,
-    samples: Sequence[Row],
-    *,
-    is_simulated: bool,
-) -> Row:
-    """Return what each of several devices sends in an iteration, and would send by other ways.
-
-    Args:
-        sent_bytes: bytes by way of :data:`SENT` and purpose; None for one device, whose columns are
-            null.
-    """
-    names = ("devices", "share", "simulated", "measured_collectives_seconds", "gradient_sent_bytes")
-    columns: Row = dict.fromkeys((*names, *(f"{way}_sent_bytes" for way in SENT)))
-    if sent_bytes is None:
-        return columns
-    collectives = float(np.median(per_call(samples, "collectives", config.sampler)))
-    values = config.devices, config.share, is_simulated, collectives
-    columns |= dict(zip(names, (*values, sent_bytes["local"]["gradients"]), strict=True))
-    return columns | {f"{way}_sent_bytes": sum(sent_bytes[way].values()) for way in SENT}
 
 
 def _ends(ends: Sequence[float]) -> Row:

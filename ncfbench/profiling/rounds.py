@@ -14,12 +14,8 @@ from itertools import count, cycle, islice
 from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
 from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
@@ -29,7 +25,7 @@ from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training import pilot
 from ncfbench.training.loop import InFlight, TimedLoop
-from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05
@@ -83,14 +79,14 @@ class Steps:
     One state goes from call to call, as in training: a step takes over the state's memory.
 
     Args:
-        content: the texts, on all devices.
+        content: the texts.
     """
 
     state: TrainState
     content: DeviceContent
 
     def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
-        """Return a dispatch of a trainer's step on batches on the devices, which take turns."""
+        """Return a dispatch of a trainer's step on batches, which take turns."""
         carry, in_flight = trainer.carry.initial(), InFlight(trainer)
         source, per_dispatch = cycle(batches), trainer.per_dispatch
 
@@ -220,44 +216,6 @@ def timed_sampler(
             iterations=loop.trainer.per_dispatch,
         ),
     ]
-
-
-def timed_collectives(name: str, trainer: Trainer, batch: Batch, words: int) -> Timed:
-    """Compile a function that sends what a step without ``shard_tables`` sends, but for texts, and
-    computes nothing else. Its size is the number of bytes.
-
-    Args:
-        name: the sampler of the batch.
-        words: the length of a text.
-    """
-    layout, config = trainer.layout, trainer.config
-    item_slots = rounded_up(len(batch.items), layout.size)
-    shapes = trainer.held_shapes(len(batch.users), item_slots, words)
-    sent = layout.sent_bytes(shapes, 0, item_slots, 0, config.share)
-
-    def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:
-        if not config.shares_locally:
-            vectors = reduce_scatter(gather(vectors))
-        return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
-
-    specs = Spec(AXIS), Spec()
-    mapped = jax.shard_map(
-        on_device, mesh=layout.mesh, in_specs=specs, out_specs=specs, check_vma=False
-    )
-    compiled = jax.jit(mapped, donate_argnums=(0, 1))
-    vectors = jnp.zeros((item_slots, config.dimension), jnp.float32)
-    gradient = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
-    held = sharded, layout.replicate(gradient)
-
-    def call() -> Any:
-        nonlocal held
-        held = compiled(*held)
-        # On a CPU devices wait for each other in threads of one pool, which must not be full of
-        # later calls.
-        return jax.block_until_ready(held) if layout.is_simulated else held
-
-    return timed("collectives", round(sum(sent.values())), call, name)
 
 
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:

@@ -54,7 +54,7 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
 
 
 def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> list[Table]:
-    """Return each profile's unit costs, counts, predictions, accounts, and bytes sent."""
+    """Return each profile's unit costs, counts, predictions and accounts."""
     shown = []
     profiles = split_profiles(found.get("costmodel", ()))
     for name, rows in zip(_titles(profiles), profiles, strict=True):
@@ -66,7 +66,6 @@ def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = Fa
             _predictions(rows, units, name),
             _accounts(rows, name, paper_clock=paper_clock),
         ]
-        shown += [_bytes_sent(rows, name)] if rows[0]["devices"] else []
     return shown
 
 
@@ -97,7 +96,6 @@ def _titles(profiles: Sequence[Sequence[Row]]) -> list[str]:
 def _plain_title(row: Row) -> str:
     words = [row["dataset"], find_encoder(row["encoder"]).title, find_loss(row["loss"]).title]
     words += [f"b={row['batch_size']}", row.get("unusual_settings") or ""]
-    words += [f"{row['devices']} devices" if row["devices"] else ""]
     return ", ".join(filter(None, words))
 
 
@@ -263,46 +261,4 @@ def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
         rows,
         notes,
         name="accounts",
-    )
-
-
-def _bytes_sent(rows: Sequence[Row], name: str) -> Table:
-    """Return what devices send each other in an iteration, with the seconds it takes."""
-
-    def kilobytes(heading: str, way: str) -> Col:
-        def sent(row: Row) -> Any:
-            has_way = way != "local" or find_sampler(row["sampler"]).shares_items
-            return row[f"{way}_sent_bytes"] / 1e3 if has_way else None
-
-        return Col(heading, sent, ",.1f")
-
-    notes = [
-        "By ring algorithms, gradients included in each way. Global: vectors of all item slots are"
-        " gathered, and their gradients summed and scattered. By texts: every device would get all"
-        " texts, and make all vectors itself."
-    ]
-    if rows[0]["simulated"]:
-        notes.append(
-            "SIMULATED devices on the cores of one CPU: the bytes are those of real ones, the"
-            " seconds are not, and no speed follows from them."
-        )
-    return Table.of(
-        f"What each of {rows[0]['devices']} devices sends in an iteration, and how long that takes"
-        f" ({rows[0]['share']} sharing): {name}",
-        [
-            SAMPLER,
-            Col("item slots", "item_slots", ","),
-            *under(
-                "sent kB",
-                kilobytes("gradients", "gradient"),
-                kilobytes("global", "global"),
-                kilobytes("local", "local"),
-                kilobytes("by texts", "texts"),
-            ),
-            _milliseconds("collectives ms", "measured_collectives_seconds"),
-            _milliseconds("step ms", "measured_step_iteration_seconds"),
-        ],
-        rows,
-        notes,
-        name="bytes-sent",
     )

@@ -73,7 +73,7 @@ def is_held(folder: Path) -> bool:
 def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | None:
     """Return the folder of the run to continue: the newest with these settings and data, or None.
 
-    With global sharing a run may continue on another number of devices. The first choice is a run
+    A run may continue on another number of devices. The first choice is a run
     that was last on as many devices. The second is one that was interrupted on another number, if
     it takes no turns with others. A run that finished on another number is no choice: its times are
     those of other devices.

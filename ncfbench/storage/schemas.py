@@ -225,8 +225,8 @@ than chance.
 
 AUDIT = _schema(
     "audit",
-    "text: dataset encoder loss noise sampler strata share point verdict shown_by flag: mask",
-    "integer: devices batch_size negatives stratum_size uniform_items seed batches",
+    "text: dataset encoder loss noise sampler strata point verdict shown_by flag: mask",
+    "integer: batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
@@ -236,7 +236,6 @@ AUDIT = _schema(
     "text: data_fingerprint environment_key",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
-``share``: local where each of ``devices`` shards has negatives of its own, else null.
 ``cache_age``: iterations since negatives were mined.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
@@ -276,8 +275,8 @@ PROFILE = _schema(
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
-or interactions); and full, step, step on random items, draw, assemble, transfer, collectives of a
-sampler. Earlier profiles have parts timed alone too: users, items, vectors, matrix, optimiser,
+or interactions); and full, step, step on random items, draw, assemble, transfer of a sampler.
+Earlier profiles have parts timed alone too: users, items, vectors, matrix, optimiser,
 dispatch, matrix product and element-wise product (``size`` x ``size`` scores).
 """
 
@@ -287,11 +286,9 @@ COSTMODEL = _schema(
     "text: settings unusual_settings integer: negatives stratum_size text: baseline",
     "integer: rounds nominal_users nominal_items nominal_negatives",
     "number: distinct_users distinct_items integer: user_slots item_slots interactions",
-    "text: interaction_kind integer: devices text: share flag: simulated",
-    "number: gradient_sent_bytes global_sent_bytes local_sent_bytes texts_sent_bytes",
-    "measured_collectives_seconds",
-    "predicted_users_seconds predicted_items_seconds predicted_interactions_seconds",
-    "predicted_fixed_seconds random_items_step_iteration_seconds",
+    "text: interaction_kind number: predicted_users_seconds predicted_items_seconds",
+    "predicted_interactions_seconds predicted_fixed_seconds",
+    "random_items_step_iteration_seconds",
     "predicted_step_iteration_seconds measured_step_iteration_seconds",
     "predicted_full_iteration_seconds measured_full_iteration_seconds",
     [
@@ -307,8 +304,6 @@ COSTMODEL = _schema(
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
 baseline.
 
-``sent_bytes``: bytes that each of several ``devices`` sends in an iteration, null for one device:
-for gradients alone, and with sharing globally, locally, or by gathering the texts of all items.
 ``random_items_step_iteration_seconds``: the step on the sampler's batches with random items in
 their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
 it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.distributed.layout import NUMBER_BYTES, Layout, make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
@@ -136,7 +137,7 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
         features = dataset.item_features if config.reads_history_features else None
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width) + 1
-    needed = bytes_of(shapes) + bytes_of(gradient) + NUMBER_BYTES * histories
+    needed = bytes_of(shapes) + bytes_of(gradient) + np.dtype(np.int32).itemsize * histories
     content = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
     needed += sum(array.nbytes for array in content if array is not None)
     device = jax.local_devices()[0]

@@ -462,8 +462,4 @@ class Session:
         self.recorder.write(status, self.iteration, message)
 
     def _write_environment(self) -> None:
-        if self.plan.layout.size > 1:
-            self._environment["sent_bytes"] = self._trainer.sent_bytes(
-                self.plan.sampler, self._loop.item_slots, self.plan.dataset, self._config.share
-            )
         self.recorder.write_environment()

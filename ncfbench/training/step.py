@@ -27,7 +27,6 @@ from ncfbench.models.objective import (
 )
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
-from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.carry import Carry, make_carry
@@ -177,30 +176,6 @@ class Trainer:
     def from_host(self, state: TrainState) -> TrainState:
         """Put a state as it is saved onto the devices."""
         return TrainState(*self.layout.from_host(state))
-
-    def sent_bytes(
-        self, sampler: Sampler, item_slots: int, dataset: Dataset, share: str
-    ) -> dict[str, float]:
-        """Return the bytes that each device sends in a step, see :meth:`Layout.sent_bytes`."""
-        batch = sampler.assemble(sampler.draw(0, 1)[0])
-        slots, words = (len(batch.users), item_slots), dataset.tokens_IxL.shape[1]
-        shapes = self.held_shapes(*slots, words)
-        sent = self.layout.sent_bytes(shapes, *slots, words, share)
-        kinds = {*self.optimizer.tables.values()}
-        of_users = {"users", "histories"}
-        ids = slots[0] * bool(kinds & of_users) + slots[1] * bool(kinds - of_users)
-        return sent | {"rows": sent["rows"] + self.layout.gathered_bytes(ids)}
-
-    def held_shapes(self, users: int, items: int, words: int) -> Parameters:
-        """Return the shapes of the parameters that a step differentiates.
-
-        Args:
-            users, items: slots of a batch.
-            words: the length of a text.
-        """
-        ids = {"users": users, "items": items, "words": items * words}
-        ids["histories"] = users * self.config.history_items
-        return self.optimizer.held_shapes(self.shapes.parameters, ids)
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""

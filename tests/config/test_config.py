@@ -256,7 +256,6 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"stratum_size": 8}, {}),
         ({"filters": 3}, {}),
         ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
-        ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
         ({"convolution": "plain"}, {"convolution": "projected"}),
         ({"convolution": "projected"}, {}),
         ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import assert_same_curve, on_devices, train
@@ -15,14 +14,9 @@ from processes import SMALL
 from stopping import StopAt
 from trial import Trial
 
-from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.dropout import Dropout
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
-from ncfbench.training import session
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import RecallEvaluator
 
@@ -78,24 +72,6 @@ def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, A
     expected, whole, _ = on_devices(tiny, complete(SMALL | alone))
     assert value == pytest.approx(expected, rel=1e-5)
     assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
-
-
-@pytest.mark.long_cases(r"strat-ns")
-@pytest.mark.parametrize(("sampler", "shard_tables"), [("strat-ns", False), ("mixed-ns", True)])
-def test_local_sharing_equals_its_batch_on_one_device(
-    tiny: Dataset, sampler: str, shard_tables: bool
-) -> None:
-    """The weights of the whole batch, which the audit checks, against the shards, which are
-    trained.
-    """
-    small = SMALL | {"encoder": "mf", "sampler": sampler}
-    config = complete(small | {"share": "local", "devices": 4, "shard_tables": shard_tables})
-    value, gradient, _ = on_devices(tiny, config)
-    made = make_sampler(tiny.graph, config, Streams(0))
-    batch, dropout = made.assemble(made.draw(2, 1)[0]), Dropout(jnp.uint32(0), jnp.uint32(2))
-    expected, whole = Trial(tiny, small).gradient(batch, dropout)
-    assert value == pytest.approx(expected, rel=1e-5)
-    assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
 
 
 @pytest.mark.parametrize(
@@ -158,13 +134,3 @@ def test_sharded_tables_give_one_probe_and_recall(
         pytest.approx(gathered[0], rel=1e-6),
         pytest.approx(gathered[1]),
     ]
-
-
-@pytest.mark.long
-def test_bytes_sent_are_those_of_the_slots_at_the_end(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "plan_capacity", lambda graph, config: 16)
-    record = train(data_dir, tmp_path, encoder="mf", devices=2, epochs=1)
-    slots = record.environment["sent_bytes"]["vectors"] / (2 * 0.5 * 4 * SMALL["dimension"])
-    assert slots >= max(row["item_slots"] or 0 for row in record.timing) > 16

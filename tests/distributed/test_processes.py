@@ -26,7 +26,7 @@ LONG: Any = pytest.mark.long
         (2, {"sampler": "strat-ns", "epochs": 1}),
         pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
         pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
-        pytest.param(2, {"sampler": "mixed-ns", "share": "local", "devices": 2}, marks=LONG),
+        pytest.param(2, {"sampler": "mixed-ns", "devices": 2}, marks=LONG),
     ],
 )
 def test_curve_is_that_of_one_process(
@@ -45,7 +45,7 @@ def test_curve_is_that_of_one_process(
     assert json.loads(found[0][1])["config"]["devices"] == devices
     (folder,) = (tmp_path / "all").iterdir()
     record = runs.read(folder)
-    alone = {"encoder": "mf"} | more | ({"devices": devices} if "share" in more else {})
+    alone = {"encoder": "mf"} | more
     assert_same_curve(record, train(data_dir, tmp_path / "one", **alone))
     mesh = record.environment["mesh"]
     assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (

@@ -1,6 +1,4 @@
-"""Batches in shards: identifiable ids through every layout; shards of local sharing by
-themselves.
-"""
+"""Batches in shards: identifiable ids through every layout."""
 
 from __future__ import annotations
 
@@ -10,20 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ncfbench.auditing import audit
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut
-from ncfbench.errors import CheckFailedError, UsageError
+from ncfbench.errors import CheckFailedError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
-from ncfbench.sampling.local import LocalSampler
+from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
 SAMPLERS = {name: SAMPLERS[name] for name in SAMPLERS if not find_sampler(name).keeps_vectors}
-SHARING = [name for name in SAMPLERS if find_sampler(name).shares_items]
 
 
 def settings(sampler: str, **more: Any) -> RunConfig:
@@ -32,30 +27,25 @@ def settings(sampler: str, **more: Any) -> RunConfig:
     )
 
 
-def links_of(
-    batch: Batch, parts: int, *, local: bool = False
-) -> list[dict[tuple[int, int, int], float]]:
+def links_of(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
     """Row by row: the positive link, and each negative link's weight by ids, without zeros."""
     rows = []
-    per, users, items = (
-        len(array) // parts for array in (batch.pos_user, batch.users, batch.items)
-    )
+    per, users = len(batch.pos_user) // parts, len(batch.users) // parts
     for row in range(len(batch.pos_user)):
         part = row // per
         own_users = batch.users[part * users : (part + 1) * users]
-        own_items = batch.items[part * items : (part + 1) * items] if local else batch.items
-        user, item = own_users[batch.pos_user[row]], own_items[batch.pos_item[row]]
+        user, item = own_users[batch.pos_user[row]], batch.items[batch.pos_item[row]]
         found: dict[tuple[int, int, int], float] = {(-1, int(user), int(item)): 1.0}
         negatives = batch.negatives
         if isinstance(negatives, Listed):
             terms = zip(
                 own_users[negatives.user[row]],
-                own_items[negatives.item[row]],
+                batch.items[negatives.item[row]],
                 negatives.weight[row],
                 strict=True,
             )
         else:
-            terms = zip([user] * len(own_items), own_items, negatives.weight[row], strict=True)
+            terms = zip([user] * len(batch.items), batch.items, negatives.weight[row], strict=True)
         for column, (u, v, weight) in enumerate(terms):
             if weight:
                 key = (column if isinstance(negatives, Listed) else 0, int(u), int(v))
@@ -147,65 +137,8 @@ def test_rows_that_name_too_many_users_are_refused() -> None:
         cut(Batch(both, both, both[::-1].copy(), both, listed, np.int32(2)), 2)
 
 
-@pytest.mark.parametrize("strata", ["item", "user"])
-@pytest.mark.parametrize("sampler", SHARING)
-def test_local_shards_are_batches_of_their_own(tiny: Dataset, sampler: str, strata: str) -> None:
-    """Four parts: the links of the whole batch, in order; each part's weights are its sampler's at
-    a quarter of the size.
-    """
-    config = settings(sampler, strata=strata, share="local", devices=4)
-    made = make_sampler(tiny.graph, config, Streams(0))
-    assert isinstance(made, LocalSampler)
-    q = config.batch_size // 4
-    quarter = dataclasses.replace(
-        config, batch_size=q, uniform_items=config.uniform_items // 4, share="global", devices=1
-    )
-    alone = make_sampler(tiny.graph, quarter, Streams(0))
-    draw = made.draw(2, 1)[0]
-    whole = make_sampler(
-        tiny.graph, dataclasses.replace(config, share="global", devices=1), Streams(0)
-    )
-    assert draw.links.tolist() == whole.draw(2, 1)[0].links.tolist()
-    one, spread = made.assemble(draw, 177), ShardedSampler(made, 4).assemble(draw, 177)
-    assert len(one.items) == 177
-    halves = [ShardedSampler(made, 4, own).assemble(draw, 177) for own in (range(2), range(2, 4))]
-    assert_together(halves, spread)
-    rows, spread_rows = links_of(one, 1), links_of(spread, 4, local=True)
-    for part in range(4):
-        own = slice(q * part, q * part + q)
-        items = draw.items[own] if len(draw.items) == 4 * q else draw.items[:, own]
-        expected = links_of(
-            alone.assemble(
-                draw._replace(links=draw.links[own], users=draw.users[own], items=items)
-            ),
-            1,
-        )
-        assert spread_rows[own] == expected
-        for row, wanted in zip(rows[own], expected, strict=True):
-            assert row == pytest.approx(
-                {key: value / (1 if key[0] < 0 else 4) for key, value in wanted.items()}, rel=1e-6
-            )
-    assert (
-        one.n_items
-        == spread.n_items
-        == sum(len(np.unique(part.items[: part.n_items])) for part in made.shards(draw)[0])
-    )
-    assert made.required_capacity(draw) >= one.n_items
-    assert negative_ids(one)[1].shape == one.negatives.weight.shape
-
-
 def test_the_plan_is_a_multiple_of_the_devices(tiny: Dataset) -> None:
     for sampler, devices in (("ns", 1), ("ns", 8), ("iid", 16), ("strat-ns", 8)):
         config = settings(sampler, devices=devices)
         alone = plan_capacity(tiny.graph, dataclasses.replace(config, devices=1))
         assert plan_capacity(tiny.graph, config) == -(-alone // devices) * devices
-    local = settings("ns", devices=4, share="local")
-    assert plan_capacity(tiny.graph, local) % 4 == 0
-
-
-def test_local_sharing_audits_samplers_that_share() -> None:
-    settings, choices = {"batch_size": 64, "share": "local", "devices": 4}, (["log"], ["unigram"])
-    found = audit.configurations(settings, list(SAMPLERS), *choices)
-    assert {config.sampler for config in found} == set(SHARING)
-    with pytest.raises(UsageError, match="shares no negatives"):
-        audit.configurations(settings, ["neg"], *choices)

@@ -85,24 +85,21 @@ def test_a_group_has_one_comparison_and_one_seed() -> None:
 
 
 def test_devices_and_sharding_make_other_cells() -> None:
-    """Their numbers are equal, their times are not. One device shares and shards nothing."""
+    """Their numbers are equal, their times are not. One device shards nothing."""
     axes = {
         "sampler": ["ns"],
         "devices": [1, 4],
-        "share": ["global", "local"],
         "shard_tables": [False, True],
     }
     cells, _ = sweeps.expand(axes)
     configs = [cell.config for cell in cells]
-    assert sorted((each.devices, each.share, each.shard_tables) for each in configs) == [
-        (1, "global", False),
-        (4, "global", False),
-        (4, "global", True),
-        (4, "local", False),
-        (4, "local", True),
+    assert sorted((each.devices, each.shard_tables) for each in configs) == [
+        (1, False),
+        (4, False),
+        (4, True),
     ]
-    assert len(set(sweeps.label_cells(cells).values())) == 5
-    assert sorted(map(len, sweeps.group_cells(cells))) == [1, 2, 2], "by devices and tables"
+    assert len(set(sweeps.label_cells(cells).values())) == 3
+    assert sorted(map(len, sweeps.group_cells(cells))) == [1, 1, 1], "by devices and tables"
 
 
 def test_presets_are_the_papers_grids() -> None:
