@@ -170,9 +170,6 @@ class SharedSettings:
         at_least=1,
         shown="1; of several processes all",
     )
-    shard_tables: bool = _devices(
-        False, "Spread embedding tables and their moments over the devices by row"
-    )
 
 
 _READERS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,6 @@ from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.config import SETTINGS, as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
-from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,17 +77,6 @@ def run(
     process_id: Annotated[
         int | None, option(help="Rank of this process; the first, 0, records.", panel="Devices")
     ] = None,
-    peer_timeout: Annotated[
-        float,
-        option(
-            help=(
-                "Seconds to wait for a process to join or to send a heartbeat; then the run ends"
-                " everywhere, with exit code 8."
-            ),
-            panel="Devices",
-            default=True,
-        ),
-    ] = 60.0,
     log_metrics: Annotated[
         bool,
         option(
@@ -121,45 +108,38 @@ def run(
         typer.echo(as_toml(settings), nl=False)
         return
     simulate(-(-settings.devices // (processes or 1)))
-    declare = connect_to_parent()
-    if declare is None:
-        for warning in unused_settings(given, settings):
-            say(f"Warning: {warning}")
+    for warning in unused_settings(given, settings):
+        say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet, logs_metrics=log_metrics)
-    group: AbstractContextManager[object] = nullcontext()
     if coordinator is not None:
-        cluster = Cluster(coordinator, processes, process_id, peer_timeout)
         if trace is not None:
             raise UsageError("--trace is for one process: leave --coordinator out.")
-        if declare is None:
-            raise typer.Exit(supervise(cluster))
-        from ncfbench.distributed.process_group import joined
+        from ncfbench.distributed.process_group import join
 
-        group = joined(cluster, declare, progress.say)
+        join(coordinator, processes, process_id, progress.say)
     elif processes is not None or process_id is not None:
         raise UsageError(
             "--processes and --process-id belong to --coordinator HOST:PORT, where the first one"
             " listens."
         )
-    with group:
-        if not is_counted:
-            import jax
+    if not is_counted:
+        import jax
 
-            settings = complete(chosen | {"devices": jax.device_count()})
-        from ncfbench.training import run as training
+        settings = complete(chosen | {"devices": jax.device_count()})
+    from ncfbench.training import run as training
 
-        record = training.run(
-            settings,
-            locations,
-            resume=resume,
-            again=again,
-            progress=progress,
-            trace=trace,
-            in_group=True,
-        )
-        if record is not None:
-            floors = _floors_of(record, locations.data_dir)
-            _print_results(record, floors, data_dir, json_=json_)
+    record = training.run(
+        settings,
+        locations,
+        resume=resume,
+        again=again,
+        progress=progress,
+        trace=trace,
+        in_group=True,
+    )
+    if record is not None:
+        floors = _floors_of(record, locations.data_dir)
+        _print_results(record, floors, data_dir, json_=json_)
 
 
 def _print_results(

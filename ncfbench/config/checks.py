@@ -173,12 +173,6 @@ def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -
 
 
 def _optimizer_faults(values: Values) -> Iterator[str]:
-    if values["optimizer"] == "row-adam" and values["shard_tables"] and values["devices"] > 1:
-        yield (
-            "--optimizer row-adam updates rows of tables that every device holds, and"
-            " --shard-tables spreads tables over the devices. Use --optimizer adam, or leave out"
-            " --shard-tables."
-        )
     decay, rate = values["weight_decay"], values["learning_rate"]
     if decay * rate > MOST_DECAY:
         yield (

@@ -141,12 +141,7 @@ class RunConfig(SharedSettings):
 
     def on_one_device(self) -> RunConfig:
         """Return the same settings for one device."""
-        return dataclasses.replace(self, devices=1, shard_tables=False)
-
-    @property
-    def placement(self) -> dict[str, Any]:
-        """Device placement: it affects timing, not results."""
-        return {"devices": self.devices, "shard_tables": self.shard_tables and self.devices > 1}
+        return dataclasses.replace(self, devices=1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
@@ -160,7 +155,8 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
     for name, setting in config.settings.items():
         if name not in own and not config.reads(setting):
             values[name] = None
-    return values | dict.fromkeys(config.placement)
+    # The number of devices affects timing, not results.
+    return values | {"devices": None}
 
 
 def revisions_of(config: RunConfig) -> dict[str, int]:

@@ -21,7 +21,6 @@ from ncfbench.profiling.calibration import BatchMaker, Points, labels
 from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training import pilot
 from ncfbench.training.loop import InFlight, TimedLoop
@@ -185,7 +184,7 @@ def timed_sampler(
     """
     layout = loop.trainer.layout
     iterations, seconds = choose_iterations(loop)
-    source, slots, n_alone = layout.shard(sampler), loop.item_slots, min(32, iterations)
+    slots, n_alone = loop.item_slots, min(32, iterations)
     starts = count(0, n_alone)
 
     def full(stop: Stop) -> Mapping[str, tuple[int, float]]:
@@ -197,10 +196,10 @@ def timed_sampler(
         return _accounts(loop)
 
     def alone(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        seconds = sampling_seconds(source, slots, next(starts), n_alone, layout.put)
+        seconds = sampling_seconds(sampler, slots, next(starts), n_alone, layout.put)
         return {part: (n_alone, value) for part, value in seconds.items()}
 
-    batches = islice(source.batches(0, slots), STEP_BATCHES)
+    batches = islice(sampler.batches(0, slots), STEP_BATCHES)
     placed = [layout.put(maker.with_random_items(batch)) for batch in batches]
     # The loop has compiled its step for so many slots; a later batch may need more.
     alike = layout.keep([batch for batch in placed if len(batch.items) == slots])
@@ -230,13 +229,13 @@ def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
 
 
 def sampling_seconds(
-    source: BatchSource, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
+    sampler: Sampler, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
 ) -> dict[str, float]:
     """Time drawing, assembling and transferring n batches, with nothing beside it."""
     times = [time.perf_counter()]
-    draws = list(source.draws(start, start + n))
+    draws = list(sampler.draws(start, start + n))
     times.append(time.perf_counter())
-    batches = [source.assemble(draw, slots) for draw in draws]
+    batches = [sampler.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())
     for batch in batches:
         put(batch)

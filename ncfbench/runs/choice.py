@@ -105,10 +105,10 @@ def find_trained(
 
 def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> str:
     """Return a sentence on the run whose settings differ least; empty where none is near."""
-    wanted = identity_of(config) | config.placement
+    wanted = identity_of(config) | {"devices": config.devices}
     nearest: list[tuple[int, int, str]] = []
     for path, found, fingerprint in _readable(runs_dir):
-        has = identity_of(found) | found.placement
+        has = identity_of(found) | {"devices": found.devices}
         differing = [
             f"{name} = {has.get(name)} (not {wanted.get(name)})"
             for name in {**wanted, **has}
@@ -133,7 +133,7 @@ def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterat
             continue
         with suppress(DataError):  # reported when the run is read
             settings, _ = read_last_settings(path.parent)
-        is_alike = config.placement == settings.placement
+        is_alike = config.devices == settings.devices
         yield Match(path.parent, is_alike, _status(path.parent), path.stat().st_mtime_ns)
 
 

@@ -180,9 +180,8 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
     if not path.exists():
         return config, fingerprint
     try:
-        mesh = tables.read_json(path).get("mesh") or {"devices": 1, "shard_tables": False}
-        placement = {name: mesh[name] for name in ("devices", "shard_tables")}
-        return dataclasses.replace(config, **placement), fingerprint
+        mesh = tables.read_json(path).get("mesh") or {"devices": 1}
+        return dataclasses.replace(config, devices=mesh["devices"]), fingerprint
     except (AttributeError, KeyError, TypeError, UsageError) as error:
         raise DataError(
             f"{path} is damaged: the devices that it names are not possible: {error!r}."

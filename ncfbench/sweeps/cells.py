@@ -109,7 +109,7 @@ def expand(
 
 def cell_identity(config: RunConfig) -> str:
     """Return a text that two cells share if their runs have the same numbers and times."""
-    return identity(config, **config.placement)
+    return identity(config, devices=config.devices)
 
 
 def identity(config: RunConfig, **more: Any) -> str:

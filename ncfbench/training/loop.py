@@ -104,14 +104,14 @@ class TimedLoop:
         if self._every and self.embedder is None:
             self.embedder = self.trainer.embedder(self.content)
         self.content = self.trainer.layout.replicate(self.content)
-        source = self.trainer.layout.shard(self.sampler)
-        batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
+        batches, put = self.sampler.batches(self.start, self.item_slots), self.trainer.layout.put
         depth = 0 if jax.default_backend() == "cpu" else max(DEPTH, 2 * n)
         self._feed = Feed(batches, put, depth)
         if not self._every or self.start < self.trainer.carry.first:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
-                source.assemble(next(source.draws(self.start, self.start + 1)), self.item_slots)
+                draw = next(self.sampler.draws(self.start, self.start + 1))
+                self.sampler.assemble(draw, self.item_slots)
         if self._is_refreshed_next():
             self._feed.allow(0)
         elif self._every:

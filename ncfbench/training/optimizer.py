@@ -322,7 +322,7 @@ def tables_of_kinds(
 
 def updates_rows(config: RunConfig, rows: int, width: int) -> bool:
     """Return whether a table of so many rows of some length is updated by row."""
-    if config.optimizer == "adam" or (config.shard_tables and config.devices > 1):
+    if config.optimizer == "adam":
         return False
     # The words of a pretrained model have long rows, and its layers take all the time.
     times = 1 if find_encoder(config.encoder).pretrained_parts else max(width / 50, 1)

@@ -19,7 +19,7 @@ from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
-from ncfbench.models.tables import kind_of, names_of
+from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -81,7 +81,7 @@ class RunPlan:
         schedule = Schedule.of(config, dataset.graph.n_links)
         require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
-        _require_room(config, dataset, layout)
+        _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
         if trace is not None:
             with tables.storage_errors(trace):
@@ -111,7 +111,7 @@ class RunPlan:
             yield make(folder)
 
 
-def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+def _require_room(config: RunConfig, dataset: Dataset) -> None:
     """Refuse a state that a device's memory cannot hold; what a step makes beside is not counted.
 
     It holds the state, the gradient of what is not updated by row, and the content.
@@ -120,14 +120,7 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
     by_row = tables_by_row(config, shapes.parameters)
 
     def bytes_of(tree: Any) -> int:
-        total = 0
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            size = leaf.size * leaf.dtype.itemsize
-            if config.shard_tables and kind_of(config, path):
-                rows = leaf.shape[0]
-                size = size // rows * -(-rows // layout.size)
-            total += size
-        return total
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
     gradient = jax.tree.map_with_path(
         lambda path, leaf: None if names_of(path) in by_row else leaf, shapes.parameters
@@ -146,5 +139,5 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
         raise UsageError(
             "The parameters with the optimiser's moments, their gradient and the content take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
-            " Use a smaller --dimension, or --shard-tables on several --devices."
+            " Use a smaller --dimension."
         )

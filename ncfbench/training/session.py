@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
-from ncfbench.errors import DivergedError, shown
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import DivergedError, Interrupted, shown
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
@@ -322,7 +322,7 @@ class Session:
             )
         if interrupted and self.iteration < self._schedule.last:
             self.save()
-            raise AgreedInterrupt(self.recorder.folder)
+            raise Interrupted(self.recorder.folder)
         if is_due and seconds is None:
             self._save_checkpoint()
         return trained
@@ -383,8 +383,8 @@ class Session:
             (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
-                shapes, state = self._trainer.shapes, self._settled()
-                parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
+                state = self._settled()
+                parameters = self._trainer.layout.to_host(state.parameters)
                 self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
 
     def _parameters(self) -> Parameters:

@@ -13,7 +13,7 @@ from flax import nnx
 from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
@@ -42,12 +42,10 @@ def batch_loss(
     dropout: Dropout | None,
     loss: Loss,
     config: RunConfig,
-    shard: Shard = WHOLE,
     rows: Rows = WHOLE_TABLES,
     given_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the sampled objective with its penalties of a batch, or of one device's shard of it,
-    and the vectors of its item slots.
+    """Return the sampled objective of a batch with its penalties, and its item slots' vectors.
 
     Args:
         rows: those of the user slots, and of the item slots that are embedded and their words, in
@@ -58,11 +56,9 @@ def batch_loss(
     """
     users = towers.users(content, batch.users, rows)
     first = 0 if given_MxD is None else len(given_MxD)
-    of_links = positive_users(towers, batch, content, shard, rows)
-    # Of a shard of a batch, the number of items is not known.
-    n_items = batch.n_items - first if shard is WHOLE else None
-    own = (batch.items[first:], content, dropout, rows, n_items)
-    items_VxD = shard.gather(towers.items(*own))
+    of_links = positive_users(towers, batch, content, rows)
+    own = (batch.items[first:], content, dropout, rows, batch.n_items - first)
+    items_VxD = towers.items(*own)
     if given_MxD is None:
         items_VxD = without_remembered(items_VxD, batch)
     else:
@@ -74,7 +70,6 @@ def batch_loss(
         towers.interaction,
         loss,
         config.lambda_,
-        shard.weight_factor,
         hardness=hardness_of(config),
         own_bxD=None if of_links is None else of_links.scored,
         is_hard=None if dropout is None else is_hard(config, dropout.iteration),
@@ -83,23 +78,19 @@ def batch_loss(
     total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
         return total, items_VxD
-    gaps_b = shard.gather(towers.gaps(*own))[batch.pos_item - first]
+    gaps_b = towers.gaps(*own)[batch.pos_item - first]
     return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
 
 
 def positive_users(
-    towers: Towers,
-    batch: Batch,
-    content: DeviceContent,
-    shard: Shard,
-    rows: Rows = WHOLE_TABLES,
+    towers: Towers, batch: Batch, content: DeviceContent, rows: Rows = WHOLE_TABLES
 ) -> UserVectors | None:
     """Return the vectors of the positive links' users whose histories lack the link itself; None
     where the user tower reads no histories.
     """
     if not towers.history_items:
         return None
-    items, slots = shard.gather(batch.items)[batch.pos_item], batch.pos_user
+    items, slots = batch.items[batch.pos_item], batch.pos_user
     return towers.users(content, batch.users[slots], rows.of_users(slots), left_out=items)
 
 
@@ -123,11 +114,9 @@ class Trainer:
         rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
         self.scalars = Scalars(rate, np.float32(factor), seed)
         # The state is donated: the old parameters' memory holds the new ones.
-        out = self.layout.out_shardings(self.shapes)
+        out = self.layout.out_shardings
         self._compiled = jax.jit(self._step, donate_argnums=0, out_shardings=out)
-        self._settled = jax.jit(
-            self.optimizer.settle, donate_argnums=0, out_shardings=out and out[0]
-        )
+        self._settled = jax.jit(self.optimizer.settle, donate_argnums=0, out_shardings=out)
 
     @classmethod
     def create(
@@ -140,8 +129,7 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        with layout.initialise_on_host():
-            towers, optimizer, carry, state = _initial(config, dataset)
+        towers, optimizer, carry, state = _initial(config, dataset)
         trainer = cls(config, towers, optimizer, _shapes(state), layout, carry)
         return trainer, trainer.from_host(state)
 
@@ -171,11 +159,11 @@ class Trainer:
 
     def to_host(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, with arrays of :attr:`shapes`."""
-        return TrainState(*self.layout.to_host(state, self.shapes))
+        return TrainState(*self.layout.to_host(state))
 
     def from_host(self, state: TrainState) -> TrainState:
         """Put a state as it is saved onto the devices."""
-        return TrainState(*self.layout.from_host(state))
+        return TrainState(*self.layout.replicate(state))
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
@@ -204,23 +192,20 @@ class Trainer:
         dropout: Dropout | None,
         given_MxD: jax.Array | None,
         rows: Rows = WHOLE_TABLES,
-    ) -> tuple[jax.Array, jax.Array | None, Parameters]:
-        """Return objective, vectors of item slots (None on several devices), and gradient."""
+    ) -> tuple[jax.Array, jax.Array, Parameters]:
+        """Return objective, vectors of item slots, and gradient."""
         loss = make_loss(self.config)
 
-        def objective(
-            shard: Shard,
-            parameters: Parameters,
-            rows: Rows,
-            batch: Batch,
-            content: DeviceContent,
-            dropout: Any,
-        ) -> tuple[jax.Array, jax.Array]:
-            towers, more = nnx.merge(self.towers, parameters), (shard, rows, given_MxD)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, *more)
+        def objective(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+            towers = nnx.merge(self.towers, parameters)
+            more = loss, self.config, rows, given_MxD
+            return batch_loss(towers, batch, content, dropout, *more)
 
-        differentiated = precision.at(self.config.precision, self.layout.value_and_gradient)
-        return differentiated(objective, parameters, rows, batch, content, dropout)
+        differentiated = jax.value_and_grad(objective, has_aux=True)
+        (value, items_VxD), gradient = precision.at(self.config.precision, differentiated)(
+            parameters
+        )
+        return value, items_VxD, gradient
 
     def step(
         self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent

@@ -23,7 +23,7 @@ def write_on(runs_dir: Path, devices: int, status: str, **more: Any) -> tuple[Pa
     """A run that was last on so many devices, with a checkpoint; and its settings there."""
     folder = write_run(runs_dir, "ns", [9, 5], 10, status=status, devices=devices, **more)
     if devices > 1:
-        mesh = {"devices": devices, "shard_tables": False, "simulated": True}
+        mesh = {"devices": devices, "simulated": True}
         environment = ENVIRONMENT | {"interleaved": more.get("interleaved", [None]), "mesh": mesh}
         tables.write_json(folder / "environment.json", environment)
     (folder / "checkpoints" / "100").mkdir(parents=True)

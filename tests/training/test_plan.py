@@ -89,7 +89,7 @@ def test_what_cannot_work_makes_no_folder(
         {"encoder": "bow", "optimizer": "row-adam"},
         {"encoder": "bow", "user_tower": "history"},
         {"encoder": "transformer", "dimension": 16},
-        {"shard_tables": True, "devices": 8},
+        {"devices": 8},
     ],
     ids=str,
 )
@@ -122,7 +122,7 @@ def test_a_state_that_exceeds_the_memory_is_refused(
     monkeypatch.setattr(plan, "memory_limit", free_space.memory_limit)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
     (tmp_path / "memory.max").write_text(f"{needed - 1}\n")
-    with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):
+    with pytest.raises(UsageError, match="Use a smaller --dimension"):
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 
 

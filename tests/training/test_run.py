@@ -16,8 +16,7 @@ from trained import SMALL, Said, ends_of, figures, skippable_clock, train
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.process_group import AgreedInterrupt
-from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
@@ -150,7 +149,7 @@ def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path
     the nearest run.
     """
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
-    with pytest.raises(AgreedInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         train(data_dir, tmp_path, progress=StopAt(5), **small)
     (folder,) = tmp_path.iterdir()
     assert caught.value.folder == folder
