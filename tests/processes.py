@@ -30,8 +30,9 @@ SMALL: dict[str, Any] = {
 CHILD = """
 import os
 from ncfbench import cli
+from ncfbench.distributed import process_group
 from ncfbench.training import session
-session.CHECKPOINT_SECONDS = 0.0
+process_group.HEARTBEAT_SECONDS, session.CHECKPOINT_SECONDS = 5, 0.0
 """
 """With a checkpoint at the end of every epoch."""
 SCRIPT = f"{CHILD}cli.main()"

@@ -151,12 +151,6 @@ class SharedSettings:
         "Precision of the training step's products",
         choices=("float32", "tf32", "bfloat16"),
     )
-    iterations_per_dispatch: int = _devices(
-        0,
-        "Iterations in one call of the compiled step; 0: by backend",
-        at_least=0,
-        shown="by backend",
-    )
     item_block: int = _devices(
         0,
         "Items that g encodes at a time, computed again in the backward pass: less memory for"

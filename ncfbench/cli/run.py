@@ -53,13 +53,6 @@ def run(
             panel="Output",
         ),
     ] = False,
-    trace: Annotated[
-        Path | None,
-        option(
-            help="Write a trace of JAX's profiler of ten steady iterations into this folder.",
-            panel="Output",
-        ),
-    ] = None,
     coordinator: Annotated[
         str | None,
         option(
@@ -112,8 +105,6 @@ def run(
         say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet, logs_metrics=log_metrics)
     if coordinator is not None:
-        if trace is not None:
-            raise UsageError("--trace is for one process: leave --coordinator out.")
         from ncfbench.distributed.process_group import join
 
         join(coordinator, processes, process_id, progress.say)
@@ -134,7 +125,6 @@ def run(
         resume=resume,
         again=again,
         progress=progress,
-        trace=trace,
         in_group=True,
     )
     if record is not None:

@@ -23,6 +23,8 @@ from ncfbench.runs.signals import handled_by
 
 BLOCK_BYTES = 2**26
 """Bytes of an array, about, that the first process sends to the others at a time."""
+HEARTBEAT_SECONDS = 60
+"""JAX's runtime ends a run whose process sends no heartbeat for so long."""
 DETECTED = "auto"
 """Stands for a coordinator's address that JAX detects, from Slurm's variables for example."""
 
@@ -119,7 +121,9 @@ def join(
     try:
         # C++ code waits here, and Python would not hear Ctrl-C.
         with handled_by(signal.SIG_DFL, signal.SIGINT):
-            jax.distributed.initialize(address, processes, process_id)
+            jax.distributed.initialize(
+                address, processes, process_id, heartbeat_timeout_seconds=HEARTBEAT_SECONDS
+            )
     except (ValueError, TypeError, RuntimeError) as error:
         raise UsageError(
             f"JAX cannot join the processes at {coordinator}: {reason(error)}. Give"

@@ -85,17 +85,15 @@ class Steps:
     content: DeviceContent
 
     def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
-        """Return a dispatch of a trainer's step on batches, which take turns."""
-        carry, in_flight = trainer.carry.initial(), InFlight(trainer)
-        source, per_dispatch = cycle(batches), trainer.per_dispatch
+        """Return a trainer's step on batches, which take turns."""
+        carry, in_flight, source = trainer.carry.initial(), InFlight(trainer), cycle(batches)
 
         def call() -> TrainState:
             nonlocal carry
-            part = tuple(islice(source, per_dispatch)) if per_dispatch > 1 else next(source)
             state = self.state._replace(carry=carry)
-            self.state, losses = trainer.step(state, part, self.content)
+            self.state, loss = trainer.step(state, next(source), self.content)
             carry = self.state.carry
-            in_flight.add(losses)
+            in_flight.add(loss)
             return self.state
 
         return call
@@ -130,14 +128,11 @@ def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Sto
     return rows
 
 
-def timed(
-    part: str, size: int, call: Call, sampler: str | None = None, *, iterations: int = 1
-) -> Timed:
+def timed(part: str, size: int, call: Call, sampler: str | None = None) -> Timed:
     """Compile a function that is called over and over; choose how many calls fill a block.
 
     Args:
         part: its name; a step is in every pass of a round.
-        iterations: of a call.
     """
     is_step = part.startswith("step")
 
@@ -155,7 +150,7 @@ def timed(
     calls = int(np.clip(BLOCK_SECONDS / max(once, 1e-6), 1, MOST_CALLS))
 
     def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        return {part: (calls * iterations, block(calls))}
+        return {part: (calls, block(calls))}
 
     return Timed(size, sampler, measure, calls * once, in_every_pass=is_step)
 
@@ -166,7 +161,7 @@ def timed_steps(points: Points, maker: BatchMaker, steps: Steps, trainer: Traine
     for counts, (part, size) in labels(points).items():
         batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
         call = steps.call(trainer, batches)
-        found.append(timed(part, size, call, iterations=trainer.per_dispatch))
+        found.append(timed(part, size, call))
     return found
 
 
@@ -212,7 +207,6 @@ def timed_sampler(
             slots,
             steps.call(loop.trainer, alike[:BATCHES]),
             name,
-            iterations=loop.trainer.per_dispatch,
         ),
     ]
 
@@ -224,8 +218,7 @@ def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
         loop.step_block(2)
     loop.take_samples()
     iterations = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
-    # Whole dispatches, also in half a block.
-    return rounded_up(iterations, 2 * loop.trainer.per_dispatch), seconds
+    return rounded_up(iterations, 2), seconds
 
 
 def sampling_seconds(

@@ -23,11 +23,7 @@ TIMELESS_SETTINGS = (
     "user_l2",
 )
 """Settings that do not change the time of an iteration."""
-COMPUTATION_SETTINGS = (
-    "convolution",
-    "item_block",
-    "iterations_per_dispatch",
-)
+COMPUTATION_SETTINGS = ("convolution", "item_block")
 """Settings that change how an iteration is computed, and not its result."""
 
 

@@ -98,9 +98,9 @@ TIMING = _schema(
     "text: kind integer: first_iteration iterations number: seconds sampling_seconds"
     " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
-"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
+"""Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation,
 checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
-iterations up to the next one is charged in full, traced and step. Earlier versions wrote
+iterations up to the next one is charged in full and step. Earlier versions wrote
 recommendation too, also as a line of the ledger.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption

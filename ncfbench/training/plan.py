@@ -26,7 +26,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule, require_hard_iterations
 from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.storage import locks, tables
+from ncfbench.storage import locks
 from ncfbench.storage.free_space import memory_limit
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.optimizer import tables_by_row
@@ -43,8 +43,6 @@ class RunPlan:
     sampler: Sampler
     layout: Layout
     schedule: Schedule
-    trace: Path | None = None
-    """Folder for a trace of JAX's profiler of a few iterations."""
 
     @classmethod
     def of(
@@ -53,7 +51,6 @@ class RunPlan:
         locations: Locations,
         *,
         dataset: Dataset | None = None,
-        trace: Path | None = None,
         ledger: Ledger | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunPlan:
@@ -67,7 +64,7 @@ class RunPlan:
             say: shows messages, for instance that the synthetic data set is made.
 
         Raises:
-            DataError: the data set is not prepared, or the folder of the trace cannot be made.
+            DataError: the data set is not prepared.
             UsageError: a plug-in returns another shape than it must, word vectors do not fit, the
                 batch does not fit the data, the device lacks the precision, the memory or its
                 peers, or the processes differ.
@@ -83,10 +80,7 @@ class RunPlan:
         layout = make_layout(config)
         _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
-        if trace is not None:
-            with tables.storage_errors(trace):
-                trace.mkdir(parents=True, exist_ok=True)
-        return cls(config, locations, dataset, sampler, layout, schedule, trace)
+        return cls(config, locations, dataset, sampler, layout, schedule)
 
     @contextmanager
     def open_recorder(

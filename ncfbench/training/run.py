@@ -82,7 +82,6 @@ def run(
     resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
-    trace: Path | None = None,
     in_group: bool = False,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
@@ -96,7 +95,6 @@ def run(
         again: train a new run even if there is one with these settings and data; with ``resume``,
             only if there is none.
         progress: shows the run to its user; by default nothing is shown.
-        trace: write a trace of JAX's profiler of a few iterations into this folder.
         in_group: train together with the other processes, which call this alike.
 
     Raises:
@@ -118,16 +116,14 @@ def run(
                 "JAX has joined several processes: train with ncfbench run --coordinator."
             )
         progress = progress if group.is_first else Progress()
-        plan = RunPlan.of(config, locations, trace=trace, ledger=ledger, say=progress.say)
+        plan = RunPlan.of(config, locations, ledger=ledger, say=progress.say)
         folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
         finished = _read_finished(folder)
         (is_finished,) = group.any(finished is not None)
         if is_finished:
             if finished is not None:
-                unwritten = " No trace was written." if trace else ""
                 progress.say(
-                    f"Already finished: {shown(finished.folder)}.{unwritten} To train it again, use"
-                    " --again."
+                    f"Already finished: {shown(finished.folder)}. To train it again, use --again."
                 )
             return finished
         _warn_unranked(plan, progress.say)

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DivergedError, Interrupted, shown
+from ncfbench.errors import DivergedError, Interrupted
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import schemas
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
@@ -34,7 +34,6 @@ from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
-TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
 """Seconds between checkpoints, which are written at the next probe."""
 LONG_BLOCK_SECONDS = 600.0
@@ -85,7 +84,7 @@ class Session:
         """True if a checkpoint holds everything that was trained."""
         self.iteration_seconds: float | None = None
         self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
-        self._config, self._trace = plan.config, plan.trace
+        self._config = plan.config
         self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
         self._group = ProcessGroup.current()
         self._losses: list[float] = []
@@ -130,7 +129,6 @@ class Session:
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
         self._environment = environment.describe(plan.layout.describe()) | {
-            "iterations_per_dispatch": self._trainer.per_dispatch,
             "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
@@ -202,9 +200,6 @@ class Session:
             elif self.iteration == 0:
                 self._record()
             if seconds is None and self.iteration < self._schedule.last:
-                # After the first block the step is compiled, and the queue of batches full.
-                if self._trace is not None and self.iteration > self._start:
-                    self._trace_block(self._trace)
                 self._train_block()
             if self.iteration == self._schedule.last:
                 if seconds is not None and not self._is_recorded:
@@ -247,11 +242,6 @@ class Session:
             self.is_saved = True
 
     def _finish(self) -> None:
-        if self._trace is not None:
-            self._progress.say(
-                "No trace was written: too few iterations between two probes, or after the first."
-                " Train for more epochs, or with a larger --probe-every."
-            )
         self._save_checkpoint()
         self._write("finished")
         self.is_done = True
@@ -339,19 +329,6 @@ class Session:
                 "Steps are not timed by themselves: memory has no room for a copy of the state."
             )
         self._times_steps = not has_none
-
-    def _trace_block(self, folder: Path) -> None:
-        # Tracing costs time, so these samples have a kind of their own.
-        to_probe = self._schedule.next_stop(self.iteration) - self.iteration
-        count = min(TRACE_ITERATIONS, to_probe - 1)
-        if count < 1:
-            return
-        writing = tables.storage_errors(folder)
-        with writing, self._ledger.line("trace"), jax.profiler.trace(str(folder)):
-            self._losses += self._loop.full_block(count, kind="traced")
-        self.recorder.take(self._loop.take_samples())
-        self._progress.say(f"A trace of {count} iterations is in {shown(folder)}.")
-        self._trace = None
 
     def _record(self) -> None:
         iteration, state = self.iteration, self._settled()

@@ -1,4 +1,4 @@
-"""The compiled training step: one update for one batch, or several in one dispatch."""
+"""The compiled training step: one update for one batch."""
 
 from __future__ import annotations
 
@@ -169,14 +169,6 @@ class Trainer:
         """Return an embedder of the towers."""
         return Embedder(self.towers, content, by_length=find_encoder(self.config.encoder).is_costly)
 
-    @property
-    def per_dispatch(self) -> int:
-        """Iterations in one dispatch; by default one on a CPU, where XLA runs a convolution inside
-        ``lax.scan`` 15 to 30 times slower, else 8 (not measured).
-        """
-        default = 1 if jax.default_backend() == "cpu" else 8
-        return self.config.iterations_per_dispatch or default
-
     def gradient(
         self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
@@ -208,15 +200,14 @@ class Trainer:
         return value, items_VxD, gradient
 
     def step(
-        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
+        self, state: TrainState, batch: Batch, content: DeviceContent
     ) -> tuple[TrainState, jax.Array]:
         """Return the state after an iteration with a batch, and its loss, float32.
 
-        With a tuple of n batches of equal shapes it is n iterations in one dispatch, and the losses
-        are float32[n]. It is compiled once for each shape. The state's memory is taken over.
+        It is compiled once for each shape. The state's memory is taken over.
         """
-        after, losses = self._compiled(state, batches, content, self.scalars)
-        return after, losses
+        after, loss = self._compiled(state, batch, content, self.scalars)
+        return after, loss
 
     def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
         """Return the bytes that a step needs beside its arguments, by XLA's analysis; 0 where the
@@ -262,30 +253,14 @@ class Trainer:
         touched = {kind: jnp.full(rows.shape, now, rows.dtype) for kind, rows in wanted.items()}
         return settled._replace(touched=touched)
 
-    def trace(
-        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
-    ) -> Any:
+    def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection, or to compile it without running it."""
-        return self._compiled.trace(state, batches, content, self.scalars)
+        return self._compiled.trace(state, batch, content, self.scalars)
 
     def _step(
-        self,
-        state: TrainState,
-        batches: Batch | tuple[Batch, ...],
-        content: DeviceContent,
-        scalars: Scalars,
-    ) -> tuple[TrainState, jax.Array]:
-        self.traces += 1
-        if isinstance(batches, Batch):
-            return self._advance(state, batches, content, scalars)
-        stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
-        return jax.lax.scan(
-            lambda state, batch: self._advance(state, batch, content, scalars), state, stacked
-        )
-
-    def _advance(
         self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
+        self.traces += 1
         dropout = Dropout(scalars.seed, state.iteration)
         batch, given_MxD = self.carry.inputs(state.carry, batch)
         items = batch.items if given_MxD is None else batch.items[len(given_MxD) :]

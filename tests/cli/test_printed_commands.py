@@ -29,7 +29,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
     {"sampler": "xbm", "memory": 4, "loss": "softmax"},
     {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},
-    {"item_block": 64, "iterations_per_dispatch": 8, "patience": 3, "probe_every": 7},
+    {"item_block": 64, "patience": 3, "probe_every": 7},
     {"encoder": "mf", "epochs": 3, "precision": "bfloat16"},
     {"encoder": "mf", "hardest": 8},
     {"learning_rate": 0.0123456789},

@@ -72,7 +72,6 @@ AT = "--coordinator 127.0.0.1:1"
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (f"{AT} --trace t", "--trace is for one process"),
         (f"{AT} --processes 0", "at least 1"),
         (f"{AT} --processes 2 --process-id 2", "between 0 and"),
         ("--coordinator here", "neither HOST:PORT nor auto"),

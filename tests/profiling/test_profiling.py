@@ -242,7 +242,6 @@ def test_slow_iterations_are_timed_once(seconds: float, tried: list[int]) -> Non
         samples=samples,
         iteration=0,
         start=0,
-        trainer=SimpleNamespace(per_dispatch=1),
     )
     iterations, found = rounds.choose_iterations(loop)
     assert blocks == tried

@@ -291,7 +291,6 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "values"),
     [
-        ("iterations_per_dispatch", (1, 8)),
         ("patience", (3, 10)),
         ("probe_every", (0, 50)),
         ("item_block", (0, 64)),

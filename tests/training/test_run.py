@@ -94,7 +94,7 @@ def test_a_run_of_free_vectors(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
-    to the checkpoint; blocks of single iterations leave no room for a trace, which is said.
+    to the checkpoint.
     """
     plan, skip = session.plan_capacity, skippable_clock(monkeypatch)
 
@@ -103,13 +103,11 @@ def test_a_run_of_free_vectors(
         return plan(*arguments)
 
     monkeypatch.setattr(session, "plan_capacity", slow)
-    said, small = Said(), {"encoder": "mf", "epochs": 1, "probe_every": 1}
-    record = train(data_dir, tmp_path, progress=said, trace=tmp_path / "t", **small)
+    record = train(data_dir, tmp_path, encoder="mf", epochs=1, probe_every=1)
     seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
     assert seconds["initialising"] > 1000 > seconds["checkpoint"]
     assert record.summary["test_recall_at_50"] is None
     assert "held-out items have none" in record.summary["recall_reason"]
-    assert any("No trace was written" in text for text in said.texts)
 
 
 def test_one_seed_repeats_and_another_differs(
@@ -318,24 +316,6 @@ def test_a_full_disk_is_said_and_loses_nothing(
     (folder,) = tmp_path.iterdir()
     assert runs.read(folder).curve[-1]["epoch"] == 1
     assert train(data_dir, tmp_path, resume=True, **small).summary["status"] == "finished"
-
-
-def test_a_trace_changes_no_number_and_no_time(
-    data_dir: Path, tmp_path: Path, whole: RunRecord
-) -> None:
-    traced = train(data_dir, tmp_path / "runs", trace=tmp_path / "trace")
-    assert list((tmp_path / "trace").rglob("*.xplane.pb"))
-    assert figures(traced) == figures(whole)
-    (kept,) = [row for row in traced.timing if row["kind"] == "traced"]
-    assert 1 <= kept["iterations"] <= session.TRACE_ITERATIONS
-    full = [row for row in traced.timing if row["kind"] == "full"]
-    assert (
-        sum(row["iterations"] for row in full) + kept["iterations"] == traced.summary["iterations"]
-    )
-    assert {row["line"] for row in traced.ledger if row["seconds"] > 0} >= {"trace"}
-    assert "load_average_at_end" in traced.environment
-    trained = [row["seconds"] for row in traced.timing if row["kind"] in ("full", "traced")]
-    assert traced.summary["train_seconds"] == pytest.approx(sum(trained))
 
 
 @pytest.mark.long
