@@ -149,10 +149,9 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     if resume:
         folder = choice.find(runs_dir, config, fingerprint)
         if folder is None and not again:
-            nearest = choice.describe_nearest(runs_dir, config, fingerprint)
             raise UsageError(
-                f"No run in {shown(runs_dir)} with these settings, data and devices to resume."
-                f"{nearest} To train a new one, use --again in place of --resume."
+                f"No run in {shown(runs_dir)} with these settings, data and devices to resume. To"
+                " train a new one, use --again in place of --resume."
             )
         return folder
     if again:

@@ -143,9 +143,7 @@ def test_again_trains_a_second_run(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path: Path) -> None:
-    """The same command without a word refuses; ``resume`` with other settings refuses, and names
-    the nearest run.
-    """
+    """The same command without a word refuses, and so does ``resume`` with other settings."""
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
     with pytest.raises(Interrupted) as caught:
         train(data_dir, tmp_path, progress=StopAt(5), **small)
@@ -154,9 +152,8 @@ def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path
     with pytest.raises(UsageError, match="--resume continues it; --again trains a new one") as no:
         train(data_dir, tmp_path, **small)
     assert str(folder) in str(no.value)
-    with pytest.raises(UsageError, match=r" \(interrupted\), has epochs = 2 \(not 3\)") as no:
+    with pytest.raises(UsageError, match="No run in .* to resume"):
         train(data_dir, tmp_path, resume=True, encoder="mf", epochs=3)
-    assert folder.name in str(no.value)
     assert list(tmp_path.iterdir()) == [folder]
     third = train(data_dir, tmp_path, resume=True, again=True, encoder="mf", epochs=3)
     assert third.folder != folder
