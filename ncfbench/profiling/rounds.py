@@ -22,7 +22,6 @@ from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.training import pilot
 from ncfbench.training.loop import InFlight, TimedLoop
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
@@ -34,6 +33,10 @@ LOOP_SECONDS = 0.25
 steps on batches that are ready has half as many.
 """
 LOOP_ITERATIONS = 2
+TRIED_SECONDS, TRIED_ITERATIONS = 0.5, (3, 100)
+"""A loop is tried for so long, within bounds of its iterations, to know how many fill a block."""
+LONG_SECONDS = 5.0
+"""An iteration that takes longer is timed once: a user waits for it."""
 MOST_CALLS = 2000
 MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
@@ -213,8 +216,12 @@ def timed_sampler(
 
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
     """Compile a loop's step. Return how many iterations fill a block, and the seconds of one."""
-    seconds = pilot.time_iteration(loop)
-    if seconds < pilot.LONG_SECONDS:
+    loop.full_block(1)
+    seconds = loop.samples[-1].seconds
+    if seconds < LONG_SECONDS:
+        fewest, most = TRIED_ITERATIONS
+        loop.full_block(min(max(int(TRIED_SECONDS / seconds), fewest), most))
+        seconds = loop.samples[-1].seconds / loop.samples[-1].iterations
         loop.step_block(2)
     loop.take_samples()
     iterations = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))

@@ -143,10 +143,7 @@ class Session:
         self._write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, schedule.last, self._start)
-        with self._ledger.line("probe"):
-            epochs_done = schedule.epoch_of(self._start)
-            notes = self._evaluators.notes(self._parameters(), schedule, epochs_done)
-        for note in notes:
+        for note in self._evaluators.notes():
             self._progress.say(note)
         self._others = OtherPrograms() if self._group.count == 1 else None
 
@@ -218,11 +215,11 @@ class Session:
                 self._keep_best()
 
     def forecast_evaluation(self) -> float:
-        """Return about how many seconds :meth:`evaluate` embeds items; the first call times a
-        block of them.
+        """Return about how many seconds a probe and an evaluation embed costly items; the first
+        call times a block of them.
         """
         with self._ledger.turn(), self._ledger.line("probe"):
-            return sum(self._evaluators.forecast(self._parameters()))
+            return self._evaluators.forecast(self._parameters())
 
     @property
     def is_evaluated(self) -> bool:
