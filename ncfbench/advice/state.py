@@ -19,7 +19,7 @@ from ncfbench.storage import tables
 VERSION = 3
 FILE = "advice.json"
 FIELDS = tuple(each.name for each in dataclasses.fields(Candidate))
-"""What is kept of a candidate. Earlier versions kept more, which is not read."""
+"""What is kept of a candidate."""
 
 
 @dataclass
@@ -71,7 +71,6 @@ def read_state(folder: Path) -> State | None:
     try:
         if values.pop("version") != VERSION:
             raise DataError(f"{path} is of another version of ncfbench. Remove {folder}.")
-        values.pop("left_out", None)
         for name in ("entrants", "pool"):
             values[name] = [_candidate(row) for row in values[name]]
         return State(**values | {"pace": Pace(**values["pace"])})

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +117,9 @@ def join(
     if process_id == 0 and coordinator != DETECTED:
         require_free_port(int(port))
     say(f"Waiting for the other processes at {coordinator}.")
+    # Gloo prints to standard output, where results belong.
+    sys.stdout = os.fdopen(os.dup(1), "w", 1, sys.stdout.encoding)
+    os.dup2(2, 1)
     # JAX's handler of SIGTERM would replace ours, which saves the run.
     jax.config.update("jax_enable_preemption_service", False)
     address = None if coordinator == DETECTED else coordinator

@@ -162,18 +162,12 @@ def find_race(runs_dir: Path) -> dict[str, Any] | None:
     another folder.
 
     Raises:
-        DataError: it is damaged, or of a race to a loss, which an earlier version held.
+        DataError: it is damaged.
     """
     path = runs_dir / ANSWER
     found = tables.read_json(path) if path.exists() else None
     if found is not None and (not isinstance(found, dict) or found.get("format") != ANSWER_FORMAT):
         raise DataError(f"{path} is damaged or of another version: repeat the race's command.")
-    target = "recall" if found is None else found.get("target", "recall")
-    if isinstance(target, str) and target != "recall":
-        raise DataError(
-            f"{path} is the answer of a race to a loss, which only earlier versions of ncfbench"
-            " report. Remove this file to report the runs of its folder as any others."
-        )
     return found
 
 

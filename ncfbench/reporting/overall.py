@@ -203,7 +203,7 @@ def _unranked(
 
     Args:
         statuses: of the entrants of a race, by run.
-        chances: by column, for runs of an earlier version, which kept none.
+        chances: by column, for runs that keep none.
     """
     by_seed = [run for _, run in sorted(arm.runs.items())]
     runs = [run for run in by_seed if run.is_timed] or by_seed

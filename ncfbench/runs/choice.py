@@ -98,7 +98,7 @@ def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterat
     for path, settings, fingerprint in _readable(runs_dir):
         if (identity_of(settings), fingerprint) != (identity_of(config), data_fingerprint):
             continue
-        if read_revisions(path, settings) != revisions_of(config):
+        if read_revisions(path) != revisions_of(config):
             continue
         with suppress(DataError):  # reported when the run is read
             settings, _ = read_last_settings(path.parent)

@@ -142,7 +142,6 @@ def write_config(
         feature_seconds: that derived item features of the data took.
     """
     document = {
-        "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
         "revisions": revisions_of(config),
@@ -228,7 +227,7 @@ def read(folder: Path) -> RunRecord:
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=_feature_seconds(folder / "config.json"),
-        revisions=read_revisions(folder / "config.json", config),
+        revisions=read_revisions(folder / "config.json"),
     )
 
 
@@ -307,11 +306,14 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     return complete(document["config"]), str(document["data_fingerprint"])
 
 
-def read_revisions(path: Path, config: RunConfig) -> Mapping[str, int]:
+def read_revisions(path: Path) -> Mapping[str, int]:
     """Return the revisions of a run's classes (:func:`~ncfbench.config.revisions_of`) by its
-    ``config.json``; the present ones where an earlier version wrote it, which does not say.
+    ``config.json``.
     """
-    revisions: Mapping[str, int] = tables.read_json(path).get("revisions", revisions_of(config))
+    document = tables.read_json(path)
+    if "revisions" not in document:
+        raise DataError(f"{path} is damaged: it names no revisions.")
+    revisions: Mapping[str, int] = document["revisions"]
     return revisions
 
 

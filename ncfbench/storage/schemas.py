@@ -1,8 +1,7 @@
 """Schemas of all tables that are written: columns, types, and the version that stands in them.
 
-A table is read if it has all columns of its schema; one that lacks a column is refused, unless it
-is older than the column (:data:`ADDED_IN`). A column that is added, or whose meaning changes,
-raises :data:`SCHEMA_VERSION`.
+A table is read if it has the present version and all columns of its schema. A column that is
+added, or whose meaning changes, raises :data:`SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -62,14 +61,6 @@ to items without and with training links, each with its error; the number of the
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED}
 """Columns of a floor with a value for each user, and for each item, by split."""
-ADDED_IN = {
-    name: 11
-    for name in QUALITY_COLUMNS
-    if "hit_rate" in name or "new_item" in name or "known" in name
-}
-ADDED_IN |= dict.fromkeys(OF_USERS["test"], 12) | dict.fromkeys(OF_USERS["validation"], 13)
-ADDED_IN |= {f"{split}_cold_users": 13 for split in EVALUATED}
-"""The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
 STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
@@ -100,8 +91,7 @@ TIMING = _schema(
 )
 """Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation,
 checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
-iterations up to the next one is charged in full and step. Earlier versions wrote
-recommendation too, also as a line of the ledger.
+iterations up to the next one is charged in full and step.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
 cut the block's epoch; summaries leave it out where there are others, and use the last environment.
@@ -276,8 +266,6 @@ PROFILE = _schema(
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
 or interactions); and full, step, step on random items, draw, assemble, transfer of a sampler.
-Earlier profiles have parts timed alone too: users, items, vectors, matrix, optimiser,
-dispatch, matrix product and element-wise product (``size`` x ``size`` scores).
 """
 
 COSTMODEL = _schema(
@@ -309,7 +297,6 @@ their slots. ``residuals``: what the prediction of a full iteration misses, by c
 it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
 draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
 authors' program left out of its timer. ``drift``: the second half of the rounds over the first.
-Earlier profiles have more columns, which nothing reads.
 """
 
 UNITCOST = _schema(
@@ -324,7 +311,7 @@ UNITCOST = _schema(
 ``unit_seconds``: what one more node or interaction adds to the step, on average between the first
 and the last of ``sizes``, with its 95 % interval; for the part ``fixed`` what no count changes.
 ``seconds``: what so many add to the step. ``spread``: upper over lower quartile of the rounds,
-less 1. Earlier profiles have rows and columns of parts timed alone too.
+less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

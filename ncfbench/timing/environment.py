@@ -1,9 +1,5 @@
 """The environment that a run's times depend on: hardware, versions, thread settings.
 
-``environment.json`` has format 4. Up to format 3 there is no ``host_key``. In format 1, without a
-``format_version``, and in 2 there is no ``allocator``; in 1 ``memory_available_bytes`` left out the
-kernel's file cache, and ``cpu`` named only the architecture on macOS and on ARM. The ``key`` is the
-same in all formats for the C library's own allocator; any other counts, but for its path.
 ``other_programs_cores`` is how many cores other programs used on average during the session; null
 where several processes train together.
 """
@@ -28,7 +24,6 @@ from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 from ncfbench.timing import allocator
 from ncfbench.timing.contention import available_cores
 
-FORMAT_VERSION = 4
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
@@ -60,7 +55,6 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     import jax
 
     environment: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
         "cpu": processor().name,
         "cores": available_cores(),
         "machine_cores": psutil.cpu_count(),
@@ -94,8 +88,8 @@ def key(environment: dict[str, Any]) -> str:
     compared = {name: environment[name] for name in COMPARED}
     if "mesh" in environment:
         compared["mesh"] = environment["mesh"]
-    serving = environment.get("allocator", {})
-    if serving.get("name") not in (None, "glibc", "system"):
+    serving = environment["allocator"]
+    if serving["name"] not in ("glibc", "system"):
         compared["allocator"] = {name: serving[name] for name in ("name", "version", "settings")}
     text = json.dumps(compared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -27,10 +27,3 @@ def test_a_question_without_an_answer_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         Question(TINY | fixed, **more)
-
-
-def test_a_race_keeps_its_name_between_versions() -> None:
-    """By the same command a race goes on that an earlier version began."""
-    assert Question({"dataset": "tiny"}).name == "tiny-recall50-0838ed"
-    more: dict[str, Any] = {"metric": "ndcg@20", "samplers": ("ns",), "others": {"gamma": (5.0,)}}
-    assert Question(TINY | {"dimension": 8}, **more).name == "tiny-ndcg20-04b189"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,3 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path, state: State) -> None
         with pytest.raises(DataError, match=message):
             read_state(tmp_path)
     assert read_state(tmp_path / "none") is None
-
-
-def test_a_race_that_an_earlier_version_began_goes_on(tmp_path: Path, state: State) -> None:
-    """Its state has more, which only races to a loss used."""
-    path = tmp_path / "advice.json"
-    values = json.loads(path.read_text()) | {"left_out": []}
-    for row in values["entrants"]:
-        row |= {"unusual": 0, "rate_index": 0, "effort": 1.0}
-    path.write_text(json.dumps(values))
-    assert read_state(tmp_path) == state

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from invoked import check, invoke
 from shortened import shorten
@@ -92,33 +91,6 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     first, second = ([row["part"] for row in record.profile if row["round"] == n] for n in (0, 1))
     assert sorted(first) == sorted(second)
     assert first != second, "each round has an order of its own"
-
-
-def test_earlier_profiles_are_shown_without_what_is_gone(record: Any, tmp_path: Path) -> None:
-    """Parts timed alone and the machine's limits, rows and columns."""
-    gone = {"step_flops": 1e9, "limit_share": 0.5, "alone_unit_seconds": 1e-3}
-    parts = {"optimiser": [1.0, 1.0], "matrix product": [1.0, 2.0]}
-    parts["element-wise product"] = [3.0, 9.0]
-    alone = [
-        {**record.unitcost[0], "part": part, "sizes": [8, 16], "seconds": seconds}
-        for part, seconds in parts.items()
-    ]
-    earlier = record.tables | {"unitcost": [*record.unitcost, *alone]}
-    for name, rows in earlier.items():
-        schema = schemas.PROFILE_TABLES[name]
-        for column in gone:
-            schema = schema.append(pa.field(column, pa.float64()))
-        tables.write_rows(tmp_path / f"{name}.parquet", [row | gone for row in rows], schema)
-    read = {
-        name: tables.read_rows(tmp_path / f"{name}.parquet", schema)
-        for name, schema in schemas.PROFILE_TABLES.items()
-    }
-    units, *others = profile_tables(read)
-    now, *others_now = profile_tables(record.tables)
-    assert (units.rows, units.notes) == (now.rows, now.notes)
-    assert [table.rows for table in others] == [table.rows for table in others_now]
-    write(tmp_path, of_another_encoder(record))
-    check(invoke("report", "--runs-dir", tmp_path), 0, "Unit costs")
 
 
 def of_another_encoder(record: Any) -> dict[str, list[dict[str, Any]]]:

@@ -164,19 +164,6 @@ def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None
     assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
 
 
-def test_a_race_to_a_loss_is_refused(tmp_path: Path) -> None:
-    """An earlier version held such races; their runs are reported without its answer."""
-    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], learning_rate=0.03)
-    answer = tmp_path / "answer.json"
-    tables.write_json(answer, {"format": 1, "target": "loss", "headline": "Use ns."})
-    check(invoke("report", tmp_path), 3, "is the answer of a race to a loss", "Remove this file")
-    tables.write_json(answer, {"format": 1, "target": "recall", "entrants": []})
-    assert collect(tmp_path, tmp_path).race, "of an earlier version, and still reported"
-    answer.unlink()
-    check(invoke("report", tmp_path), 0)
-
-
 def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss="softmax", dimension=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4])
