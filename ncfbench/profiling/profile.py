@@ -28,7 +28,6 @@ from ncfbench.runs import signals
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
-from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
@@ -78,7 +77,6 @@ def profile(
         DataError: the data set is not prepared.
         UsageError: too few rounds, or no sampler that can work.
     """
-    warn_once()
     if samplers is None:
         samplers = [name for name, info in SAMPLERS.items() if info.in_paper]
     flags = settings | {"data_dir": data_dir}

@@ -29,7 +29,7 @@ VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
     *("JAX_DEFAULT_MATMUL_PRECISION", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("MKL_NUM_THREADS", "NPROC", "XLA_PYTHON_CLIENT_PREALLOCATE"),
-    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD"),
+    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_CONF"),
 )
 """Settings of threads, memory and debugging that change times."""
 COMPARED = (
@@ -88,9 +88,8 @@ def key(environment: dict[str, Any]) -> str:
     compared = {name: environment[name] for name in COMPARED}
     if "mesh" in environment:
         compared["mesh"] = environment["mesh"]
-    serving = environment["allocator"]
-    if serving["name"] not in ("glibc", "system"):
-        compared["allocator"] = {name: serving[name] for name in ("name", "version", "settings")}
+    if environment["allocator"] == "jemalloc":
+        compared["allocator"] = "jemalloc"
     text = json.dumps(compared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -107,7 +106,7 @@ def host_key() -> str:
         "variables": {
             name: value
             for name, value in _variables().items()
-            if not name.startswith(("JAX_", "XLA_", "GLIBC_", "LD_"))
+            if not name.startswith(("JAX_", "XLA_", "GLIBC_", "LD_", "MALLOC_"))
         },
         "ncfbench": __version__,
     }
@@ -158,15 +157,8 @@ def accelerators() -> list[str]:
 
 
 def _variables() -> dict[str, str]:
-    """Return the variables that change times, without those that ``allocator`` tells better."""
-    set_at_start = os.environ | allocator.loaded_with
-    found = {name: set_at_start[name] for name in VARIABLES if name in set_at_start}
-    libraries = allocator.preloaded_by(found)
-    others = [library for library in libraries if not allocator.kind_of(library)]
-    if others != libraries:
-        del found["LD_PRELOAD"]
-        found |= {"LD_PRELOAD": ":".join(others)} if others else {}
-    return found
+    """Return the variables that the user set and that change times."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
 def _core_quota() -> float | None:

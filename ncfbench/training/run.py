@@ -22,7 +22,6 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.signals import deferred_signals
-from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
@@ -62,7 +61,6 @@ def train(
     Raises:
         DataError, DivergedError, KeyboardInterrupt, UsageError: see :func:`run`.
     """
-    warn_once()
     progress = progress or Progress()
     folders = {"data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge_named(progress.say, settings | folders)

@@ -27,10 +27,10 @@ from ncfbench.timing.ledger import Ledger
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import session
-from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.session import Session
+from ncfbench.training.step import Trainer
 from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
@@ -263,13 +263,13 @@ def test_a_turn_ends_by_the_clock(
     tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever an iteration takes: here 60 ms, of which three fit into 0.2 s and none into 0.01."""
-    step = TimedLoop._run
+    step = Trainer.step
 
-    def slow(loop: TimedLoop, *parts: Any) -> Any:
+    def slow(*arguments: Any) -> Any:
         time.sleep(0.06)
-        return step(loop, *parts)
+        return step(*arguments)
 
-    monkeypatch.setattr(TimedLoop, "_run", slow)
+    monkeypatch.setattr(Trainer, "step", slow)
     config = complete(SMALL | {"sampler": "ns", "probe_every": 1000})
     content, trained = DeviceContent.of(tiny), []
     locations = Locations(data_dir, tmp_path)
