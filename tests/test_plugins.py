@@ -237,7 +237,7 @@ def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> 
         "": {"emphasis": 1.0},
         "emphasis=3.0": {"emphasis": 3.0},
     }
-    assert unusual_label(comparison[0].config) == ""
+    assert unusual_label(comparison[0]) == ""
     files = ["--runs-dir", str(tmp_path)]
     assert "5.00" in invoke("report", *files)
     assert "0 do not match" in invoke("report", *files, "--verify")

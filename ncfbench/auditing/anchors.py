@@ -1,10 +1,9 @@
-"""Anchors: the parameters at which gradients are compared, with the exact gradient at each."""
+"""Anchors: the parameters at which gradients are compared, with the exact gradient there."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +22,6 @@ from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
-from ncfbench.training.probe import Probe
 from ncfbench.training.state import Parameters, copy_state
 from ncfbench.training.step import Trainer
 
@@ -35,25 +33,18 @@ WARM_UP_SAMPLER = "ns"
 """Serves every loss; it leads to the same anchor for all samplers that are audited there."""
 
 
-class Point(NamedTuple):
-    """Parameters of a loss."""
+@dataclass(frozen=True)
+class AuditedTowers:
+    """The towers of a loss after a warm-up, and the way back through the towers."""
 
-    name: str
+    trainer: Trainer
+    embedder: Embedder
+    pullback: Pullback
     parameters: Parameters
     earlier: Parameters
     """Those from which negatives are mined."""
     age: int
     """Iterations between the two."""
-
-
-@dataclass(frozen=True)
-class AuditedTowers:
-    """The towers of a loss, sets of parameters, and the way back through the towers."""
-
-    trainer: Trainer
-    embedder: Embedder
-    pullback: Pullback
-    points: tuple[Point, ...]
 
     @classmethod
     def make(
@@ -63,14 +54,11 @@ class AuditedTowers:
         config: RunConfig,
         warmup: int,
         age: int = 0,
-        *,
-        initial: bool = True,
     ) -> AuditedTowers:
-        """Return the parameters after ``warmup`` iterations, and before them the initial ones.
+        """Return the parameters after ``warmup`` iterations.
 
         Args:
             age: iterations that mined items are old after the warm-up.
-            initial: include the initial parameters.
         """
         shared = {
             name: value
@@ -79,7 +67,7 @@ class AuditedTowers:
         }
         neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
         trainer, state = Trainer.create(neutral, dataset)
-        trained, old = copy_state(state), None
+        trained, old = state, None
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
         for iteration in range(warmup):
@@ -89,45 +77,26 @@ class AuditedTowers:
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(embedder, dataset.graph)
-        before = [Point("initial", state.parameters, state.parameters, 0)] if initial else []
-        warm = Point("warm", trained.parameters, old or trained.parameters, age)
-        return cls(trainer, embedder, pullback, (*before, warm))
+        earlier = old or trained.parameters
+        return cls(trainer, embedder, pullback, trained.parameters, earlier, age)
 
-    def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
-        """Return an anchor at each point, for the noise and mask of ``config``."""
-        objective = ExactObjective(graph, config, self.embedder)
-        probe = Probe(graph, config, self.embedder)
-        anchors = []
-        for point in self.points:
-            parameters, exact = point.parameters, objective(point.parameters)
-            gradient = self.pullback(parameters, exact.gradient)
-            negative = self.pullback(parameters, exact.negative)
-            anchors.append(
-                Anchor(
-                    towers=self,
-                    point=point,
-                    exact_loss=exact.value,
-                    probe_loss=probe(parameters),
-                    gradient=gradient,
-                    negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    batch_gradients=BatchGradients(graph, config, self.embedder, parameters),
-                )
-            )
-        return anchors
+    def anchor(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
+        """Return the anchor for the noise and mask of ``config``."""
+        exact = ExactObjective(graph, config, self.embedder)(self.parameters)
+        return Anchor(
+            towers=self,
+            gradient=self.pullback(self.parameters, exact.gradient),
+            batch_gradients=BatchGradients(graph, config, self.embedder, self.parameters),
+        )
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A point at which gradients are compared, for one loss and one noise distribution."""
+    """Parameters at which gradients are compared, for one loss and one noise distribution."""
 
     towers: AuditedTowers
-    point: Point
-    exact_loss: float
-    probe_loss: float
     gradient: NDArray[np.float32]
     """float32[P]: the exact one."""
-    negative_share: float
-    """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
 
     def mined_items(self, graph: BipartiteGraph, config: RunConfig) -> NDArray[np.int32] | None:
@@ -137,12 +106,12 @@ class Anchor:
         if not config.mines:
             return None
         return np.asarray(
-            MinedItems(config, graph).refreshed(self.point.earlier, self.towers.embedder)
+            MinedItems(config, graph).refreshed(self.towers.earlier, self.towers.embedder)
         )
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
-        return self.towers.pullback(self.point.parameters, self.batch_gradients(block))
+        return self.towers.pullback(self.towers.parameters, self.batch_gradients(block))
 
     def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
         """Compare one batch's gradient by the code that trains with the audit's own.
@@ -152,7 +121,7 @@ class Anchor:
         """
         trainer = dataclasses.replace(self.towers.trainer, config=_audited(config))
         content = self.towers.embedder.content
-        _, tree = jax.jit(trainer.gradient)(self.point.parameters, batch, content, None)
+        _, tree = jax.jit(trainer.gradient)(self.towers.parameters, batch, content, None)
         trained, audited = flat(tree), self.mean(Block(graph, config, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:

@@ -72,8 +72,8 @@ class ListedSampler(Sampler):
         if self.is_explicit and not self.n_explicit[self.graph.link_user].any():
             raise UsageError(
                 "--explicit-negatives: no user with training links has an explicit negative in"
-                " these data. Prepare them with ncfbench prepare custom --negative-column NAME or"
-                " ncfbench prepare mind --unclicked, or use --no-explicit-negatives."
+                " these data. Prepare them with ncfbench prepare custom --negative-column NAME,"
+                " or use --no-explicit-negatives."
             )
 
     def draw(self, start: int, count: int) -> list[Draw]:

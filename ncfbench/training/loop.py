@@ -331,7 +331,7 @@ class TimedLoop:
 def timed_loops(
     dataset: Dataset, content: DeviceContent, configs: Mapping[str, RunConfig]
 ) -> Iterator[dict[str, TimedLoop]]:
-    """Open a loop for each of some settings, by name, from the first batch."""
+    """Open a loop for each of some settings, by name, at its first batch."""
     with ExitStack() as stack:
         loops = {}
         for name, config in configs.items():

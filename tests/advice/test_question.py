@@ -16,9 +16,8 @@ TINY = {"dataset": "tiny", "encoder": "cnn"}
     ("fixed", "more", "message"),
     [
         ({}, {"metric": "speed"}, r"--metric 'speed'.* Valid: recall@10"),
-        ({}, {"samplers": ("nss",)}, "did you mean 'ns'"),
-        ({}, {"seeds": 0}, "--seeds 0"),
-        ({"sampler": "ns"}, {"samplers": ("ns",)}, "sampler is what advise tries"),
+        ({}, {"tried": {"sampler": ("nss",)}}, "did you mean 'ns'"),
+        ({"sampler": "ns"}, {"tried": {"sampler": ("ns",)}}, "sampler is what advise tries"),
         ({"seed": 3}, {}, "seed is what advise tries"),
     ],
 )
@@ -27,3 +26,12 @@ def test_a_question_without_an_answer_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         Question(TINY | fixed, **more)
+
+
+def test_the_same_question_has_the_same_name() -> None:
+    tried = {"sampler": ("ns",), "gamma": (5.0,)}
+    asked = Question(TINY | {"dimension": 8}, "ndcg@20", tried)
+    assert asked.name.startswith("tiny-ndcg20-")
+    as_text = {"gamma": ("5",), "sampler": ("ns",)}
+    assert Question({"dimension": 8, **TINY}, "ndcg@20", as_text).name == asked.name
+    assert Question(TINY, "ndcg@20", tried).name != asked.name

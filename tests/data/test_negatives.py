@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import mind_files
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from invoked import check, invoke
-from tables_of import FORMATS, ids_of, named, prepare
+from tables_of import FORMATS, named, prepare
 
 from ncfbench.data import store
 from ncfbench.data.content import cautions
@@ -169,45 +168,6 @@ def test_what_cannot_mark_negatives_is_refused(
     with pytest.raises(error, match=message):
         prepare(tmp_path, rows, ITEMS, **options)
     assert not (tmp_path / "data").exists(), "what is refused leaves nothing"
-
-
-SEEN = [
-    mind_files.behavior(1, "U20", "N9 N77", "N10-1 N2-0 N1-0 N2-0"),
-    mind_files.behavior(2, "U3", "", "N2-1 N10-1 N9-0"),
-    mind_files.behavior(3, "U20", "", "N10-0 N88-0 N9-0"),
-    mind_files.behavior(4, "U4", "", "N2-0"),
-]
-"""U20 has N9 in the history, N1 is never clicked, N88 is no news, and U4 clicks nothing."""
-
-
-@pytest.mark.parametrize(
-    ("options", "negatives", "removed"),
-    [
-        # Without the history nobody clicked N9.
-        ({}, [("U20", "N2")], (5, 1, 1)),
-        ({"history": True}, [("U20", "N2"), ("U3", "N9")], (3, 1, 2)),
-        ({"history": True, "users": 1}, None, None),
-    ],
-)
-def test_news_that_were_not_clicked(
-    tmp_path: Path, options: dict[str, Any], negatives: Any, removed: Any
-) -> None:
-    source = mind_files.write(tmp_path / "source", behaviors=SEEN)
-    plain, _ = mind_files.prepare(source, tmp_path / "plain", **options)
-    assert not {"unclicked", "explicit_negatives"} & {*plain["options"], *plain["statistics"]}
-    manifest, _ = mind_files.prepare(source, tmp_path / "d", unclicked=True, **options)
-    assert manifest["fingerprint"] != plain["fingerprint"]
-    data = store.load(tmp_path / "d", "mind")
-    assert data.negatives is not None
-    found = named(data, *data.negatives)
-    if negatives is None:
-        assert {user for user, _ in found} <= set(ids_of(data.user_ids))
-        return
-    assert found == negatives
-    reasons = ("negatives_of_left_out", "duplicate_negatives", "negatives_that_are_links")
-    assert tuple(manifest["removed"].get(reason, 0) for reason in reasons) == removed
-    with pytest.raises(UsageError, match="^--hold-out last and explicit negatives exclude"):
-        mind_files.prepare(source, tmp_path / "t", unclicked=True, hold_out="last")
 
 
 def test_describe_says_how_many_there_are(tmp_path: Path) -> None:

@@ -127,14 +127,12 @@ WRONG: dict[str, dict[str, Any]] = {
     "no-pull": {
         "diagonal_masked": lambda scores: ce(jnp.where(eye(scores), -10000.0, scores)),
         "own_ids_masked": lambda scores, item_ids: ce(off(scores, same(item_ids))),
+        "positive_detached": lambda pos_scores, neg_scores: nce(
+            jax.lax.stop_gradient(pos_scores), neg_scores
+        ),
         "negatives_alone": lambda pos_scores, neg_scores: jnp.mean(softplus(neg_scores)),
         "first_rows_pulled": lambda scores: jnp.mean(
             jnp.where(jnp.arange(len(scores)) < 3, rows(scores), 0.0)
-        ),
-    },
-    "lost-gradient": {
-        "positive_detached": lambda pos_scores, neg_scores: nce(
-            jax.lax.stop_gradient(pos_scores), neg_scores
         ),
     },
     "wrong-sign": {
@@ -268,6 +266,24 @@ RIGHT: dict[str, Any] = {
     "contrastive": lambda users, items, negatives, margin=0.1: (
         jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
         + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+    ),
+    "contrastive_by_far": lambda users, items, negatives, margin=0.4: (
+        jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
+        + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+    ),
+    "circle": lambda users, items, margin=0.25, gamma=8.0: jnp.mean(
+        softplus(
+            logsumexp(
+                off(
+                    gamma * relu(cosine(users, items) + margin) * (cosine(users, items) - margin),
+                    eye(users),
+                ),
+                axis=1,
+            )
+            - gamma
+            * (1 + margin - jnp.diagonal(cosine(users, items)))
+            * (jnp.diagonal(cosine(users, items)) - 1 + margin)
+        )
     ),
     "top1_of_hardest": lambda pos_scores, neg_scores: jnp.mean(
         jnp.sum(

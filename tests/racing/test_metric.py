@@ -17,7 +17,7 @@ from ncfbench.racing.metric import Line, Metric, log_metric
     ("metric", "line", "read"),
     [
         (None, '{"metric": 0.5, "loss": 2}', Line(0.5)),
-        (None, '{"recall": 0.5, "step": 3, "seconds": 1.5, "epoch": 1}', Line(0.5, 3, 1.5)),
+        (None, '{"recall": 0.5, "step": 3, "seconds": 1.5, "epoch": 1}', Line(0.5, 3)),
         ("loss", ' {"loss": "2", "recall": 1} ', Line(2)),
         ("loss", '{"recall": 1}', None),
         (None, '  3%| | 9/300 [00:02<01:10, 4.1it/s]{"recall": 0.5}', Line(0.5)),
@@ -27,9 +27,9 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         (None, "[1]", None),
         ("recall@50=([0-9.]+)", "epoch 3 recall@50=0.31 ok", Line(0.31)),
         (
-            r"step (?P<step>\d+).* v (?P<value>\S+) after (?P<seconds>\S+) s",
+            r"step (?P<step>\d+).* v (?P<value>\S+) after (\S+) s",
             "step 7: v -1e-3 after 2 s",
-            Line(-1e-3, 7, 2),
+            Line(-1e-3, 7),
         ),
         (r"step (?P<step>\d+) recall=([0-9.]+)", "step 200 recall=0.31", Line(0.31, 200)),
         ("x=(.*)", "x=abc", None),
@@ -42,6 +42,15 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ("recall=([0-9.]+)", "\x1b[32mrecall=\x1b[1m0.\x1b[0m31\x1b(B\x1b[m", Line(0.31)),
         ("recall=([0-9.]+)", "recall=0.2\b\b\b0.3\ufeff", Line(0.3)),
         ("recall=([-0-9.]+)", "recall=\u22120.5", Line(-0.5)),
+        ("r2=([0-9.]+)", "r2=\u22120.5", Line(-0.5)),
+        ("r2=([0-9.]+)", "step -1 r2=-inf", Line(-math.inf)),
+        ("r2=([0-9.]+)", "r2=+1e-3", Line(0.001)),
+        (r"r2=-([0-9.]+)", "r2=-.5", Line(-0.5)),
+        (r"r2: (?P<value>[0-9.]+) at (?P<step>\d+)", "r2: -.5 at 7", Line(-0.5, 7)),
+        ("r2=([0-9.]+)", "r2-0.5", None),
+        ("recall=([0-9.]+)", "recall=1.2E\u201101", Line(0.12)),
+        ("recall=([0-9.]+)", "recall=1.2e\u201301", Line(0.12)),
+        ("recall=([0-9.]+)", "recall=0.25\u20130.31", Line(0.25)),
         (None, '\x1b[32m{"recall": 0.5}\x1b[0m', Line(0.5)),
         (None, ' 3%| 9/300{"recall": 0.5, "step": 2, "config": {"lr": 0.1}}', Line(0.5, 2)),
         (None, 'INFO a {b} {"recall": 0.5, "config": {"lr": 0.1}} (c)', Line(0.5)),
@@ -49,6 +58,8 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ("recall", '{"step": 4, "n": {"recall": 0.5, "loss": 2}}', Line(0.5, 4)),
         ("n.recall", '{"step": 4, "n": {"recall": 0.5}, "m": {"recall": 1}}', Line(0.5, 4)),
         ("recall", '{"n": {"recall": 0.5, "step": 7}}', Line(0.5, 7)),
+        (None, '{"recall": 0.5, "step": NaN}', Line(0.5)),
+        (r"v=(\S+) step=(?P<step>\S+)", "v=0.5 step=inf", Line(0.5)),
         (None, '{"lr": 10.0, "batch": 3, "seed": 1}', None),
         ("loss", "{'loss': 0.5, 'recall': nan, 'epoch': 1.0}", Line(0.5)),
         ("loss", "INFO {'loss': nan, 'x': None}", Line(math.nan)),
@@ -83,8 +94,8 @@ def test_a_choice_is_asked_for() -> None:
     assert [named.read('{"metric": 1}'), named.read('{"loss": 2}')] == [Line(1.0), None]
     with pytest.raises(UsageError, match="no regular expression"):
         Metric.of("f1(macro")
-    with pytest.raises(UsageError, match="for step and seconds alone"):
-        Metric.of(r"step (?P<step>\d+) after (?P<seconds>\S+) s")
+    with pytest.raises(UsageError, match="a group for step alone"):
+        Metric.of(r"step (?P<step>\d+)")
 
 
 STYLES = {
