@@ -149,7 +149,7 @@ class SharedSettings:
     precision: str = _devices(
         "float32",
         "Precision of the training step's products",
-        choices=("float32", "tf32", "bfloat16"),
+        choices=("float32", "tensorfloat32", "BF16_BF16_F32"),
     )
     item_block: int = _devices(
         0,

@@ -27,14 +27,14 @@ from ncfbench.timing.contention import available_cores
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
-    *("JAX_DEFAULT_MATMUL_PRECISION", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("MKL_NUM_THREADS", "NPROC", "XLA_PYTHON_CLIENT_PREALLOCATE"),
     *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_CONF"),
 )
 """Settings of threads, memory and debugging that change times."""
 COMPARED = (
     *("cpu", "cores", "core_quota", "accelerators", "devices"),
-    *("packages", "variables", "precision", "python", "ncfbench"),
+    *("packages", "variables", "python", "ncfbench"),
 )
 """Parts of an environment that must agree before the times of two runs are divided."""
 
@@ -71,7 +71,6 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "devices": [
             {"kind": device.device_kind, "platform": device.platform} for device in jax.devices()
         ],
-        "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
         "host_key": host_key(),

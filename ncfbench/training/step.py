@@ -194,9 +194,8 @@ class Trainer:
             return batch_loss(towers, batch, content, dropout, *more)
 
         differentiated = jax.value_and_grad(objective, has_aux=True)
-        (value, items_VxD), gradient = precision.at(self.config.precision, differentiated)(
-            parameters
-        )
+        with jax.default_matmul_precision(self.config.precision):
+            (value, items_VxD), gradient = differentiated(parameters)
         return value, items_VxD, gradient
 
     def step(

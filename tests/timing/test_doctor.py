@@ -17,7 +17,7 @@ HEALTHY: dict[str, Any] = {"key": "abc", "time": "2026-01-01", "commit": None}
 HEALTHY |= {"cpu": "A processor", "cores": 4, "machine_cores": 4, "core_quota": None}
 HEALTHY |= {"governor": "performance", "load_average": [0.2, 0.1, 0.1], "accelerators": []}
 HEALTHY |= {"memory_bytes": 16 * 2**30, "memory_available_bytes": 8 * 2**30}
-HEALTHY |= {"devices": [{"kind": "cpu", "platform": "cpu"}], "precision": "default"}
+HEALTHY |= {"devices": [{"kind": "cpu", "platform": "cpu"}]}
 HEALTHY |= {"system": "Linux 6", "python": "3.11.7", "packages": {"jax": "0.10.2"}}
 HEALTHY |= {"variables": {}, "allocator": "jemalloc", "ncfbench": "0.1.0"}
 FAULTS = [
@@ -107,11 +107,11 @@ def test_keys_of_kept_records_still_hold() -> None:
     packages = {"jax": "0.10.2", "jaxlib": "0.10.2", "flax": "0.12.8", "optax": "0.2.8"}
     packages |= {"numpy": "2.4.6", "pyarrow": "26.0.1"}
     record = {"cpu": "AMD EPYC", "cores": 2, "machine_cores": 2, "core_quota": None}
-    record |= {"accelerators": [], "python": "3.11.7", "variables": {}, "precision": "default"}
+    record |= {"accelerators": [], "python": "3.11.7", "variables": {}}
     record |= {"packages": packages, "ncfbench": "0.1.0"}
     record |= {"devices": [{"kind": "cpu", "platform": "cpu"}]}
     record["allocator"] = "glibc"
-    assert environment.key(record) == "0165f721cf6f"
+    assert environment.key(record) == "dc9a3229decb"
 
 
 def test_jemalloc_is_another_environment() -> None:

@@ -48,7 +48,6 @@ def environment_table(environment: Row) -> Table:
         "memory": f"{total}, {free} free",
         "accelerators": ", ".join(environment["accelerators"]) or "none",
         "JAX devices": ", ".join(f"{count} x {name}" for name, count in devices.items()),
-        "precision": environment["precision"],
         "system": environment["system"],
         "python": environment["python"],
         **environment["packages"],
