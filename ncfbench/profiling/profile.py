@@ -129,17 +129,16 @@ def _profile(
         progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
         samples = _measure(programs, n_rounds, passes, progress)
         others.warn(progress.say, is_over=True)
-    paced = cost_rows.at_usual_pace(samples)
-    costs, unit_rows = cost_rows.unit_costs(paced, points)
+    costs, unit_rows = cost_rows.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []
     for name, config in configs.items():
         row = cost_rows.cost_row(
-            dataset, config, counts[name], paced, costs, on_accelerator=on_accelerator
+            dataset, config, counts[name], samples, costs, on_accelerator=on_accelerator
         )
         rows.append(row)
     for row in rows:
-        row |= cost_rows.speedup_columns(row, rows[0], paced)
+        row |= cost_rows.speedup_columns(row, rows[0], samples)
         row["drift"] = drift(cost_rows.per_call(samples, "full", row["sampler"]))
         row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
     for row in rows:

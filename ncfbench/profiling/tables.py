@@ -8,7 +8,7 @@ from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.profiling.answer import errors, noise, title
-from ncfbench.profiling.cost_model import AXES, LINEAR_TOLERANCE, PARTS, RESIDUAL_TOLERANCE
+from ncfbench.profiling.cost_model import PARTS, RESIDUAL_TOLERANCE
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.storage import tables
@@ -107,15 +107,9 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
     def ends(row: Row) -> Any:
         return None if row["unit_seconds"] is None else (row["unit_lower"], row["unit_upper"])
 
-    def shape(row: Row) -> str:
-        return ("line" if row["is_linear"] else "curve") if row["part"] in AXES else ""
-
     by_part = {row["part"]: row for row in units}
     notes = [
-        "In the step: what one more adds to a training step, on average between the smallest and"
-        " the largest count; fixed is what no count changes.",
-        "Curve: with a straight line some step is off by more than"
-        f" {100 * LINEAR_TOLERANCE:.0f} %.",
+        "In the step: what one more adds to a training step; fixed is what no count changes.",
     ]
     if not units:
         notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
@@ -128,7 +122,6 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
                 Col("in the step", "unit_seconds", ",.4g", scale=1e6),
                 Col("interval", ends, interval(",.4g"), scale=1e6),
             ),
-            Col("cost", shape),
         ],
         [by_part[part] for part in UNIT_TITLES if part in by_part],
         notes,

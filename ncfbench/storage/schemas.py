@@ -268,14 +268,14 @@ authors' program left out of its timer. ``drift``: the second half of the rounds
 UNITCOST = _schema(
     "unitcost",
     "text: dataset encoder loss settings part unusual_settings integer: batch_size",
-    "number: unit_seconds unit_lower unit_upper spread flag: is_linear",
+    "number: unit_seconds unit_lower unit_upper spread",
     "integers: sizes numbers: seconds step_seconds",
     "text: data_fingerprint environment_key",
 )
 """One row for each part.
 
-``unit_seconds``: what one more node or interaction adds to the step, on average between the first
-and the last of ``sizes``, with its 95 % interval; for the part ``fixed`` what no count changes.
+``unit_seconds``: what one more node or interaction adds to the step, with its 95 % interval; for
+the part ``fixed`` what no count changes.
 ``seconds``: what so many add to the step. ``spread``: upper over lower quartile of the rounds,
 less 1.
 """
