@@ -123,8 +123,6 @@ class SamplerInfo(Info):
     """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
-    drawn_off_paper_clock: bool = False
-    """True if the authors' program made its draws before the timer started."""
 
     def with_strata(self, strata: str | None) -> SamplerInfo:
         """See :meth:`Info.with_strata`; the title says where strata are by user."""

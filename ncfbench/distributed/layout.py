@@ -88,8 +88,9 @@ class Layout:
         """
         if self.size == 1:
             return _moved(batch)
-        moved: Batch = jax.tree.map(self._spread, _divisible(batch, self.size))
-        return jax.block_until_ready(moved)
+        parts = jax.tree.map(self._spread, _divisible(batch, self.size))
+        moved: Batch = jax.block_until_ready(parts)
+        return moved
 
     def _spread(self, array: np.ndarray) -> jax.Array:
         sharding = NamedSharding(self.mesh, Spec(AXIS)) if np.ndim(array) else self._replicated

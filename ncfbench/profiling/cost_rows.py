@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.profiling.calibration import Points, labels
@@ -95,8 +94,6 @@ def cost_row(
     step = sum(predicted.values())
     sampling = sum(seconds[part] for part in SAMPLING)
     full = predict_full(step, sampling, accelerator=on_accelerator)
-    serial = seconds["step"] + sampling
-    off_clock = seconds["draw"] if find_sampler(name).drawn_off_paper_clock else 0.0
     return {
         "sampler": name,
         **{key: identity[key] for key in ("strata", "negatives", "stratum_size")},
@@ -114,8 +111,6 @@ def cost_row(
         "measured_step_iteration_seconds": seconds["step"],
         "predicted_full_iteration_seconds": full,
         "measured_full_iteration_seconds": seconds["full"],
-        "serial_iteration_seconds": serial,
-        "paper_iteration_seconds": serial - off_clock,
         **{f"{part}_seconds": seconds[part] for part in SAMPLING},
         "residuals": residuals(step, full, seconds[RANDOM_ITEMS], seconds["step"], seconds["full"]),
         "rounds": len({row["round"] for row in samples}),
@@ -133,9 +128,6 @@ def speedup_columns(row: Row, baseline: Row, samples: Sequence[Row]) -> Row:
         ratio = ratio_of_medians(*blocks)
         for way, value in zip(("measured", "lower", "upper"), ratio, strict=True):
             columns[f"{way}_{account}_speedup"] = value
-    for clock in ("serial", "paper"):
-        name = f"{clock}_iteration_seconds"
-        columns[f"{clock}_speedup"] = baseline[name] / row[name]
     return columns
 
 

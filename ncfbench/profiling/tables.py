@@ -53,7 +53,7 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
 
-def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> list[Table]:
+def profile_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
     """Return each profile's unit costs, counts, predictions and accounts."""
     shown = []
     profiles = split_profiles(found.get("costmodel", ()))
@@ -64,7 +64,7 @@ def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = Fa
             _unit_costs(units, name),
             _counts(rows, name),
             _predictions(rows, units, name),
-            _accounts(rows, name, paper_clock=paper_clock),
+            _accounts(rows, name),
         ]
     return shown
 
@@ -219,39 +219,20 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
     )
 
 
-def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
-    clocks = {"full": "measured_full", "step": "measured_step"}
-    notes = ["Draw, assemble, transfer: alone, on one core."]
-    if paper_clock:
-        clocks |= {"in series": "serial", "paper's clock": "paper"}
-        notes.append(
-            "In series: step, drawing, assembling, transfer one after another. Paper's clock: the"
-            " same without what the authors' program did before its timer started: shuffling, and"
-            " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
-            " that charges all samplers alike."
-        )
-
-    def accounting(row: Row) -> Any:
-        return row["paper_speedup"] / row["serial_speedup"] - 1
-
+def _accounts(rows: Sequence[Row], name: str) -> Table:
     cols = [SAMPLER]
-    for heading, clock in clocks.items():
+    for account in ("full", "step"):
         cols += under(
-            heading,
-            _milliseconds("ms", f"{clock}_iteration_seconds"),
-            Col("speedup", f"{clock}_speedup", ".2f"),
+            account,
+            _milliseconds("ms", f"measured_{account}_iteration_seconds"),
+            Col("speedup", f"measured_{account}_speedup", ".2f"),
         )
-    alone = ("draw", "assemble", "transfer")
+    for part in ("draw", "assemble", "transfer"):
+        cols += under("alone", Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3))
     return Table.of(
         f"Accounts, and what the sampler costs: {name}",
-        [
-            *cols,
-            *([Col("accounting %", accounting, "+.1f", scale=100)] if paper_clock else []),
-            *under(
-                "alone", *(Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3) for part in alone)
-            ),
-        ],
+        cols,
         rows,
-        notes,
+        ["Draw, assemble, transfer: alone, on one core."],
         name="accounts",
     )

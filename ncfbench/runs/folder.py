@@ -139,7 +139,7 @@ def write_config(
     Args:
         feature_seconds: that derived item features of the data took.
     """
-    document = {
+    document: dict[str, Any] = {
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
         "revisions": revisions_of(config),

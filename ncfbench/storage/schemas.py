@@ -250,7 +250,6 @@ COSTMODEL = _schema(
         for account in ("step", "full")
         for name in ("predicted", "measured", "lower", "upper")
     ],
-    "serial_iteration_seconds serial_speedup paper_iteration_seconds paper_speedup",
     "text: responsible shares: residuals number: draw_seconds assemble_seconds transfer_seconds",
     "drift integer: links",
     "text: data_fingerprint environment_key",
@@ -260,9 +259,8 @@ baseline.
 
 ``random_items_step_iteration_seconds``: the step on the sampler's batches with random items in
 their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
-it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
-draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
-authors' program left out of its timer. ``drift``: the second half of the rounds over the first.
+it; ``responsible``: the largest of them and the baseline's. ``drift``: the second half of the
+rounds over the first.
 """
 
 UNITCOST = _schema(
