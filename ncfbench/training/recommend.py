@@ -30,7 +30,6 @@ from ncfbench.data.history_file import NewUsers, read_new_users
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, UsageError, either
 from ncfbench.models.histories import Histories
-from ncfbench.models.precision import full
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
@@ -185,7 +184,7 @@ def _new_users(
     features = dataset.item_features if config.reads_history_features else None
     histories = Histories.of_lists(new.items, new.offsets, features)
     towers = nnx.merge(embedder.towers, parameters)
-    vectors = jax.jit(full(towers.new_users))(embedder.content._replace(histories=histories))
+    vectors = jax.jit(towers.new_users)(embedder.content._replace(histories=histories))
     candidates = dataset.candidates("test")
     index = np.searchsorted(candidates, new.items).clip(max=len(candidates) - 1)
     is_candidate = candidates[index] == new.items
