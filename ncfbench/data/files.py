@@ -91,7 +91,8 @@ def visible_files(folder: Path) -> list[Path]:
     ``_`` before a name, unless it is a column such as ``_year=2020``.
 
     Raises:
-        DataError: the folder is, holds or belongs to a table whose log says which files count.
+        DataError: the folder is, holds or belongs to a table whose log says which files count; or
+            it has a symbolic link to a folder.
     """
     inside = sorted(folder.rglob("*"))
     logs = [path for path in inside if path.name in LOGS]
@@ -103,12 +104,18 @@ def visible_files(folder: Path) -> list[Path]:
                 f" Write its rows as plain Parquet first: spark.read.format('{kind}')"
                 f".load('{log.parent.name}').write.parquet('plain')."
             )
-    files = [(path, path.relative_to(folder).parts) for path in inside if path.is_file()]
-    return [
+    parts = [(path, path.relative_to(folder).parts) for path in inside]
+    visible = [
         path
-        for path, parts in files
-        if not any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
+        for path, names in parts
+        if not any(name[0] == "." or (name[0] == "_" and "=" not in name) for name in names)
     ]
+    if linked := [path for path in visible if path.is_symlink() and path.is_dir()]:
+        raise DataError(
+            f"{linked[0]} is a symbolic link to a folder, which is not followed. Put the folder"
+            " itself there, or links to its files."
+        )
+    return [path for path in visible if path.is_file()]
 
 
 def parquet_files(folder: Path) -> list[Path]:
