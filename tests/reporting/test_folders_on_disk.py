@@ -54,5 +54,5 @@ def test_races_below_the_runs_are_named(folder: Path) -> None:
     race = folder / "advice" / "mine"
     race.mkdir(parents=True)
     (race / "answer.json").write_text("{}")
-    note = "advice/mine is a race of its own; its answer is answer.json there."
+    note = "advice/mine is a race of its own; answer.json is its answer."
     check(invoke("report", "--runs-dir", str(folder)), 0, note)
