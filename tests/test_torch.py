@@ -48,7 +48,6 @@ SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "s
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
-    if sampler != "xbm"  # a layout that a loader has no form for
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).reads("stratum_size")
     for loss in losses_for(find_sampler(sampler).with_strata(strata))
@@ -211,10 +210,6 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),
-        ({"hardest": 3}, "hardest = 3: PyTorch's objective takes a batch's weights as they are"),
-        ({"sampler": "neg", "mined": 9}, "mined = 9: PyTorch's objective takes a batch's weights"),
-        ({"sampler": "xbm", "memory": 64}, "no form for the batch layout Remembered. Use a"),
-        ({"sampler": "xbm", "memory": 64, "warm_start": 9}, "no form for the batch layout Rem"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),
         ({"epochs": 3}, "Unknown setting 'epochs'"),
     ],

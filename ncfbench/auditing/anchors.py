@@ -21,7 +21,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
-from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.state import Parameters, copy_state
@@ -40,10 +39,6 @@ class Point(NamedTuple):
 
     name: str
     parameters: Parameters
-    earlier: Parameters
-    """Those from which negatives are mined."""
-    age: int
-    """Iterations between the two."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +57,12 @@ class AuditedTowers:
         content: DeviceContent,
         config: RunConfig,
         warmup: int,
-        age: int = 0,
         *,
         initial: bool = True,
     ) -> AuditedTowers:
         """Return the parameters after ``warmup`` iterations, and before them the initial ones.
 
         Args:
-            age: iterations that mined items are old after the warm-up.
             initial: include the initial parameters.
         """
         shared = {
@@ -79,19 +72,16 @@ class AuditedTowers:
         }
         neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
         trainer, state = Trainer.create(neutral, dataset)
-        trained, old = copy_state(state), None
+        trained = copy_state(state)
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
-        for iteration in range(warmup):
-            if iteration == warmup - age:
-                old = copy_state(trained).parameters
+        for _ in range(warmup):
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(embedder, dataset.graph)
-        before = [Point("initial", state.parameters, state.parameters, 0)] if initial else []
-        warm = Point("warm", trained.parameters, old or trained.parameters, age)
-        return cls(trainer, embedder, pullback, (*before, warm))
+        before = [Point("initial", state.parameters)] if initial else []
+        return cls(trainer, embedder, pullback, (*before, Point("warm", trained.parameters)))
 
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
         """Return an anchor at each point, for the noise and mask of ``config``."""
@@ -129,16 +119,6 @@ class Anchor:
     negative_share: float
     """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
-
-    def mined_items(self, graph: BipartiteGraph, config: RunConfig) -> NDArray[np.int32] | None:
-        """Return the items that a run mines from the earlier parameters; None where it mines none.
-        See :class:`MinedItems`.
-        """
-        if not config.mines:
-            return None
-        return np.asarray(
-            MinedItems(config, graph).refreshed(self.point.earlier, self.towers.embedder)
-        )
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""

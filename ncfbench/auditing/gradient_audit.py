@@ -40,7 +40,6 @@ from ncfbench.reporting.frames import grouped
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import environment
 from ncfbench.training.loop import timed_loops
 
@@ -103,13 +102,8 @@ class GradientAudit:
             " each sampler first."
         )
         seconds = iteration_seconds(dataset, content, configs)
-        # Mined items are oldest just before the next mining.
-        ages = [config.mine_every - 1 for config in configs if config.mines]
-        age = min(max(ages, default=0), self.warmup)
         towers = {
-            loss: AuditedTowers.make(
-                dataset, content, first, self.warmup, age, initial=not self.brief
-            )
+            loss: AuditedTowers.make(dataset, content, first, self.warmup, initial=not self.brief)
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
@@ -162,9 +156,7 @@ class GradientAudit:
             targets = [
                 (config, anchor) for config in alike for anchor in anchors[objective_of(config)]
             ]
-            # Batches of mined items are those of one anchor.
-            for some in [[target] for target in targets] if alike[0].mines else [targets]:
-                self._measure(some, biases, check=check)
+            self._measure(targets, biases, check=check)
         rows = []
         for config in configs:
             at = anchors[objective_of(config)]
@@ -185,8 +177,6 @@ class GradientAudit:
         for mode, settings in modes.items():
             streams = Streams(AUDIT_SEED + settings.seed)
             sampler = make_sampler(graph, settings, streams, replacement=mode != "shuffled")
-            if isinstance(sampler, NegativeSampler):
-                sampler.hard_items = targets[0][1].mined_items(graph, config)
             blocks, size = blocks_and_size(mode, self.batches)
             means: list[list[NDArray[np.float32]]] = []
             for block in blocks_of(sampler, blocks, size):
@@ -220,7 +210,6 @@ class GradientAudit:
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
             "point": anchor.point.name,
             "negative_items": _negative_items(config),
-            "cache_age": anchor.point.age if config.mines else None,
             "verdict": word,
             "batches": bias.batches,
             "margin": self.margin,
@@ -264,7 +253,7 @@ def iteration_seconds(
 
 def _negative_items(config: RunConfig) -> str | None:
     """Return the items that negatives are drawn from, where it is not P_n that draws them."""
-    return "mined" if config.mines else "explicit" if config.draws_explicit else None
+    return "explicit" if config.draws_explicit else None
 
 
 def _with_more_negatives(graph: BipartiteGraph, config: RunConfig) -> RunConfig | None:

@@ -27,14 +27,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
-from ncfbench.models.objective import (
-    ALL,
-    Hardness,
-    batch_link_loss,
-    hard_weights,
-    pairs_loss,
-    without_remembered,
-)
+from ncfbench.models.objective import batch_link_loss, pairs_loss
 from ncfbench.models.precision import full
 from ncfbench.models.tables import INTERACTION, WHOLE_TABLES
 from ncfbench.models.towers import UserVectors
@@ -149,8 +142,7 @@ class BatchGradients:
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
-        by_score = self.is_small and not block.remembers
-        sums = self.by_score(block) if by_score else self.by_slot(block)
+        sums = self.by_score(block) if self.is_small else self.by_slot(block)
         users, items, interaction = (total / len(block.batches) for total in sums)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
         return VectorGradient(users, items, interaction, penalty)
@@ -165,8 +157,7 @@ class BatchGradients:
         for group, rows in zip(block.groups, block.positives, strict=True):
             group = group._replace(items=block.graph.index_in_use[group.items])
             own = rows if block.rows.has_links else None
-            made = _slot_gradients(self.scored, group, own, self.loss, self.lambda_, block.hardness)
-            r, f, g, by_own = made
+            r, f, g, by_own = _slot_gradients(self.scored, group, own, self.loss, self.lambda_)
             named = [(by_user, group.users, f), (by_item, group.items, g)]
             if own is not None:
                 named.append((by_user, own, by_own))
@@ -179,12 +170,10 @@ class BatchGradients:
         """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.scored))
         scores, counts = table.reshape(-1), np.zeros(table.size)
-        keeps = block.hardness != ALL and self.loss.info.includes_positive
         is_pointwise = isinstance(self.loss, Pointwise)
         for positive, negative, weight in block.pairs(is_pointwise=is_pointwise):
-            kept = positive[:, :, None] == negative if keeps else None
-            pairs = scores[positive], scores[negative], weight, kept
-            parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardness)
+            pairs = scores[positive], scores[negative], weight
+            parts = _score_gradients(pairs, self.loss, self.lambda_)
             for index, part in zip((positive, negative), parts, strict=True):
                 counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), table.size)
         by_score = counts.reshape(table.shape).astype(np.float32)
@@ -192,10 +181,10 @@ class BatchGradients:
         return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 def _slot_gradients(
-    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardness: Hardness
+    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None
 ) -> Any:
     """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
     vectors in its slots and of its positive links: float32[C, U, D], [C, V, D] and [C, b, D].
@@ -214,10 +203,7 @@ def _slot_gradients(
         own_bxD: jax.Array | None,
         batch: Batch,
     ) -> jax.Array:
-        g_VxD = without_remembered(g_VxD, batch)
-        return batch_link_loss(
-            f_UxD, g_VxD, batch, interaction, loss, lambda_, hardness=hardness, own_bxD=own_bxD
-        )
+        return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_, own_bxD=own_bxD)
 
     def gradient(vectors: Any) -> Any:
         return jax.grad(objective, argnums=(0, 1, 2, 3))(interaction, *vectors)
@@ -231,21 +217,18 @@ def _slot_gradients(
     return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), *by_vectors
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
-def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardness: Hardness) -> Any:
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
+def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None) -> Any:
     """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
 
     Args:
-        pairs: scores of positive and of negative pairs, and the last two arguments of
-            :func:`ncfbench.models.objective.hard_weights`.
+        pairs: scores of positive and of negative pairs, and the weights of these.
     """
-    positive, negative, weight, kept = pairs
-    weight = hard_weights(positive, negative, weight, hardness, kept)
 
     def gradient(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> Any:
         return jax.grad(pairs_loss, argnums=(0, 1))(positive, negative, weight, loss, lambda_)
 
-    return jax.vmap(gradient)(positive, negative, weight)
+    return jax.vmap(gradient)(*pairs)
 
 
 @jax.jit

@@ -41,11 +41,7 @@ def _loss(row: Row) -> str:
 
 
 def _point(row: Row) -> str:
-    """Return the name of the parameters; with the age of the mined items, or that negatives are
-    explicit ones.
-    """
-    if row["cache_age"] is not None:
-        return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
+    """Return the name of the parameters, and whether negatives are explicit ones."""
     return f"{row['point']} (explicit negatives)" if _is_explicit(row) else str(row["point"])
 
 
@@ -154,11 +150,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
             "Shuffled: the streams used in training, and the bias they are predicted to have; for"
             " strata with sharing and mixed-ns its order of magnitude. Blocks of one epoch are not"
             " independent: their interval is a guide."
-        )
-    if any(row["cache_age"] is not None for row in rows):
-        notes.append(
-            "Mined items: negatives come from those of the highest scores as many iterations"
-            " earlier."
         )
     if any(NONE_DECIDES in worded(row) for row in rows):
         notes.append(

@@ -116,8 +116,6 @@ class SamplerInfo(Info):
     """True if a batch's items are negatives of all its links, or of all on one device (``--share
     local``).
     """
-    keeps_vectors: bool = False
-    """True if item vectors are remembered from one iteration to the next: on one device."""
     least_strata: int = 1
     """Strata, or links where it has no strata, that a batch needs."""
     symbols: tuple[str, ...] = NO_SYMBOLS

@@ -162,7 +162,7 @@ def _setting_faults(record: Info) -> Iterator[str]:
             yield f"uses of {name!r}, which no setting is called{nearest(name, known)[:-1]}"
             continue
         setting = known[name]
-        related = {*setting.needs, setting.multiple_of, *setting.only_with[:1]}
+        related = {setting.multiple_of, *setting.only_with[:1]}
         if name in record.own:
             related.add(setting.default_from)
             if setting.default_from in BUILT_IN:

@@ -162,7 +162,6 @@ class SharedSettings:
         "Items that g encodes at a time, computed again in the backward pass: less memory for"
         " large batches; 0: all",
         at_least=0,
-        zero_word="all",
     )
     devices: int = _devices(
         1,

@@ -133,7 +133,7 @@ def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
         metavar="VALUE[,VALUE]" if are_lists else None,
         rich_help_panel=setting.panel,
     )
-    kind = str if are_lists or setting.zero_word else TYPES[setting.type]
+    kind = str if are_lists else TYPES[setting.type]
     return Annotated[kind | None, option]
 
 

@@ -236,26 +236,26 @@ class Layout:
 
     def value_and_gradient(
         self,
-        loss: Callable[..., tuple[jax.Array, jax.Array]],
+        loss: Callable[..., jax.Array],
         parameters: Tree,
         rows: Rows,
         batch: Batch,
         *inputs: Any,
-    ) -> tuple[jax.Array, jax.Array | None, Tree]:
-        """Return the mean of a loss over the shards of a batch, the vectors of the item slots (None
-        on several devices), and the gradient. Called while ``jax.jit`` traces.
+    ) -> tuple[jax.Array, Tree]:
+        """Return the mean of a loss over the shards of a batch, and the gradient. Called while
+        ``jax.jit`` traces.
 
         Args:
-            loss: returns the loss of a shard and the vectors of its item slots; called with a
-                :class:`Shard`, the parameters, the device's parts of ``rows`` and batch, and the
-                inputs.
+            loss: returns the loss of a shard; called with a :class:`Shard`, the parameters, the
+                device's parts of ``rows`` and batch, and the inputs.
             rows: those of the batch's nodes and words in the parameters' tables.
             inputs: the same on every device.
         """
         if self.size == 1:
-            whole = jax.value_and_grad(partial(loss, WHOLE), has_aux=True)
-            (value, items_VxD), gradient = whole(parameters, rows, batch, *inputs)
-            return value, items_VxD, gradient
+            value, gradient = jax.value_and_grad(partial(loss, WHOLE))(
+                parameters, rows, batch, *inputs
+            )
+            return value, gradient
         specs = jax.tree.map(lambda sharding: sharding.spec, self._shardings(parameters))
 
         def on_device(
@@ -263,7 +263,7 @@ class Layout:
         ) -> tuple[jax.Array, Tree]:
             def share(parameters: Tree) -> jax.Array:
                 held = self._held(parameters, rows, batch)
-                return loss(self._shard, *held, batch, *inputs)[0] / self.size
+                return loss(self._shard, *held, batch, *inputs) / self.size
 
             value, gradient = jax.value_and_grad(share)(parameters)
             # The rows of a sharded table have been summed over the devices already.
@@ -282,7 +282,7 @@ class Layout:
             check_vma=False,
         )
         value, gradient = mapped(parameters, rows, batch, *inputs)
-        return value, None, gradient
+        return value, gradient
 
     @property
     def _shard(self) -> Shard:

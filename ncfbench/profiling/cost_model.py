@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.sampling.batch import Batch, Listed, remembered
+from ncfbench.sampling.batch import Batch, Listed
 
 LINEAR_TOLERANCE = 0.05
 """A part's cost is a straight line if the steps are off by no more than this share then; else it is
@@ -62,8 +62,7 @@ class Counts:
         negatives = batch.negatives
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
-        items = len(batch.items) - remembered(batch)
-        return cls(len(batch.users), items, b * (n // parts + 1), kind)
+        return cls(len(batch.users), len(batch.items), b * (n // parts + 1), kind)
 
     def on(self, axis: str) -> int:
         """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""

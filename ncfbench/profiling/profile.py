@@ -95,12 +95,6 @@ def profile(
             "A profile measures what devices send that have all tables each. Leave out"
             " --shard-tables."
         )
-    if any(config.mines for config in configs.values()):
-        raise UsageError(
-            "A profile has no cost for mining negatives. Use --mined off, or compare runs."
-        )
-    if any(config.first_hard for config in configs.values()):
-        raise UsageError("A profile measures what comes after a warm start. Use --warm-start off.")
     example = next(iter(configs.values()))
     simulate(example.devices)
     keep_compiled(say)

@@ -91,15 +91,12 @@ class Steps:
 
     def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
         """Return a dispatch of a trainer's step on batches on the devices, which take turns."""
-        carry, in_flight = trainer.carry.initial(), InFlight(trainer)
+        in_flight = InFlight(trainer)
         source, per_dispatch = cycle(batches), trainer.per_dispatch
 
         def call() -> TrainState:
-            nonlocal carry
             part = tuple(islice(source, per_dispatch)) if per_dispatch > 1 else next(source)
-            state = self.state._replace(carry=carry)
-            self.state, losses = trainer.step(state, part, self.content)
-            carry = self.state.carry
+            self.state, losses = trainer.step(self.state, part, self.content)
             in_flight.add(losses)
             return self.state
 

@@ -23,7 +23,6 @@ from ncfbench.sampling.batch import (
     Batch,
     Listed,
     negative_ids,
-    remembered,
 )
 from ncfbench.sampling.noise import explicit_measure
 
@@ -40,8 +39,7 @@ SHOWN_SETTINGS = (
 
 
 def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
-    """Return complete settings for each built-in sampler, or its reason to refuse them; batches are
-    those after a warm start.
+    """Return complete settings for each built-in sampler, or its reason to refuse them.
 
     Raises:
         UsageError: all of them refuse.
@@ -49,7 +47,7 @@ def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageEr
     configs: dict[str, RunConfig | UsageError] = {}
     for name in SAMPLERS:
         try:
-            configs[name] = complete({**settings, "sampler": name, "warm_start": 0})
+            configs[name] = complete({**settings, "sampler": name})
         except UsageError as error:
             configs[name] = error
     refused = [config for config in configs.values() if isinstance(config, UsageError)]
@@ -216,7 +214,7 @@ def _batch_rows(
                 raise config
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
             counts = [
-                (*distinct_nodes(batch), int(batch.n_items) - remembered(batch))
+                (*distinct_nodes(batch), int(batch.n_items))
                 for batch in map(sampler.assemble, sampler.draw(0, batches))
             ]
             row |= zip(columns, np.mean(counts, axis=0).tolist(), strict=True)
@@ -239,7 +237,7 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
     users, negatives = [batch.users[batch.pos_user]], batch.negatives
     if isinstance(negatives, Listed):
         users.append(batch.users[negatives.user].reshape(-1))
-    items = batch.items[remembered(batch) : int(batch.n_items)]
+    items = batch.items[: int(batch.n_items)]
     return len(np.unique(np.concatenate(users))), len(np.unique(items))
 
 
@@ -324,8 +322,7 @@ def _counts(batch: Batch, whole: Batch, dataset: Dataset) -> dict[str, float]:
         whole: the same batch without the mask.
     """
     weight = batch.negatives.weight.astype(np.float64)
-    front = remembered(batch)  # remembered items are not embedded
-    items, slots = batch.items[front : int(batch.n_items)], len(batch.items) - front
+    items, slots = batch.items[: int(batch.n_items)], len(batch.items)
     users = [batch.users[batch.pos_user], negative_ids(batch)[0][weight > 0]]
     unmasked, b = int(np.count_nonzero(weight)), len(batch.pos_user)
     before, words = int(np.count_nonzero(whole.negatives.weight)), dataset.lengths[items].sum()

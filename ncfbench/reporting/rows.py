@@ -272,5 +272,5 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _spread(run: Run) -> float:
     """Return the spread of the times whose median is a run's ``full_iteration_seconds``."""
-    blocks = [row for row in run.alike_timing if row["environment_key"] == run.environment["key"]]
+    blocks = [row for row in run.timing if row["environment_key"] == run.environment["key"]]
     return speedups.spread(blocks, "full") or 0.0

@@ -15,9 +15,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler, WarmDraw
+from ncfbench.sampling.base import Draw, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
-from ncfbench.sampling.claims import Claims, below
+from ncfbench.sampling.claims import Claims
 
 PICK_BITS = 31
 """Bits of the random number that picks an explicit negative: among E of them, one is more probable
@@ -27,10 +27,6 @@ EXPLICIT_OBJECTIVE = (
     "the objective in which P_n of a user with explicit negatives is uniform over these; a listwise"
     " loss sums over these alone"
 )
-MINED_GROWTH = 8
-"""A batch of mined negatives with more items than any before it gets a further slot for each eight,
-so that few batches have a shape of their own.
-"""
 
 
 class ListedSampler(Sampler):
@@ -135,7 +131,7 @@ class ListedSampler(Sampler):
             weight[self.graph.linked(users[negative_user], negative_id)] = 0
         return Batch(
             users=users,
-            items=padded(items, self._item_slots(len(items), capacity)),
+            items=padded(items, max(len(items), capacity)),
             pos_user=pos_user,
             pos_item=pos_item,
             negatives=Listed(user=negative_user, item=negative_item, weight=weight),
@@ -164,9 +160,6 @@ class ListedSampler(Sampler):
         importance = count_bk if self.config.family == "listwise" else np.ones_like(count_bk)
         np.copyto(weight_bk, importance / weight_bk.size, where=count_bk > 0, casting="same_kind")
 
-    def _item_slots(self, n_items: int, capacity: int) -> int:
-        return max(n_items, capacity)
-
 
 class IidSampler(ListedSampler):
     """IID Sampling (KDD 2017, section 3.2): positive and negative links are independent of each
@@ -189,120 +182,9 @@ class NegativeSampler(ListedSampler):
     that the user is linked with gets weight 0 under ``mask``. Weight m / (b k), and for a listwise
     loss m / (b k P_n(item)). b user slots, at most b (1+k) item slots, as equal items are merged.
     Cost per link: O(1 + k log degree).
-
-    Under ``mined`` = M the k items are drawn uniformly from :attr:`hard_items`, the M items without
-    a link that had the user's highest scores when they were mined. The weight is 1 / (b k), and for
-    a listwise loss M / (b k). P_n is not read. Before the end of a warm start batches are those
-    without ``mined``.
     """
 
     draws_items = True
-    assemble_rows, required_capacity = Sampler.assemble_rows, Sampler._count_items
-    mined_slots = 0
-    """Item slots of mined batches after a warm start, whose own batches have more items."""
-    hard_items: Int32 | None = None
-    """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before that
-    the most popular items stand in, so that batches can be looked at without a model.
-    """
-
-    @cached_property
-    def is_mined(self) -> bool:
-        """True if the drawn items are ranks in :attr:`hard_items`."""
-        return self.config.mines
-
-    def _check(self) -> None:
-        super()._check()
-        if not self.is_mined:
-            return
-        count, skip = self.config.mined, self.config.mine_skip
-        graph, in_use = self.graph, len(self.graph.items_in_use)
-        user = int(np.argmax(graph.user_degrees))
-        able = in_use - int(graph.user_degrees[user])
-        if count + skip <= able:
-            return
-        passed = f" after {skip} that are passed over" if skip else ""
-        use = f"--mined {able - skip} or less"
-        if able <= skip:
-            use = f"--mine-skip 0 --mined {able} or less" if able else "--mine-skip 0 --mined off"
-        raise UsageError(
-            f"mined = {count}{passed}: {graph.name('user', user)} has no link with only {able:,} of"
-            f" the {in_use:,} items in use. Use {use}."
-        )
-
-    @cached_property
-    def warm(self) -> NegativeSampler:
-        """The sampler of the warm start, which mines nothing."""
-        return self._before(NegativeSampler)
-
-    def draw(self, start: int, count: int) -> list[Draw]:
-        """See :meth:`Sampler.draw`; a warm start's are a :class:`WarmDraw`."""
-        warm = min(max(self.config.first_hard - start, 0), count)
-        if not warm:
-            return super().draw(start, count)
-        draws: list[Draw] = [WarmDraw(*draw) for draw in self.warm.draw(start, warm)]
-        return draws + super().draw(start + warm, count - warm) if warm < count else draws
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        if isinstance(draw, WarmDraw):
-            return self.warm.assemble(Draw(*draw), capacity)
-        if not self.config.first_hard:
-            return super().assemble(draw, capacity)
-        batch = super().assemble(draw, self.mined_slots)
-        self.mined_slots = len(batch.items)
-        return batch
-
-    def _slot_items(self, draw: Draw) -> Int32:
-        if self.is_mined and not isinstance(draw, WarmDraw):
-            table = self.popular_items if self.hard_items is None else self.hard_items
-            users = self.graph.link_user[draw.links]
-            draw = draw._replace(items=table[users[:, None], draw.items])
-        return super()._slot_items(draw)
-
-    def _item_slots(self, n_items: int, capacity: int) -> int:
-        if self.hard_items is None or not 0 < capacity < n_items:
-            return super()._item_slots(n_items, capacity)
-        most = self.config.batch_size * (1 + self.config.negatives)
-        return min(n_items + n_items // MINED_GROWTH, most)
-
-    def claims(self) -> Claims:
-        """See :meth:`Sampler.claims`; under ``mined`` ranks are drawn."""
-        if not self.is_mined:
-            return super().claims()
-        claims = super().claims()._replace(drawn_items=None, weighs_biased=True)
-        return claims.with_bias(
-            f"negatives come from the {self.config.mined} items of a user's highest"
-            f" scores{below(self.config)}, so what is estimated has another negative term than the"
-            " objective"
-        )
-
-    def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
-        if self.is_mined and role == "negative-items":
-            return rng.integers(self.config.mined, size=size, dtype=np.int32)
-        return super()._draw_nodes(role, rng, size)
-
-    @cached_property
-    def popular_items(self) -> Int32:
-        """int32[n_users, M]: each user's most popular items without a link, of which the first
-        ``mine_skip`` are left out.
-        """
-        graph, skip = self.graph, self.config.mine_skip
-        stop = skip + self.config.mined
-        ranked = np.argsort(-graph.item_degrees, kind="stable")[: len(graph.items_in_use)]
-        # So many of them hold enough without a link, whatever the user.
-        ranked = ranked[: stop + int(graph.user_degrees.max())].astype(np.int32)
-        found = np.empty((graph.n_users, self.config.mined), np.int32)
-        for user in range(graph.n_users):
-            own = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
-            found[user] = ranked[~np.isin(ranked, own)][skip:stop]
-        return found
-
-    @cached_property
-    def rho(self) -> Float64:
-        """See :attr:`Sampler.rho`; a mined item is one of M."""
-        if self.is_mined:
-            return np.full(self.graph.n_items, float(self.config.mined))
-        return super().rho
 
 
 class StratifiedSampler(ListedSampler):

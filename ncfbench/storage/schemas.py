@@ -72,18 +72,15 @@ ADDED_IN |= {f"{split}_cold_users": 13 for split in EVALUATED}
 """The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
-STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
-"""The staleness of remembered item vectors."""
 
 CURVE = _schema(
     "curve",
     "integer: iteration number: epoch train_seconds probe_loss batch_loss",
-    [*_RECALL_COLUMNS, *_OTHER_QUALITY, *STALENESS[:2], "integer:", STALENESS[2]],
+    [*_RECALL_COLUMNS, *_OTHER_QUALITY],
 )
 """One row for each probe. Quality is null between epochs, and where there is nothing to rank.
 
-``epoch``: passes over the links, whole where an iteration completes one. Staleness is known at the
-end of an epoch of a run that remembers item vectors: distances over the present vectors' length.
+``epoch``: passes over the links, whole where an iteration completes one.
 """
 
 EVALUATION = _schema(
@@ -99,9 +96,7 @@ TIMING = _schema(
     " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
-checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
-iterations up to the next one is charged in full, traced and step. Earlier versions wrote
-recommendation too, also as a line of the ledger.
+checkpoint. Earlier versions wrote recommendation too, also as a line of the ledger.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
 cut the block's epoch; summaries leave it out where there are others, and use the last environment.
@@ -232,12 +227,11 @@ AUDIT = _schema(
     "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
     "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
     "batch_variance full_iteration_seconds variance_seconds",
-    "text: negative_items integer: cache_age number: exact_loss probe_loss",
+    "text: negative_items number: exact_loss probe_loss",
     "text: data_fingerprint environment_key",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.
-``cache_age``: iterations since negatives were mined.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """

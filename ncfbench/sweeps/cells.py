@@ -166,9 +166,7 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
 
 def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
     values = config.to_dict()
-    shown = [
-        f"{name}={config.settings[name].text(values[name])}" for name in names if name in values
-    ]
+    shown = [f"{name}={values[name]}" for name in names if name in values]
     return [f"b={config.batch_size}", *shown]
 
 

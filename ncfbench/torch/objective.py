@@ -48,7 +48,7 @@ def make_loss(config: RunConfig) -> Loss:
         UsageError: PyTorch has none of that name, or settings choose negatives by their scores.
     """
     for name, value in config.objective_settings.items():
-        if name in ("explicit_negatives", "warm_start"):  # no choice by scores
+        if name == "explicit_negatives":  # no choice by scores
             continue
         raise UsageError(
             f"{name} = {value}: PyTorch's objective takes a batch's weights as they are, and"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import jax
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.training.evaluation import EvaluationCost, measure_evaluation_cost
@@ -62,8 +62,6 @@ def run_pilot(
         iteration_seconds: where they are known, the step is only compiled.
         evaluates: measure a probe and an evaluation too.
     """
-    if config.has_two_paces:  # what comes after the warm start takes longer
-        config = complete(config.to_dict() | {"warm_start": 0})
     begin = time.perf_counter()
     with timed_loops(dataset, content, {"": config}) as loops:
         loop = loops[""]

@@ -126,7 +126,6 @@ def test_a_rise_by_hand() -> None:
         ("strat-ns", "item", "64", "16", "64 * 15"),
         ("strat-ns", "user", "16", "64", "64 * 60"),
         ("mixed-ns", "item", "64", "128", "64 * (63 + 64)"),
-        ("xbm", "item", "64", "64", "64 * (63 + 128)"),
     ],
 )
 def test_formulas_count_what_batches_hold(

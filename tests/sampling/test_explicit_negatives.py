@@ -112,8 +112,6 @@ def test_off_batches_and_digests_are_as_without(sampler: str) -> None:
 def test_refusals() -> None:
     with pytest.raises(UsageError, match=r"^--explicit-negatives: no user .*--negative-column"):
         make_sampler(PLAIN, configure(), Streams(0))
-    with pytest.raises(UsageError, match=r"^--mined 5 and --explicit-negatives both say"):
-        configure(mined=5)
     for sampler in ("ns", "strat"):
         assert unused_settings(["explicit_negatives"], configure(sampler, loss="sg")) == [
             f"--explicit-negatives changes nothing with --sampler {sampler}; it is used by iid, neg"

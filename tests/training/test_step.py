@@ -69,7 +69,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     assert_alike(gradient, same, 1e-6)
 
 
-@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|(neg|xbm)-sg-mf|ns-sg-bow)")
+@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|neg-sg-mf|ns-sg-bow)")
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
     [
