@@ -26,7 +26,7 @@ PANELS: tuple[Panel, ...] = get_args(Panel)
 """Groups of options in ``--help``, in their order."""
 Kind = str
 """A kind of class that a user chooses by name, built in or a plug-in: ``sampler``, ``loss``,
-``encoder``, ``user_tower`` or ``interaction``. The setting of that name chooses it.
+``encoder`` or ``user_tower``. The setting of that name chooses it.
 """
 BOUNDS: Mapping[str, Callable[[float, float], bool]] = {
     "at_least": operator.ge,

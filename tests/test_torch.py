@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 torch = pytest.importorskip("torch")
 
@@ -24,7 +23,6 @@ from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa:
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import UsageError  # noqa: E402
-from ncfbench.models.interaction import DotProduct  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
 from ncfbench.models.towers import DeviceContent  # noqa: E402
@@ -86,10 +84,9 @@ def test_loss_and_gradient_are_jax_ones(
     users, items = (
         rng.normal(size=(len(ids), 6)).astype(np.float32) for ids in (batch.users, batch.items)
     )
-    dot = DotProduct(config, rngs=nnx.Rngs(0))
 
     def ours(users: jax.Array, items: jax.Array) -> jax.Array:
-        scores = batch_scores(users, items, batch, dot)
+        scores = batch_scores(users, items, batch)
         return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
 
     value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(users, items)

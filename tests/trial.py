@@ -22,7 +22,6 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
 
 AUDITED: dict[str, Any] = {
-    "memory": 128,
     "dimension": 6,
     "word_dimension": 6,
     "filters": 6,

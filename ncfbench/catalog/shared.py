@@ -28,7 +28,6 @@ class SharedSettings:
     encoder: str = _model("cnn", "Item function g", tried=("bow", "mlp", "cnn", "mf"))
     loss: str = _training("sg", "Loss function", tried=("softmax", "log", "sg"))
     user_tower: str = _model("table", "User function f", tried=("table", "history"))
-    interaction: str = _model("dot", "Score r(u, v) of a user's and an item's vector")
     coupling: str = _model(
         "direct",
         "Item vectors that training scores: g itself, or free ones pulled towards g",

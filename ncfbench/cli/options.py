@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ncfbench.catalog import BUILT_IN, find
+from ncfbench.catalog import BUILT_IN, INFOS, find
 from ncfbench.config import SETTINGS, all_settings, default_text, users_of
 from ncfbench.errors import UsageError
 from ncfbench.settings import PANELS, Kind, Setting
@@ -78,7 +78,8 @@ class SettingsCommand(TyperCommand):
 def help_text(setting: Setting) -> str:
     """Return what a setting is, with its choices, or those whose runs use it."""
     if setting.name in BUILT_IN:
-        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}, or a plug-in."
+        more = ", or a plug-in" * bool(INFOS[setting.name].group)
+        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}{more}."
     if setting.choices:
         return f"{setting.help}: {setting.range}."
     users = users_of(setting)

@@ -16,7 +16,7 @@ CLOCKS = ("full", "paper")
 
 
 @options.with_settings(
-    *("dataset", "encoder", "user_tower", "interaction", "coupling", "coupling_weight", "loss"),
+    *("dataset", "encoder", "user_tower", "coupling", "coupling_weight", "loss"),
     *("batch_size", "stratum_size", "strata", "uniform_items", "negatives", "noise", "mask"),
     *("precision", "devices", "share", "seed"),
     own=BUILT_IN,

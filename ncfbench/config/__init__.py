@@ -151,9 +151,7 @@ def default_values(config: RunConfig) -> dict[str, Any]:
     """
     given = {name: getattr(config, name) for name in (*BUILT_IN, "batch_size")}
     values = _with_defaults(given, config.settings, config.infos)
-    return values | {
-        name: SETTINGS[name].default for name in ("batch_size", "user_tower", "interaction")
-    }
+    return values | {name: SETTINGS[name].default for name in ("batch_size", "user_tower")}
 
 
 def named_once(given: Iterable[tuple[str, Any]], origin: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise
+from ncfbench.models.scores import pair_scores, score_matrix
 from ncfbench.sampling.batch import Batch, Listed
 
 
@@ -19,7 +19,6 @@ def batch_link_loss(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     batch: Batch,
-    interaction: Interaction,
     loss: Loss,
     lambda_: float | None,
     weight_factor: int = 1,
@@ -36,7 +35,7 @@ def batch_link_loss(
     """
     if own_bxD is not None and not isinstance(loss, Pointwise):
         users_UxD, batch, own_bxD = own_bxD, _by_link(batch), None
-    positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
+    positive, negative = batch_scores(users_UxD, items_VxD, batch, own_bxD)
     weight = batch.negatives.weight * weight_factor
     return link_loss(positive, negative, weight, loss, lambda_)
 
@@ -45,7 +44,6 @@ def batch_scores(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     batch: Batch,
-    interaction: Interaction,
     own_bxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scores of a batch's positive links, [b], and of its negative ones.
@@ -60,12 +58,12 @@ def batch_scores(
         f, slot = users_UxD, batch.pos_user
         if own_bxD is not None:
             f, slot = own_bxD, jnp.arange(len(own_bxD))
-        positive = interaction.indexed(f, items_VxD, slot, batch.pos_item)
-        return positive, interaction.indexed(users_UxD, items_VxD, user, item)
+        positive = pair_scores(f[slot], items_VxD[batch.pos_item])
+        return positive, pair_scores(users_UxD[user], items_VxD[item])
     f_bxD = users_UxD[batch.pos_user]
     own_bxD = f_bxD if own_bxD is None else own_bxD
-    positive = interaction.pairs(own_bxD, items_VxD[batch.pos_item])
-    return positive, interaction.matrix(f_bxD, items_VxD)
+    positive = pair_scores(own_bxD, items_VxD[batch.pos_item])
+    return positive, score_matrix(f_bxD, items_VxD)
 
 
 def _by_link(batch: Batch) -> Batch:

@@ -230,9 +230,8 @@ def write(
     }
 
     def parts() -> Iterator[pa.Table]:
-        interaction = embedder.interaction(parameters)
         items = embedder.candidates(parameters, candidates, is_new)
-        lists = best_items(interaction, users.vectors, items, count, users.offsets, users.excluded)
+        lists = best_items(users.vectors, items, count, users.offsets, users.excluded)
         done = 0
         for scores_UxM, index in lists:
             row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ncfbench.catalog import BUILT_IN, find_encoder
+from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
@@ -55,7 +55,6 @@ def batch_loss(
         users.scored,
         items_VxD,
         batch,
-        towers.interaction,
         loss,
         config.lambda_,
         shard.weight_factor,
@@ -136,8 +135,7 @@ class Trainer:
         Raises:
             UsageError: see :meth:`create`.
         """
-        chosen = {kind: getattr(config, kind) for kind in ("encoder", "user_tower", "interaction")}
-        if any(name not in BUILT_IN[kind] for kind, name in chosen.items()):
+        if config.encoder not in ENCODERS:
             return cls.create(config, dataset, layout)[0]
         precision.require(config.precision)
         traced = []

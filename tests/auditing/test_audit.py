@@ -43,11 +43,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_a_network_leaves_samplers_unbiased(few_nodes: Path, quick: None) -> None:
-    """With the gradient by its own parameters, at the initial ones and after a few iterations."""
-    network = {"encoder": "mf", "interaction": "mlp", "interaction_units": 4}
+def test_samplers_are_unbiased(few_nodes: Path, quick: None) -> None:
+    """At the initial parameters and after a few iterations."""
     choices = {"samplers": tuple(SAMPLERS), "losses": ["sg"], "noises": ["unigram"]}
-    record = audit_few(few_nodes, **choices, batches=480, margin=0.5, warmup=5, **network)
+    record = audit_few(few_nodes, **choices, batches=480, margin=0.5, warmup=5, encoder="mf")
     assert not record.failures
     assert len(repr(record)) < 100
     assert {row["verdict"] for row in record.audit} == {"unbiased"}

@@ -43,13 +43,6 @@ CASES: list[dict[str, Any]] = [
     # Tables are padded: 7 does not divide the users.
     {"sampler": "ns", "encoder": "mf", "devices": 7, "shard_tables": True, "batch_size": 63},
     {
-        "sampler": "ns",
-        "encoder": "mf",
-        "user_tower": "own_models:Gated",
-        "devices": 2,
-        "shard_tables": True,
-    },
-    {
         "sampler": "neg",
         "encoder": "bow",
         "devices": 8,

@@ -33,7 +33,7 @@ STOPS = ((1,), (17,), (20, 36), (47,))
 ROWS = {"sampler": "neg", "loss": "hinge", "negatives": 2, "epochs": 1}
 ROWS |= {"optimizer": "row-adam", "weight_decay": 0.1}
 RIVALS = {"sampler": "ns", "loss": "softmax-logq", "batch_size": 24}
-RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regularised"}
+RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
 
 
 @pytest.mark.long
@@ -55,8 +55,7 @@ def test_an_interrupted_run_ends_with_the_same_curve(
 ) -> None:
     """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice.
 
-    Rows that rest where a run stops. The usual logQ, items in blocks, a trained interaction and
-    free item vectors.
+    Rows that rest where a run stops. The usual logQ, items in blocks, and free item vectors.
     """
     if by_row:
         monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))

@@ -33,7 +33,6 @@ def settings(**more: object) -> RunConfig:
         "width": 8,
         "layers": 1,
         "feed_forward": 16,
-        "memory": 128,
     }
     return complete(small | more)
 
