@@ -232,7 +232,8 @@ def test_what_cannot_work_is_refused(
     refuse(DataError, "no run 'lst'.*; did you mean 'lost'", Path("lst"), runs_dir=tmp_path)
     refuse(DataError, "is not prepared", folder, data_dir=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(export, "full", lambda sides: lambda *both: [each * np.nan for each in both])
+        nans = lambda _, parameters, ids, is_new: np.full((len(ids), 8), np.nan)  # noqa: E731
+        patch.setattr(export.Embedder, "candidates", nans)
         refuse(DivergedError, "A vector is not finite", folder)
         patch.chdir(tmp_path / "old")
         refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)
