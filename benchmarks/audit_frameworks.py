@@ -1,4 +1,4 @@
-"""Judge losses of other frameworks by ``ncfbench audit --loss``, and write their table.
+"""Judge losses of other frameworks by ``ncfbench lint``, and write their table.
 
     python benchmarks/audit_frameworks.py tensorflow
     python benchmarks/audit_frameworks.py torch jax
@@ -13,7 +13,7 @@ import argparse
 import importlib.metadata
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -36,9 +36,8 @@ CACHED = MNRL.replace(":", ":Cached")
 PLAIN = {"compute_metrics": False, "compute_batch_metrics": False, "temperature": 0.05}
 NO_P, NO_IDS = {"candidate_sampling_probability": None}, {"candidate_ids": None}
 HITS = {"remove_accidental_hits": True}
-BPR, BCE = "recbole.model.loss:BPRLoss", "torch.nn:BCEWithLogitsLoss"
 MERLIN, HSTU = "Merlin 23.12, rewritten", "HSTU (generative-recommenders), rewritten"
-METRIC, PYG = "pytorch-metric-learning", "torch_geometric"
+METRIC = "pytorch-metric-learning"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Entry:
         package: its distribution; of a rewrite, the source that it follows.
         loss: an import path, a function or a class.
         options: arguments of the loss that are not left at their defaults.
-        batches: the framework's own batches, as ``--batches-from`` takes them.
     """
 
     name: str
@@ -57,7 +55,6 @@ class Entry:
     loss: Any
     framework: Framework = "torch"
     options: Mapping[str, Any] = field(default_factory=dict)
-    batches: Callable[..., Any] | None = None
 
     @property
     def key(self) -> str:
@@ -82,24 +79,9 @@ ENTRIES = (
     Entry("RemoveAccidentalHits", "keras-rs", losses.keras_hits, TF, HITS),
     Entry("MultipleNegativesRankingLoss", ST, MNRL),
     Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, options={"mini_batch_size": 4}),
-    Entry(
-        "MultipleNegativesRankingLoss, NO_DUPLICATES_HASHED", ST, MNRL, batches=losses.no_duplicates
-    ),
-    Entry("BPRLoss, uniform negatives", "recbole", BPR, batches=losses.of_recbole("uniform")),
-    Entry("BPRLoss, popular negatives", "recbole", BPR, batches=losses.of_recbole("popularity")),
     Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss"),
-    Entry(
-        "LightGCN's BPRLoss, triplets of the link loader",
-        PYG,
-        "torch_geometric.nn.models.lightgcn:BPRLoss",
-        batches=losses.triplets_of_pyg,
-    ),
-    Entry("cross-entropy, negative_sampling", PYG, BCE, batches=losses.pairs_of_pyg),
     Entry("NTXentLoss", METRIC, losses.metric_learning),
-    Entry("CrossBatchMemory(NTXentLoss)", METRIC, losses.CrossBatchMemory),
-    Entry("CrossBatchMemory, enqueue_mask of the items", METRIC, losses.ItemMemory),
     Entry("GradCache, SimpleContrastiveLoss", "gradcache", losses.grad_cache),
-    Entry("DistributedContrastiveLoss", "gradcache", losses.grad_cache_gathered),
     Entry("in-batch", MERLIN, losses.merlin, "jax", {"reg_factor": 0.0, "temperature": 0.05}),
     Entry("corrected", MERLIN, losses.merlin, "jax", {"reg_factor": 1.0, "temperature": 0.05}),
     Entry("reg_factor=T", MERLIN, losses.merlin, "jax", {"reg_factor": 0.05, "temperature": 0.05}),
@@ -117,18 +99,16 @@ def is_installed(entry: Entry) -> bool:
         return False
 
 
-def judge(entry: Entry, *, estimates: bool = True) -> Lint:
-    """Judge an entry's loss, with its batches."""
-    return lint_loss(
-        entry.loss, options_=entry.options, batches_from=entry.batches, estimates=estimates
-    )
+def judge(entry: Entry) -> Lint:
+    """Judge an entry's loss."""
+    return lint_loss(entry.loss, options_=entry.options)
 
 
 def record(entry: Entry, found: Lint) -> dict[str, Any]:
     """Return what is kept of a judgement."""
     lint = found.as_json()
     version = "" if entry.is_rewrite else importlib.metadata.version(entry.package)
-    facts, fits = lint["facts"], lint["estimates"]
+    facts = lint["facts"]
     shown = ("code", "severity", "detail", "value", "low", "high", "expected", "unit")
     return {
         "name": entry.name,
@@ -136,14 +116,10 @@ def record(entry: Entry, found: Lint) -> dict[str, Any]:
         "version": version.partition("+")[0],
         "loss": entry.loss if isinstance(entry.loss, str) else entry.loss.__name__,
         "options": dict(entry.options),
-        "batches": entry.batches.__name__ if entry.batches else None,
         "framework": lint["framework"],
         "findings": [{name: each[name] for name in shown} for each in lint["findings"]],
         "kind": facts and facts["kind"],
         "objective": facts and facts["objective"],
-        "closest": fits and fits["objectives"][0]["title"],
-        "closest_bias": fits and fits["objectives"][0]["estimate"],
-        "push_by_decile": fits and fits["push_by_decile"],
     }
 
 
@@ -156,8 +132,8 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
 
     rows = sorted(records.values(), key=worst)
     lines = [
-        "| package | loss | findings, worst first | objective | popular items |",
-        "|---|---|---|---|---|",
+        "| package | loss | findings, worst first | objective |",
+        "|---|---|---|---|",
         *(f"| {' | '.join(_cells(row))} |" for row in rows),
         "",
         "What the codes mean, and what to do:",
@@ -176,13 +152,11 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         right = f"{short(each['value'])} for {short(each['expected'])}"
         mark = "" if each["severity"] == "error" else ", a warning"
         found.setdefault(each["code"], f"`{each['code']}` ({right}{mark})")
-    push = row["push_by_decile"] if row["kind"] == "listwise" else None
     return [
         f"{row['package']} {row['version']}".strip(),
         row["name"],
         ", ".join(found.values()) or "none",
         row["objective"] or "-",
-        f"{push[0]:.2f}" if push else "-",
     ]
 
 

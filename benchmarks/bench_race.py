@@ -46,7 +46,7 @@ LEAST_LINES, LEAST_ARMS = 5, 4
 """A field of ``results/`` has so many arms at least, whose curves have so many values."""
 SIZES = (12, 25)
 """Arms of a field of a search."""
-BUDGET_SECONDS, TURN_SECONDS = 600.0, 5.0
+BUDGET_SECONDS = 600.0
 GROWTH = 1.25
 """Of the time from line to line where a trial is played on, as in its search."""
 Curves = Mapping[str, Points]
@@ -154,7 +154,7 @@ def raced(curves: Curves, *, is_loss: bool) -> tuple[str | None, float]:
     """Return the recommended arm of a race whose clock is counted, and the seconds it took."""
     metric, field = Metric("value", minimize=is_loss), PlayedField(curves)
     entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
-    race = Race(Question(metric, BUDGET_SECONDS, turn_seconds=TURN_SECONDS), entries, field)
+    race = Race(Question(metric, BUDGET_SECONDS), entries, field)
     try:
         race.run()
     except CheckFailedError:  # no arm had a line in time

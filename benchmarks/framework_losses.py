@@ -1,4 +1,4 @@
-"""Losses and batches of other frameworks, as their users write them, for ``ncfbench audit --loss``.
+"""Losses of other frameworks, as their users write them, for ``ncfbench lint``.
 
 Most losses are the packages' own and are named by their import path. The others are put together
 here from a package's parts, or rewritten where the package cannot be installed.
@@ -7,15 +7,10 @@ here from a package's parts, or rewritten where the package cannot be installed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-
-BATCHES, EPOCHS = 48, 4
 
 
 def keras_softmax(users: Any, items: Any, probability: Any, corrects: bool) -> Any:
@@ -48,34 +43,6 @@ def _keras_cross_entropy(logits: Any) -> Any:
     return loss(keras.ops.eye(len(logits)), logits)
 
 
-class CrossBatchMemory:
-    """PyTorch Metric Learning's memory around its softmax; the label of both ends is the item."""
-
-    only_items = False
-
-    def __init__(self, temperature: float = 0.05) -> None:
-        self.temperature = temperature
-        self.memory: Any = None
-
-    def __call__(self, users: Any, items: Any, item_ids: Any) -> Any:
-        """Return the mean over both ends; over users if only items are remembered."""
-        import torch
-        from pytorch_metric_learning import losses
-
-        width, size = users.shape[1], 4 * len(items)
-        if self.memory is None or self.memory.embedding_size != width:
-            softmax = losses.NTXentLoss(temperature=self.temperature)
-            self.memory = losses.CrossBatchMemory(softmax, width, memory_size=size)
-        is_item = torch.arange(2 * len(items)) >= len(items) if self.only_items else None
-        return self.memory(torch.cat([users, items]), item_ids.repeat(2), enqueue_mask=is_item)
-
-
-class ItemMemory(CrossBatchMemory):
-    """The same with ``enqueue_mask``: items are remembered, and users are not."""
-
-    only_items = True
-
-
 def metric_learning(users: Any, items: Any, item_ids: Any, temperature: float = 0.05) -> Any:
     """Return PyTorch Metric Learning's ``NTXentLoss``; the label of both ends is the item."""
     from pytorch_metric_learning import losses
@@ -98,97 +65,6 @@ def grad_cache(users: Any, items: Any, chunk_size: int = 4) -> Any:
     nothing = torch.zeros((), dtype=users.dtype, requires_grad=True)
     towers = [lambda vectors: vectors + nothing] * 2
     return GradCache(towers, chunk_size, SimpleContrastiveLoss())(users, items)
-
-
-def grad_cache_gathered(users: Any, items: Any) -> Any:
-    """Return GradCache's loss for several processes, on vectors of both towers."""
-    from gradcache.loss import DistributedContrastiveLoss
-
-    return DistributedContrastiveLoss()(users, items)
-
-
-def no_duplicates(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Yield the batches of sentence-transformers' sampler without duplicates, hashed."""
-    import datasets
-    import torch
-    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-
-    texts = {
-        "anchor": [f"user {user}" for user in users.tolist()],
-        "positive": [f"item {item}" for item in items.tolist()],
-    }
-    sampler = NoDuplicatesBatchSampler(
-        datasets.Dataset.from_dict(texts),
-        batch_size=size,
-        drop_last=False,
-        generator=torch.Generator(),
-        precompute_hashes=True,
-        precompute_num_proc=1,
-    )
-    for epoch in range(EPOCHS):
-        sampler.set_epoch(epoch)
-        yield from ((users[rows], items[rows]) for rows in sampler)
-
-
-def of_recbole(distribution: str) -> Callable[..., Iterator[Any]]:
-    """Return the batches of RecBole's sampler, with one negative for each link."""
-
-    def batches(users: Any, items: Any, size: int) -> Iterator[Any]:
-        import torch
-        from recbole.sampler import Sampler
-
-        # RecBole's ids begin at 1: 0 is padding. The sampler reads these attributes of a data set.
-        data = SimpleNamespace(
-            uid_field="user",
-            iid_field="item",
-            user_num=int(users.max()) + 2,
-            item_num=int(items.max()) + 2,
-            inter_feat={
-                "user": torch.from_numpy(users.astype(np.int64) + 1),
-                "item": torch.from_numpy(items.astype(np.int64) + 1),
-            },
-        )
-        np.random.seed(0)  # noqa: NPY002 - which RecBole draws by
-        sampler = Sampler(["train"], [data], distribution).set_phase("train")
-        for rows in _shuffled(len(users), size):
-            drawn = sampler.sample_by_user_ids(users[rows] + 1, items[rows] + 1, 1)
-            yield users[rows], items[rows], drawn.numpy() - 1
-
-    return batches
-
-
-def triplets_of_pyg(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Yield links and the negatives that PyG's link loader draws for ``neg_sampling='triplet'``."""
-    import torch
-    from torch_geometric.sampler import NegativeSampling
-
-    torch.manual_seed(0)
-    sampling = NegativeSampling("triplet", amount=1)
-    for rows in _shuffled(len(users), size):
-        drawn = sampling.sample(len(rows), "dst", num_nodes=int(items.max()) + 1)
-        yield users[rows], items[rows], drawn.numpy()
-
-
-def pairs_of_pyg(users: Any, items: Any, size: int) -> Iterator[Any]:
-    """Yield the pairs that PyG's ``negative_sampling`` draws, each beside a link of its user."""
-    import torch
-    from torch_geometric.utils import negative_sampling
-
-    torch.manual_seed(0)
-    edges = torch.from_numpy(np.stack([users, items]).astype(np.int64))
-    shape = int(users.max()) + 1, int(items.max()) + 1
-    rng = np.random.default_rng(0)
-    for _ in range(BATCHES):
-        drawn = negative_sampling(edges, shape, size).numpy()
-        rows = [rng.choice(np.flatnonzero(users == user)) for user in drawn[0]]
-        yield users[rows], items[rows], drawn[1]
-
-
-def _shuffled(count: int, size: int) -> Iterator[Any]:
-    rng = np.random.default_rng(0)
-    for _ in range(EPOCHS):
-        order = rng.permutation(count)
-        yield from (order[start : start + size] for start in range(0, count, size))
 
 
 def _softmax(logits: Any) -> Any:

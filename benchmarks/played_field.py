@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ncfbench.racing.clock import Reading
 from ncfbench.racing.entry import Entry, Status
-from ncfbench.racing.field import Field, Slot
+from ncfbench.racing.field import Field
 
 Points = Sequence[tuple[float, float]]
 
@@ -19,7 +19,6 @@ class PlayedField(Field):
         room: for so many arms at a time.
     """
 
-    slots = (Slot(),)
     seconds = 0.0
 
     def __init__(
@@ -36,12 +35,7 @@ class PlayedField(Field):
         entry.status, entry.reason, entry.is_open = Status.RACING, "", True
         return True
 
-    def turn(
-        self, entries: Sequence[Entry], seconds: float, is_over: Callable[[Entry], bool]
-    ) -> None:
-        if not entries:
-            return
-        (entry,) = entries
+    def turn(self, entry: Entry, seconds: float, is_over: Callable[[Entry], bool]) -> None:
         points, begun = self.curves[entry.arm.name], entry.running_seconds
         end = begun + seconds
         while not is_over(entry):

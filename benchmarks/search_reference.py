@@ -20,7 +20,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench.advice.space import Space, random_points
+from ncfbench.advice.space import Space
+from ncfbench.catalog import BUILT_IN
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -106,6 +108,27 @@ def propose(space: Space, trials: Sequence[Trial]) -> tuple[RunConfig, str]:
         if near:
             return near[int(generator.integers(len(near)))], "neighbours"
     return next(each for each in random_points(space, 0) if each not in tried), "random"
+
+
+def random_points(space: Space, seed: int) -> Iterator[RunConfig]:
+    """Yield distinct random points of a space without end, the same for the same seed: what is
+    tried of each setting is drawn uniformly, first each choice, then what these read.
+    """
+    generator, seen = np.random.default_rng(seed), set()
+
+    def draw(name: str) -> Any:
+        return space.tried[name][int(generator.integers(len(space.tried[name])))]
+
+    while True:
+        with suppress(UsageError):
+            choices = {name: draw(name) for name in BUILT_IN if name in space.tried}
+            usual = space.point(space.config(choices))
+            read = [name for name in usual if name not in choices]
+            read = [name for name in read if usual[name] in space.tried[name]]
+            config = space.config(choices | {name: draw(name) for name in read})
+            if config not in seen:
+                seen.add(config)
+                yield config
 
 
 def best(trial: Trial, clock: float = np.inf) -> float:

@@ -1,6 +1,6 @@
 """A two-tower in PyTorch that prints its recall as it trains, for ``ncfbench race``.
 
-    ncfbench race --budget 1m -L lr 1e-3,1e-2,1e-1 'python examples/race_in_pytorch.py {lr}'
+    ncfbench race --budget 1m --try lr=1e-3,1e-2,1e-1 'python examples/race_in_pytorch.py {lr}'
 
 Users like items of their own topic, which the words of an item tell.
 """

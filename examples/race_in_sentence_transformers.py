@@ -1,6 +1,6 @@
 """Train vectors of users and words with a loss of sentence-transformers, for ``ncfbench race``.
 
-    ncfbench race --budget 4m -L loss CosineSimilarityLoss,MultipleNegativesRankingLoss \
+    ncfbench race --budget 4m --try loss=CosineSimilarityLoss,MultipleNegativesRankingLoss \
       'python examples/race_in_sentence_transformers.py FOLDER {loss}'
 
 FOLDER has items.csv (item, and columns of text) and links.csv.gz (user,item). A fifth of the items

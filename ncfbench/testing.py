@@ -10,17 +10,15 @@ def assert_no_findings(
     loss: Any,
     *,
     pairs: Any = None,
-    batches: Any = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     **options: Any,
 ) -> None:
-    """Fail if ``ncfbench audit --loss`` has an error to report; warnings and notes pass.
+    """Fail if ``ncfbench lint`` has an error to report; warnings and notes pass.
 
     Args:
         loss: a function, a class or an object; ``module:name`` works too.
         pairs: a file of training links; by default a small random graph.
-        batches: the user's own batches, an iterable or a function that returns one.
         accept: codes of findings that are meant to be.
         options: values of the loss's own arguments.
 
@@ -32,11 +30,9 @@ def assert_no_findings(
     found = lint_loss(
         loss,
         pairs=pairs,
-        batches_from=batches,
         batch_size=batch_size,
         accept=accept,
         options_=options,
-        estimates=False,
     )
     if found.errors:
         lines = [f"{each.code}: {each.sentence} {each.fix}" for each in found.errors]

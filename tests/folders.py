@@ -204,7 +204,6 @@ def write_tables(runs_dir: Path) -> None:
         "conformance": [
             filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
         ],
-        "xray": [filled(schemas.XRAY, **arm)],
         "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
     }
     for name, own in rows.items():

@@ -9,9 +9,8 @@ from typing import Any
 from folders import change, floor_row, write_run
 
 from ncfbench.advice.answer import RaceAnswer, make_answer
-from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.question import Question
-from ncfbench.advice.state import State
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs

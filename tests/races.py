@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 from ncfbench.advice import pipeline
-from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations
@@ -24,14 +24,13 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 }
 """One value for each setting that would be tried by itself."""
 ASKED: dict[str, Any] = {
-    "metric": "recall@10",
-    "losses": ("sg",),
-    "samplers": ("iid", "ns", "strat-ns"),
-    "batch_sizes": (64,),
-    "stratum_sizes": (4,),
+    "loss": ("sg",),
+    "sampler": ("iid", "ns", "strat-ns"),
+    "batch_size": (64,),
+    "stratum_size": (4,),
     "negatives": (10,),
-    "learning_rates": (0.01, 0.03),
-    "others": OTHERS,
+    "learning_rate": (0.01, 0.03),
+    **OTHERS,
 }
 BUDGET = 1e5
 """Runs of four epochs are finished within the first rung, a three hundredth of it."""
@@ -42,19 +41,12 @@ def ask(
     runs_dir: Path,
     *,
     budget: float = BUDGET,
-    dry_run: bool = False,
     encoder: str = "bow",
-    **more: Any,
+    metric: str = "recall@10",
+    **tried: Sequence[Any],
 ) -> tuple[Advice, list[str]]:
-    question = Question(FIXED | {"encoder": encoder}, **(ASKED | more))
+    question = Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
     locations = Locations(data_dir, runs_dir)
     progress = Mock(Progress)
-    found = pipeline.answer_question(
-        question, locations, budget, dry_run=dry_run, progress=progress
-    )
+    found = pipeline.answer_question(question, locations, budget, progress=progress)
     return found, [call.args[0] for call in progress.say.call_args_list]
-
-
-def answer_of(found: Advice) -> RaceAnswer:
-    assert found.answer is not None
-    return found.answer

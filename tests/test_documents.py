@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from invoked import invoke
 from prepared import store_prepared
+from races import OTHERS
 
 from ncfbench.data.sources import synthetic
 from ncfbench.errors import install_command
@@ -29,9 +30,10 @@ SIZES = ["--encoder", "bow", "--set", "dimension=8", "--set", "word_dimension=8"
 LESS = {
     "run": ["--epochs", "1", "--batch-size", "64", *SIZES],
     "advise": [
-        *("--dry-run", "--samplers", "iid,strat-ns", "--batch-sizes", "64"),
-        *("--stratum-sizes", "4", "--negatives", "5"),
-        *SIZES,
+        *("--try", "encoder=bow", "--try", "sampler=iid,strat-ns", "--try", "batch_size=64"),
+        *("--try", "stratum_size=4", "--try", "negatives=5", "--try", "learning_rate=0.01"),
+        *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
+        *("--set", "epochs=1", *SIZES[2:]),
     ],
     "sweep": [
         *("--epochs", "1", "--seeds", "1", "--set", "batch_size=64", "--set", "encoder=mf"),

@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.chance import chance, learned_at
-from ncfbench.advice.question import METRIC, Question
-from ncfbench.advice.state import State
+import numpy as np
+
+from ncfbench.advice.candidates import Candidate, State, Status
+from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
+from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.overall import Overall
-from ncfbench.reporting.quality import RECALL
-from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest
+from ncfbench.reporting.overall import Overall, kept_chance
+from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import COMPARED, n_ranked
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
@@ -45,13 +46,11 @@ class RaceAnswer(Overall):
     budget_seconds: float
     sample_users: int | None
     unfitted: Sequence[str] = ()
-    is_race: bool = True
 
     @property
-    def measures(self) -> dict[str, str]:
-        """Columns of the curves that the figure shows: the one that decides, and test recall."""
-        decides = f"{self.metric} of validation links"
-        return {self.question.column: decides, f"test_{RECALL}": "test recall@50"}
+    def judged_by(self) -> Split:
+        """Validation links: those of the test have no part in a race."""
+        return self.split
 
     @property
     def main(self) -> list[RacedArm]:
@@ -104,7 +103,7 @@ def make_answer(
         metric=question.metric,
         chance=chance(dataset, "test"),
         learned_above=by_chance,
-        split_chance=by_chance if question.metric == METRIC else None,
+        split_chance=kept_chance(unranked, question.column),
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )
@@ -133,3 +132,15 @@ def _left(entrant: Candidate, *, has_run: bool) -> str:
     if not has_run:
         return "not begun"
     return "left" if entrant.status is Status.LEFT else ""
+
+
+def chance(dataset: Dataset, split: Split) -> float:
+    """Return the expected recall@50 of a random order of the items that are ranked for a split's
+    links, on average over users.
+    """
+    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
+
+
+def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
+    """Return :func:`ncfbench.reporting.ranked.above_chance_at` on validation links."""
+    return above_chance_at(record, "validation", chance(dataset, "validation"))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ncfbench.advice.candidates import Candidate, Status
+from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.costs import FORECAST, Costs
-from ncfbench.advice.state import State
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rungs import Pace
-from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import ArmProgress, Progress
@@ -43,18 +41,16 @@ class Clock:
 
     Attributes:
         reserve_seconds: kept for the answer.
-        spent_before: seconds of earlier sessions.
     """
 
     budget_seconds: float
     reserve_seconds: float
-    spent_before: float = 0.0
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def spent(self) -> float:
-        """Seconds spent, with those of earlier sessions."""
-        return self.spent_before + time.perf_counter() - self.began
+        """Seconds spent."""
+        return time.perf_counter() - self.began
 
     @property
     def left(self) -> float:
@@ -140,20 +136,16 @@ class CandidateRuns:
 
     def read(self, candidate: Candidate, seed: int) -> RunRecord | None:
         """Return the records of a candidate's run; None before it has any."""
-        key = candidate.name, seed
-        if key not in self._folders:
-            config = candidate.with_seed(seed)
-            folder = choice.find(self.locations.runs_dir, config, self.state.fingerprint)
-            if folder is None:
-                return None
-            self._folders[key] = folder
-        has_records = (self._folders[key] / "summary.parquet").exists()
-        return runs.read(self._folders[key]) if has_records else None
+        folder = self._folders.get((candidate.name, seed))
+        is_written = folder is not None and (folder / "summary.parquet").exists()
+        return runs.read(folder) if folder is not None and is_written else None
 
-    def records(self) -> Iterator[RunRecord]:
-        """Yield the runs of all entrants that have records."""
-        for candidate in self.state.entrants:
-            yield from filter(None, (self.read(candidate, seed) for seed in candidate.seeds))
+    def records(self) -> dict[str, list[RunRecord]]:
+        """Return the runs of each entrant that have records, by seed."""
+        return {
+            each.name: [*filter(None, (self.read(each, seed) for seed in each.seeds))]
+            for each in self.state.entrants
+        }
 
     def _opening(self, candidate: Candidate) -> float:
         """Return the seconds that a run of a candidate takes before it is worth anything."""

@@ -1,4 +1,4 @@
-"""Candidates: the arms of a race, each an ordinary run of every seed."""
+"""Candidates: the arms of a race, each an ordinary run of every seed; and how they stand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ncfbench.config import RunConfig
 from ncfbench.racing.rule import Status as Status
+from ncfbench.racing.rungs import Pace
 
 
 @dataclass
@@ -31,3 +32,33 @@ class Candidate:
     def leave(self, status: Status, reason: str) -> None:
         """Leave the race."""
         self.status, self.reason = status, reason
+
+
+@dataclass
+class State:
+    """How a race stands.
+
+    Attributes:
+        entrants: candidates that have entered, in this order.
+        pool: those that have not, the most promising first.
+        first_clock: training clock at the end of the first rung, in seconds; 0 before it is known.
+        pace: expected before anything was measured.
+        clock: at the end of the last rung; 0 before.
+        notes: warnings for the answer, such as that the machine was busy.
+    """
+
+    fingerprint: str
+    entrants: list[Candidate] = field(default_factory=list)
+    pool: list[Candidate] = field(default_factory=list)
+    first_clock: float = 0.0
+    pace: Pace = field(default_factory=Pace)
+    clock: float = 0.0
+    horizon: float = 0.0
+    spent_seconds: float = 0.0
+    is_over: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def racing(self) -> list[Candidate]:
+        """Entrants that have not left."""
+        return [each for each in self.entrants if each.status is Status.RACING]

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
 
-from ncfbench.advice import answer_rows
-from ncfbench.advice.answer import RaceAnswer, make_answer
+from ncfbench.advice import summary
+from ncfbench.advice.answer import RaceAnswer, chance, make_answer
 from ncfbench.advice.candidate_runs import CandidateRuns, Clock
-from ncfbench.advice.chance import chance
-from ncfbench.advice.field import FirstField
+from ncfbench.advice.candidates import State
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import State, keep_records, read_kept_records, read_state
 from ncfbench.catalog import ENCODERS
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
@@ -31,20 +29,17 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.floors.measure import lack
 from ncfbench.floors.pipeline import floor
 from ncfbench.models.towers import DeviceContent
-from ncfbench.reporting.beside import ANSWER, read_floors
-from ncfbench.reporting.figures.curves import draw_answer
-from ncfbench.reporting.figures.drawing import save
-from ncfbench.reporting.floors import FloorResult, floors_of
-from ncfbench.runs.folder import ANSWERED
+from ncfbench.reporting.beside import read_floors
+from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
-from ncfbench.storage import locks, schemas, tables
+from ncfbench.storage import locks, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 
-FOLDER = "advice"
-"""Folder of the races, below the folder of the runs."""
+FOLDER, ANSWER = "advice", "answer.json"
+"""Folder of the races, below the folder of the runs, and the file of each with its answer."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
 """In the order in which they are fitted: those that rank known items best first."""
@@ -59,56 +54,43 @@ CERTAIN_NOTE = (
     f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
     " construction and decides nothing. Prepare data with more of them."
 )
-MIXED_NOTE = (
-    "Its runs were timed in different environments (hardware, packages or variables), so their"
-    " seconds are only roughly comparable. Remove the race's folder to start over."
-)
-DONE_SHARE = 0.1
-"""A race that has spent all but this share of its budget is over."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The result of a question. A dry run has no answer.
+    """The result of a question.
 
     Attributes:
-        state: who raced or would race.
+        state: who raced.
         is_complete: False if the race was interrupted.
     """
 
     folder: Path
     state: State
-    answer: RaceAnswer | None = None
-    figure: Path | None = None
-    is_complete: bool = False
+    answer: RaceAnswer
+    is_complete: bool
 
 
 def advise(
     dataset: str,
     *,
-    encoder: str | Sequence[str] = (),
     budget_seconds: float = 600.0,
     metric: str = METRIC,
-    loss: str | Sequence[str] = (),
-    seeds: int = 2,
-    dry_run: bool = False,
+    tried: Mapping[str, Sequence[Any]] | None = None,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
     assignments: Sequence[str] = (),
     began: float | None = None,
-    **asked: Any,
+    **shared: Any,
 ) -> Advice:
     """Race candidates within a budget of time, and return what to train with, and why.
 
-    The same question continues its race.
-
     Args:
-        encoder: the encoders to try.
+        tried: values to try by setting, such as ``{"loss": ["softmax", "log"]}``; of other
+            settings those that they declare.
         assignments: ``key=value`` strings of settings that all candidates share.
-        asked: sequences of ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
-            ``learning_rates`` to try, by default the usual ones; ``others``, a mapping of such
-            sequences; and settings that all candidates share.
+        shared: such settings by name.
         progress: shows the race to its user; by default nothing is shown.
         began: when the budget began, by ``time.perf_counter()``; by default now.
 
@@ -116,22 +98,13 @@ def advise(
         DataError, NcfbenchError, UsageError: see :func:`answer_question`.
     """
     began = time.perf_counter() if began is None else began
-    names = {field.name for field in dataclasses.fields(Question)} - {"others"}
-    tried: dict[str, Any] = {name: tuple(asked.pop(name)) for name in names & asked.keys()}
-    others = asked.pop("others", {})
-    encoders, losses = (
-        (each,) if isinstance(each, str) else tuple(each) for each in (encoder, loss)
-    )
-    tried |= {"encoders": encoders, "losses": losses}
-    shared = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | asked
-    progress = progress or Progress()
+    tried, progress = tried or {}, progress or Progress()
+    flags = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | shared
     fixed, locations = merge_named(
-        progress.say, shared, assignments, chosen={"encoder": encoders or ENCODERS}
+        progress.say, flags, assignments, chosen={"encoder": tried.get("encoder", ENCODERS)}
     )
-    given = {name: values for name, values in tried.items() if values}
-    question = Question(fixed, metric, seeds=seeds, others=others, **given)
-    more: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "began": began}
-    return answer_question(question, locations, budget_seconds, **more)
+    question = Question(fixed, metric, tried)
+    return answer_question(question, locations, budget_seconds, progress=progress, began=began)
 
 
 def answer_question(
@@ -139,14 +112,10 @@ def answer_question(
     locations: Locations,
     budget_seconds: float,
     *,
-    dry_run: bool = False,
     progress: Progress,
     began: float | None = None,
 ) -> Advice:
-    """Answer a question within a budget of wall time, or continue to.
-
-    The same question continues in its folder; one that is answered trains further if the budget is
-    larger than what was spent.
+    """Answer a question within a budget of wall time.
 
     Args:
         began: as for :func:`advise`.
@@ -166,8 +135,8 @@ def answer_question(
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
-    search = Search(Space.of(dataset, question.fixed, question.given))
-    folder = locations.runs_dir / FOLDER / question.name
+    search = Search(Space.of(dataset, question.fixed, question.tried))
+    folder = _unused(locations.runs_dir / FOLDER / question.name)
     others.warn(say)
     with (
         locks.held(folder, "racing in"),
@@ -175,62 +144,44 @@ def answer_question(
         ExitStack() as stack,
     ):
         stack.callback(progress.end)
-        state = read_state(folder)
-        if state is not None and state.fingerprint != dataset.fingerprint:
-            say(f"{dataset.name} has changed since this race began: beginning a new one.")
-            state = None
-        if state is not None:
-            clock.spent_before = state.spent_seconds
         progress.start(int(budget_seconds), int(clock.spent), "second")
-        has_time = clock.left > DONE_SHARE * budget_seconds
-        unfitted: list[str] = []
-        if has_time and not dry_run:
-            unfitted = _fit_floors(dataset, locations, clock, progress)
+        unfitted = _fit_floors(dataset, locations, clock, progress)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        if dry_run and state is not None:
-            return Advice(folder, state)
-        if state is None:
-            state, has_time = State(dataset.fingerprint, [], [], 0.0), True
-        runs_dir = Path(stack.enter_context(TemporaryDirectory())) if dry_run else folder
-        here = dataclasses.replace(locations, runs_dir=runs_dir)
+        state = State(dataset.fingerprint)
+        here = dataclasses.replace(locations, runs_dir=folder)
         runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
-        if dry_run:
-            with runs.turns:
-                FirstField(search, runs).choose()
-            return Advice(folder, state)
         is_complete = True
-        if has_time:
-            try:
-                Race(question, search, runs).run()
-            except KeyboardInterrupt:
-                is_complete = False
-            notes = [BUSY_NOTE] if others.describe() else []
-            if chance(dataset, "validation") >= 1:
-                notes.append(CERTAIN_NOTE)
-            if len({record.environment["key"] for record in runs.records()}) > 1:
-                notes.append(MIXED_NOTE)
-            state.notes = list(dict.fromkeys([*state.notes, *notes]))
-            state.spent_seconds = clock.spent
-            state.write(folder)
-        if has_time or not (folder / ANSWERED).exists():
-            keep_records(runs.records(), folder)
-        records = read_kept_records(state, folder)
-        answer = make_answer(question, state, records, dataset, budget_seconds)
+        try:
+            Race(question, search, runs).run()
+        except KeyboardInterrupt:
+            is_complete = False
+        state.notes += [BUSY_NOTE] if others.describe() else []
+        state.notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
+        state.spent_seconds = clock.spent
+        answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
-        figure = _write(answer, folder, locations, say)
-        return Advice(folder, state, answer, figure, is_complete)
+        there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
+        tables.write_json(folder / ANSWER, summary.as_json(answer, folder, there))
+        return Advice(folder, state, answer, is_complete)
+
+
+def _unused(folder: Path) -> Path:
+    """Return the folder of a race, or the first of ``NAME-2``, ... that holds no runs."""
+    later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    folders = itertools.chain([folder], later)
+    return next(each for each in folders if not any(each.glob("[!.]*")))
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:
     """Refuse an encoder or a metric by a UsageError, or data by a DataError, that cannot be ranked
     by on validation links.
     """
-    for name in question.encoders:
+    for name in question.tried.get("encoder", ()):
         if not can_rank(name, dataset):
             raise UsageError(
-                f"advise ranks held-out items, and {name} has no vectors of them. Use another"
-                " --encoder."
+                f"advise ranks held-out items, and {name} has no vectors of them. Try another"
+                " encoder."
             )
     require_validation_links(dataset, "advise")
     _, _, cutoff = question.metric.partition("@")
@@ -240,14 +191,6 @@ def require_recall(question: Question, dataset: Dataset) -> None:
             f"--metric {question.metric}: {n_ranked} items are ranked for validation links, so it"
             " decides nothing. Use a smaller M."
         )
-
-
-def by_validation(floors: Sequence[FloorResult]) -> list[FloorResult]:
-    """Return floors in the order of their recall of validation links, the best first; of equal ones
-    in that of :data:`FLOORS`. Test links choose nothing, even where validation cannot tell.
-    """
-    usual = sorted(floors, key=lambda floor: FLOORS.index(floor.row["floor"]))
-    return sorted(usual, key=lambda floor: -(floor.recall_on("validation") or 0.0))
 
 
 def _fit_floors(
@@ -268,21 +211,10 @@ def _fit_floors(
         )
     except (DataError, UsageError) as error:
         return [str(error)]
-    shown = ", ".join(result.label for result in by_validation(floors_of(fitted.rows)))
-    lines = [f"{clock.spent:.0f} s: recall without training: {shown}.", *fitted.notes]
+    found = by_validation(floors_of(fitted.rows))
+    shown = ", ".join(result.label("validation") for result in found)
+    links = f"validation links (chance: {chance(dataset, 'validation'):.3f})"
+    lines = [f"{clock.spent:.0f} s: recall@50 of {links} without training: {shown}."]
+    lines += fitted.notes
     progress.say(" ".join(lines))
     return fitted.notes
-
-
-def _write(
-    answer: RaceAnswer, folder: Path, locations: Locations, say: Callable[[str], None]
-) -> Path | None:
-    tables.write_rows(folder / "advice.parquet", answer_rows.rows(answer), schemas.ADVICE)
-    there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-    tables.write_json(folder / ANSWER, answer_rows.as_json(answer, folder, there))
-    try:
-        drawing = draw_answer(answer)
-    except UsageError as error:
-        say(f"No figure: {error}")
-        return None
-    return save(drawing, [folder / "advice.png"])[0] if drawing else None

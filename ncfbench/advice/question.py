@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +13,6 @@ from ncfbench.config import RunConfig, all_settings, complete
 from ncfbench.errors import UsageError, nearest
 from ncfbench.storage.schemas import MEASURES
 
-LISTED = {
-    "encoder": "encoders",
-    "loss": "losses",
-    "sampler": "samplers",
-    "batch_size": "batch_sizes",
-    "stratum_size": "stratum_sizes",
-    "negatives": "negatives",
-    "learning_rate": "learning_rates",
-}
-"""Settings whose values to try have a field of their own in a question, with its name."""
 METRIC = "recall@50"
 
 
@@ -31,14 +20,12 @@ METRIC = "recall@50"
 class Question:
     """A question to a race: which settings reach the best ranking of validation links soonest.
 
-    Encoders, losses and all settings that declare values to try compete. Empty tuples stand for
-    the declared values.
+    All settings that declare values to try compete.
 
     Attributes:
         fixed: settings that all candidates share, by name; the data set above all.
         metric: what ranking is judged by: ``recall@50``, ``ndcg@20``, ``mrr`` ...
-        others: values to try of further settings, by name.
-        seeds: wanted seeds of each finalist.
+        tried: values to try by setting, in place of the declared ones.
 
     Raises:
         UsageError: an unknown name, or a question without an answer.
@@ -46,15 +33,7 @@ class Question:
 
     fixed: Mapping[str, Any]
     metric: str = METRIC
-    encoders: tuple[str, ...] = ()
-    losses: tuple[str, ...] = ()
-    samplers: tuple[str, ...] = ()
-    batch_sizes: tuple[int, ...] = ()
-    stratum_sizes: tuple[int, ...] = ()
-    negatives: tuple[int, ...] = ()
-    learning_rates: tuple[float, ...] = ()
-    others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    seeds: int = 2
+    tried: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     base: RunConfig = field(init=False)
     """The fixed settings, complete."""
 
@@ -64,25 +43,19 @@ class Question:
             raise UsageError(
                 f"--metric {self.metric!r}{nearest(self.metric, valid)} Valid: {', '.join(valid)}."
             )
-        if self.seeds < 1:
-            raise UsageError(f"--seeds {self.seeds}: at least one.")
-        for kind, names in (("encoder", self.encoders), ("sampler", self.samplers)):
-            for name in names:
-                find(kind, name)
-        for name in self.losses:
-            find_loss(name)
-        object.__setattr__(self, "others", _converted(self.others))
-        fixed = dict(self.fixed)
+        tried, fixed = _converted(self.tried), dict(self.fixed)
+        for name in (*tried, "seed"):
+            if name in fixed:
+                raise UsageError(f"{name} is what advise tries: give its values by --try {name}=.")
         if "encoder" in fixed:
-            object.__setattr__(self, "encoders", (fixed.pop("encoder"),))
+            tried["encoder"] = (fixed.pop("encoder"),)
+        object.__setattr__(self, "tried", tried)
         object.__setattr__(self, "fixed", fixed)
-        for name in (*self.given, "seed"):
-            if name in self.fixed:
-                raise UsageError(f"{name} is what advise tries: give it by the flag of that name.")
-        losses = self.losses or (RunConfig.loss,)
-        encoders = self.encoders or (RunConfig.encoder,)
-        chosen = {"loss": losses[0], "encoder": encoders[0]}
-        object.__setattr__(self, "base", complete({**chosen, **self.fixed}))
+        losses = tried.get("loss", (RunConfig.loss,))
+        encoders = tried.get("encoder", (RunConfig.encoder,))
+        object.__setattr__(
+            self, "base", complete({"loss": losses[0], "encoder": encoders[0], **fixed})
+        )
 
     @property
     def measure(self) -> str:
@@ -95,39 +68,25 @@ class Question:
         return f"validation_{self.measure}"
 
     @property
-    def given(self) -> dict[str, tuple[Any, ...]]:
-        """The values to try that the question names itself, by setting."""
-        listed = {name: getattr(self, attribute) for name, attribute in LISTED.items()}
-        return {name: values for name, values in listed.items() if values} | dict(self.others)
-
-    @property
     def name(self) -> str:
         """Name of the folder of its runs: the same question has the same."""
-        asked = {
-            each.name: getattr(self, each.name)
-            for each in dataclasses.fields(self)
-            if each.name not in ("base", "seeds")
-        }
-        asked["target"] = "recall"  # as in the names of races that earlier versions began
+        asked = [dict(self.fixed), self.metric, dict(self.tried)]
         text = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
         parts = (self.base.dataset, self.metric, text.hexdigest()[:6])
         return "-".join(parts).replace(":", ".").replace("@", "")
 
 
-def flag_of(name: str) -> str:
-    """Return the option that lists the values to try of a setting of :data:`LISTED`."""
-    return f"--{name if name in ('encoder', 'loss') else LISTED[name]}".replace("_", "-")
-
-
-def _converted(tried: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+def _converted(tried: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return the values to try of some settings, of the types that these have."""
-    known, found = all_settings(), {}
+    known, found = all_settings(), dict[str, Sequence[Any]]()
     for name, values in tried.items():
-        if name in LISTED:
-            raise UsageError(f"--try {name}: use {flag_of(name)}.")
         if name not in known or name in ("seed", "dataset"):
             raise UsageError(f"--try {name!r}{nearest(name, known)} It is no setting to try.")
         found[name] = tuple(map(known[name].convert, values))
         for value in found[name]:
             known[name].check(value)
+            if name in ("encoder", "sampler"):
+                find(name, value)
+            elif name == "loss":
+                find_loss(value)
     return found

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from ncfbench.advice.answer import learned_at
 from ncfbench.advice.candidate_runs import CandidateRuns
 from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.chance import learned_at
 from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import Question
 from ncfbench.advice.search import Search
@@ -32,7 +32,7 @@ from ncfbench.timing.ranking import NEAR, SHARE, soonest
 NEWCOMERS = 6
 """Most candidates of a wave."""
 LEAST_SEED = 1 / 4
-"""Share of the last clock that a further seed must have time for."""
+"""Share of the last clock that a second seed must have time for."""
 RESTED = NEAR
 """Share of its best metric that a leader at rest had after half of its training: arms within it are
 told apart by time.
@@ -50,16 +50,16 @@ BEGINS = 1 / 4
 rates and large dimensions learn late (``benchmarks/search_choices.py``).
 """
 SEEDED = 2
-"""Best candidates that get further seeds: what is recommended, and the next one."""
-SEEDS_SHARE = 0.15
-"""Share of the budget that waves leave for further seeds of the finalists."""
+"""Best candidates that get a second seed: what is recommended, and the next one."""
+SEED_SHARE = 0.15
+"""Share of the budget that waves leave for the second seed."""
 TRAINING_SHARE = 0.4
 """Share of the budget that waves leave to train the best on, where the leader still learns."""
 
 
 @dataclass
 class Race:
-    """A race in a folder. :meth:`run` begins or continues it. A killed race loses its last rung.
+    """A race.
 
     Args:
         search: names the neighbours of a leader.
@@ -78,21 +78,17 @@ class Race:
         """Race until the budget is spent.
 
         Raises:
-            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved. The same
-                call continues.
+            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
             NcfbenchError: no candidate is left.
             UsageError: see :meth:`FirstField.choose`.
         """
-        self.state.is_over = False
         with self.runs.turns:
-            if not self.state.first_clock:
-                FirstField(self.search, self.runs).choose()
-                self._write()
-            target: float | None = self.state.clock or self.state.first_clock
+            FirstField(self.search, self.runs).choose()
+            target: float | None = self.state.first_clock
             while target is not None:
                 self.runs.train(self.state.racing, 0, target)
                 target = self._after_rung(self._end_rung(target))
-            self._train_seeds()
+            self._train_seed()
         self.state.is_over = True
 
     def _end_rung(self, clock: float) -> float | None:
@@ -106,7 +102,7 @@ class Race:
             raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
         # A second seed of arms that have learned nothing, or of a leader that is about to be
         # overtaken, would show nothing: they train on.
-        seeds = self.question.seeds if is_settled(arms) else 1
+        seeds = 2 if is_settled(arms) else 1
         plan = self._plan(seeds)
         state.horizon = plan.horizon if plan else clock
         keep = len(arms)  # without time for anything more nobody leaves for want of it
@@ -119,7 +115,6 @@ class Race:
                 self.runs.leave(candidate, reason)
         plan = self._plan(seeds) if plan else None
         is_last = plan is None or not plan.clocks or self.runs.are_done(state.racing)
-        self._write()
         self._say_rung(arms, decision, None if plan is None or is_last else plan.horizon)
         return None if plan is None or is_last else plan.clocks[0]
 
@@ -146,8 +141,7 @@ class Race:
         if self._is_at_rest():
             return None
         if target is None and not self.runs.are_done(self.state.racing):
-            seeds = SEEDS_SHARE if self.question.seeds > 1 else 0.0
-            return self._next_rung(seeds * self.clock.budget_seconds)
+            return self._next_rung(SEED_SHARE * self.clock.budget_seconds)
         return target
 
     def _next_rung(self, kept: float = 0.0) -> float | None:
@@ -210,7 +204,6 @@ class Race:
             self.runs.train(wave, 0, target)
             self.runs.keep()
             wave = self._promising(wave, ahead.curve, target)
-            self._write()
             if target >= state.clock or self._left <= 0:
                 break
             target = min(2 * target, state.clock)
@@ -227,9 +220,7 @@ class Race:
     @property
     def _left(self) -> float:
         """Seconds left for waves."""
-        share = SEEDS_SHARE if self.question.seeds > 1 else 0.0
-        if not self._is_at_rest():
-            share = TRAINING_SHARE
+        share = SEED_SHARE if self._is_at_rest() else TRAINING_SHARE
         return self.clock.left - share * self.clock.budget_seconds
 
     def _newcomers(self) -> list[Candidate]:
@@ -265,24 +256,21 @@ class Race:
             self.runs.leave(each, f"after {curve.clock:.3g} s: {reason}")
         return [each for each in racing if each.status is Status.RACING]
 
-    def _train_seeds(self) -> None:
+    def _train_seed(self) -> None:
         if all(arm.learned_at is None for arm in self._arms().values()):
             return
         finalists = self._finalists()
-        for seed in range(1, self.question.seeds):
-            finalists = [each for each in finalists if each.status is Status.RACING]
-            finalists = finalists[: self._seeds_in_time(finalists)]
-            if not finalists:
-                break
-            for candidate in finalists:
-                candidate.seeds = list(dict.fromkeys([*candidate.seeds, seed]))
-            self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
-            self.runs.train(finalists, seed, self.state.clock)
-            self.runs.keep()
-            self._write()
+        finalists = finalists[: self._seeds_in_time(finalists)]
+        if not finalists:
+            return
+        for candidate in finalists:
+            candidate.seeds = [0, 1]
+        self.progress.say(f"Seed 2 of {', '.join(each.name for each in finalists)}.")
+        self.runs.train(finalists, 1, self.state.clock)
+        self.runs.keep()
 
     def _finalists(self) -> list[Candidate]:
-        """Return who gets further seeds, the recommended one first."""
+        """Return who gets a second seed, the recommended one first."""
         curves = {name: arm.curve for name, arm in self._arms().items()}
         tops = {name: -curve.level for name, curve in curves.items()}
         level = -SHARE * max(tops.values())
@@ -300,10 +288,6 @@ class Race:
         share = LEAST_SEED * self.state.clock
         takes = accumulate(pace.opening + pace.training * share + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
-
-    def _write(self) -> None:
-        self.state.spent_seconds = self.clock.spent
-        self.state.write(self.runs.locations.runs_dir)
 
 
 def rests(curve: Curve) -> bool:

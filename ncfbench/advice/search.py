@@ -15,9 +15,8 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ncfbench.advice.candidates import Candidate
+from ncfbench.advice.candidates import Candidate, State
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import State
 from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
 from ncfbench.catalog.presets import preset
 from ncfbench.config import RunConfig

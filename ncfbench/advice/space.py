@@ -6,12 +6,10 @@ is the settings of a run. Settings that its choices do not read are not tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
 from ncfbench.config import RunConfig, complete
@@ -88,19 +86,6 @@ class Space:
         values = config.to_dict()
         return {name: values[name] for name in self.names(config)}
 
-    def drawn(self, draw: Callable[[str], Any]) -> RunConfig:
-        """Return the point whose values a function draws by name: of each choice, then of each of
-        the settings that these read.
-
-        Raises:
-            UsageError: they cannot work together.
-        """
-        choices = {name: draw(name) for name in BUILT_IN if name in self.tried}
-        base = self.config(choices)
-        usual = self.point(base)
-        names = [name for name in usual if name not in choices and usual[name] in self.tried[name]]
-        return self.config(choices | {name: draw(name) for name in names})
-
     def neighbours(self, config: RunConfig) -> Iterator[RunConfig]:
         """Yield the points that differ in one setting: a choice, or a number by one step."""
         point = self.point(config)
@@ -131,20 +116,3 @@ def is_served(encoder: str, dataset: Dataset) -> bool:
     has = {"features": dataset.item_features is not None, "text": bool(dataset.n_words)}
     ranks = info.scores_cold_items or dataset.ranks_known_items
     return ranks and all(has.get(each, True) for each in info.content)
-
-
-def random_points(space: Space, seed: int) -> Iterator[RunConfig]:
-    """Yield distinct random points of a space without end, the same for the same seed: what is
-    tried of each setting is drawn uniformly.
-    """
-    generator, seen = np.random.default_rng(seed), set()
-
-    def draw(name: str) -> Any:
-        return space.tried[name][int(generator.integers(len(space.tried[name])))]
-
-    while True:
-        with suppress(UsageError):
-            config = space.drawn(draw)
-            if config not in seen:
-                seen.add(config)
-                yield config

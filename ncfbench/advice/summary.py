@@ -1,15 +1,18 @@
-"""An answer in words and as tables."""
+"""An answer in words, as tables and as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from ncfbench.advice.answer import RaceAnswer
-from ncfbench.advice.question import LISTED, Question, flag_of
+from ncfbench.advice.answer import RaceAnswer, RacedArm
+from ncfbench.advice.question import METRIC, Question
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
@@ -71,7 +74,7 @@ def next_steps(
         furthest = max(epochs, default=0.0)
         times = min(max(times, JUDGED_EPOCHS / furthest if furthest else 0.0), 10.0)
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
-    steps = [("To be surer, go on with this race", longer)]
+    steps = [("To be surer", longer)]
     if answer.best is not None:
         words = ["ncfbench", "export", str(folder / answer.best.first.name), "--vectors", "vectors"]
         data_dir = locations.get("--data-dir")
@@ -89,19 +92,43 @@ def answer_tables(answer: RaceAnswer) -> list[Table]:
     return [table for table in [overall.worth_table(answer)] if table.rows]
 
 
+def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer as a JSON object; see docs/advice.md.
+
+    Args:
+        folder, locations: as for :func:`next_steps`.
+    """
+    question, state = answer.question, answer.state
+    found = caveats(answer)
+    return {
+        "format": 1,
+        "dataset": question.base.dataset,
+        "data_fingerprint": state.fingerprint,
+        "tried": {name: list(values) for name, values in question.tried.items()},
+        **overall.facts(answer),
+        "budget_seconds": answer.budget_seconds,
+        "spent_seconds": state.spent_seconds,
+        "is_over": state.is_over,
+        "sample_users": answer.sample_users,
+        "headline": headline(answer),
+        "trust": [caveat.sentence for caveat in found],
+        "caveats": [caveat._asdict() for caveat in found],
+        "next": [
+            {"purpose": purpose, "command": command}
+            for purpose, command in next_steps(answer, folder, locations)
+        ],
+        "entrants": [_row(answer, arm) for arm in answer.arms],
+        "folder": str(folder),
+    }
+
+
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
-    base, usual = question.base, Question({})
-    words = ["ncfbench", "advise", base.dataset]
-    if question.metric != usual.metric:
+    words = ["ncfbench", "advise", question.base.dataset]
+    if question.metric != METRIC:
         words += ["--metric", question.metric]
-    for name, attribute in LISTED.items():
-        if (values := getattr(question, attribute)) != getattr(usual, attribute):
-            words += [flag_of(name), ",".join(map(str, values))]
-    for name, values in question.others.items():
+    for name, values in question.tried.items():
         words += ["--try", f"{name}={','.join(map(str, values))}"]
-    if question.seeds != usual.seeds:
-        words += ["--seeds", str(question.seeds)]
     for name, value in question.fixed.items():
         if name != "dataset":
             words += ["--set", f"{name}={value}"]
@@ -119,3 +146,28 @@ def _no_choice(answer: RaceAnswer) -> str:
         f" none of {len(judged)} is clearly above chance ({answer.learned_above:.3f}). Give a"
         " larger --budget."
     )
+
+
+def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
+    config, reads = arm.config, find_sampler(arm.config.sampler).reads
+    summary = arm.first.summary if arm.runs else {}
+    is_expected = answer.best and arm.has_run and math.isfinite(arm.expected)
+    return {
+        "dataset": config.dataset,
+        "encoder": config.encoder,
+        "entrant": arm.name,
+        "loss": config.loss,
+        "sampler": config.sampler,
+        "batch_size": config.batch_size,
+        "stratum_size": config.stratum_size if reads("stratum_size") else None,
+        "negatives": config.negatives if reads("negatives") else None,
+        "learning_rate": config.learning_rate,
+        "probe_every": config.probe_every,
+        "reason": arm.entrant.reason or None,
+        "iterations": summary.get("iterations"),
+        "epochs": summary.get("epochs"),
+        "times_slower_expected": arm.expected if is_expected else None,
+        **overall.arm_facts(arm),
+        "config": json.dumps(config.to_dict(), sort_keys=True),
+        "data_fingerprint": answer.state.fingerprint,
+    }

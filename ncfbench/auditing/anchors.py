@@ -1,10 +1,9 @@
-"""Anchors: the parameters at which gradients are compared, with the exact gradient at each."""
+"""Anchors: the parameters at which gradients are compared, with the exact gradient there."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -22,8 +21,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
-from ncfbench.training.probe import Probe
-from ncfbench.training.state import Parameters, copy_state
+from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 STEP_TOLERANCE = 1e-3
@@ -34,21 +32,14 @@ WARM_UP_SAMPLER = "ns"
 """Serves every loss; it leads to the same anchor for all samplers that are audited there."""
 
 
-class Point(NamedTuple):
-    """Parameters of a loss."""
-
-    name: str
-    parameters: Parameters
-
-
 @dataclass(frozen=True)
 class AuditedTowers:
-    """The towers of a loss, sets of parameters, and the way back through the towers."""
+    """The towers of a loss after a warm-up, and the way back through the towers."""
 
     trainer: Trainer
     embedder: Embedder
     pullback: Pullback
-    points: tuple[Point, ...]
+    parameters: Parameters
 
     @classmethod
     def make(
@@ -57,14 +48,8 @@ class AuditedTowers:
         content: DeviceContent,
         config: RunConfig,
         warmup: int,
-        *,
-        initial: bool = True,
     ) -> AuditedTowers:
-        """Return the parameters after ``warmup`` iterations, and before them the initial ones.
-
-        Args:
-            initial: include the initial parameters.
-        """
+        """Return the parameters after ``warmup`` iterations."""
         shared = {
             name: value
             for name, value in _audited(config).to_dict().items()
@@ -72,7 +57,7 @@ class AuditedTowers:
         }
         neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
         trainer, state = Trainer.create(neutral, dataset)
-        trained = copy_state(state)
+        trained = state
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
         for _ in range(warmup):
@@ -80,49 +65,30 @@ class AuditedTowers:
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(embedder, dataset.graph)
-        before = [Point("initial", state.parameters)] if initial else []
-        return cls(trainer, embedder, pullback, (*before, Point("warm", trained.parameters)))
+        return cls(trainer, embedder, pullback, trained.parameters)
 
-    def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
-        """Return an anchor at each point, for the noise and mask of ``config``."""
-        objective = ExactObjective(graph, config, self.embedder)
-        probe = Probe(graph, config, self.embedder)
-        anchors = []
-        for point in self.points:
-            parameters, exact = point.parameters, objective(point.parameters)
-            gradient = self.pullback(parameters, exact.gradient)
-            negative = self.pullback(parameters, exact.negative)
-            anchors.append(
-                Anchor(
-                    towers=self,
-                    point=point,
-                    exact_loss=exact.value,
-                    probe_loss=probe(parameters),
-                    gradient=gradient,
-                    negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    batch_gradients=BatchGradients(graph, config, self.embedder, parameters),
-                )
-            )
-        return anchors
+    def anchor(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
+        """Return the anchor for the noise and mask of ``config``."""
+        exact = ExactObjective(graph, config, self.embedder)(self.parameters)
+        return Anchor(
+            towers=self,
+            gradient=self.pullback(self.parameters, exact.gradient),
+            batch_gradients=BatchGradients(graph, config, self.embedder, self.parameters),
+        )
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A point at which gradients are compared, for one loss and one noise distribution."""
+    """Parameters at which gradients are compared, for one loss and one noise distribution."""
 
     towers: AuditedTowers
-    point: Point
-    exact_loss: float
-    probe_loss: float
     gradient: NDArray[np.float32]
     """float32[P]: the exact one."""
-    negative_share: float
-    """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
-        return self.towers.pullback(self.point.parameters, self.batch_gradients(block))
+        return self.towers.pullback(self.towers.parameters, self.batch_gradients(block))
 
     def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
         """Compare one batch's gradient by the code that trains with the audit's own.
@@ -132,7 +98,7 @@ class Anchor:
         """
         trainer = dataclasses.replace(self.towers.trainer, config=_audited(config))
         content = self.towers.embedder.content
-        _, tree = jax.jit(trainer.gradient)(self.point.parameters, batch, content, None)
+        _, tree = jax.jit(trainer.gradient)(self.towers.parameters, batch, content, None)
         trained, audited = flat(tree), self.mean(Block(graph, config, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:

@@ -1,4 +1,4 @@
-"""The audit: conformance suite, X-ray and gradients of some samplers, losses and noises."""
+"""The audit: conformance suite and gradients of some samplers, losses and noises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ncfbench.data import open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.reporting.contents import xray
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.compile_cache import keep_compiled
 
@@ -26,7 +25,6 @@ class Record:
     """The findings of an audit, as rows of the tables of :mod:`ncfbench.storage.schemas`."""
 
     audit: list[dict[str, Any]]
-    xray: list[dict[str, Any]]
     conformance: list[dict[str, Any]]
 
     def __repr__(self) -> str:
@@ -36,14 +34,13 @@ class Record:
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Rows by their names in :data:`ncfbench.storage.schemas.AUDIT_TABLES`."""
-        return {"conformance": self.conformance, "xray": self.xray, "audit": self.audit}
+        return {"conformance": self.conformance, "audit": self.audit}
 
     @property
     def failures(self) -> list[str]:
         """One line for each biased gradient and for each property that does not hold."""
         biased = [
-            f"{row['sampler']}: the gradient is biased for {row['loss']} ({row['noise']},"
-            f" {row['point']})"
+            f"{row['sampler']}: the gradient is biased for {row['loss']} ({row['noise']})"
             for row in self.audit
             if row["shown_by"] == "gradient"
         ]
@@ -65,7 +62,6 @@ def audit_samplers(
     margin: float = 0.1,
     warmup: int = 20,
     suite: Iterable[str] = (),
-    brief: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
     progress: Progress | None = None,
@@ -78,17 +74,16 @@ def audit_samplers(
     Args:
         samplers: names, by default of all built-in ones, as for ``losses``; combinations that
             cannot work are left out.
-        batches: of each sampler; with 0 only the conformance suite and the X-ray are made.
+        batches: of each sampler; with 0 only the conformance suite is made.
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
         warmup: training iterations before the parameters at which gradients are compared.
         suite: losses for which the conformance suite alone is made, besides.
-        brief: leave out the initial parameters, and the streams as training shuffles them.
 
     Raises:
         DataError: the data set is not prepared.
         UsageError: no combination can work, or the data set is too large for exact gradients.
     """
-    otherwise = "; with 0 only the conformance suite and the X-ray are made"
+    otherwise = "; with 0 only the conformance suite is made"
     check_request(batches or 2 * BLOCKS, margin, otherwise)
     if warmup < 1:
         raise UsageError(f"warmup = {warmup}: it must be at least 1 iteration.")
@@ -106,15 +101,13 @@ def audit_samplers(
     keep_compiled(say)
     dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)
     count = len({config.sampler for config in configs})
-    progress.say(f"Conformance suite and X-ray of {count} sampler{'s' if count > 1 else ''}.")
+    progress.say(f"Conformance suite of {count} sampler{'s' if count > 1 else ''}.")
     results, wrong = _conformance(dataset.graph, tested)
     failed = [row for row in results if row["result"] == "fail"]
     for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
     broken = {row["sampler"] for row in failed if row["property"] in ("shapes", "ids", "weights")}
     audited = [config for config in configs if config.sampler not in broken]
-    first = {(config.noise, config.sampler): config for config in reversed(audited)}
-    xrays = [xray(dataset, config) for config in reversed(first.values())]
     rows = []
     if audited and batches:
         rows = GradientAudit(
@@ -124,10 +117,9 @@ def audit_samplers(
             margin=margin,
             warmup=warmup,
             wrong=wrong,
-            brief=brief,
             progress=progress,
         ).rows()
-    return Record(rows, xrays, results)
+    return Record(rows, results)
 
 
 def configurations(

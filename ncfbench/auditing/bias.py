@@ -9,7 +9,7 @@ blocks in halves. Pure NumPy and SciPy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,37 +38,7 @@ class Bias:
     """Between the expected vector and the exact one, corrected for noise."""
     variance: float
     """Variance of one batch: E |g - E g|^2 / |exact|^2."""
-    squared: float
-    """The unbiased estimate of the squared bias; may be negative."""
-    squared_error: float
-    """Its standard error."""
-    noisiest: float
-    """Variance of the mean of all batches along its noisiest direction."""
-    quantile: float
-    """Student's quantile of both bounds."""
     batches: int
-
-    def with_batches(self, factor: float) -> Bias:
-        """Return what ``factor`` times the batches would find if the estimate is right."""
-        squared = max(self.squared, 0.0)
-        # The error of a squared bias falls as one over the batches, or as their root once the bias
-        # outweighs it.
-        error = self.squared_error / (factor if squared < self.squared_error else math.sqrt(factor))
-        return replace(
-            self,
-            lower=math.sqrt(max(squared - self.quantile * error, 0)),
-            upper=_upper(squared, error, self.noisiest / factor, self.quantile),
-            squared=squared,
-            squared_error=error,
-            noisiest=self.noisiest / factor,
-            batches=math.ceil(self.batches * factor),
-        )
-
-
-def columns(name: str, bias: Bias | None) -> dict[str, float | None]:
-    """Return the columns of an estimate and its bounds in an audit's table."""
-    ends = (None,) * 3 if bias is None else (bias.estimate, bias.lower, bias.upper)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
@@ -111,10 +81,6 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
         detectable=_detectable(quantile + t_quantile(n - 1, POWER), error, noisiest),
         cosine=min((1 + float(direction.mean())) / length, 1.0),
         variance=variance,
-        squared=float(squared),
-        squared_error=error,
-        noisiest=noisiest,
-        quantile=quantile,
         batches=batches,
     )
 

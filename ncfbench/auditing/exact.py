@@ -54,8 +54,6 @@ class Exact:
 
     value: float
     gradient: VectorGradient
-    negative: VectorGradient
-    """The gradient of the terms with a negative link in them."""
 
 
 class ExactObjective:
@@ -120,7 +118,6 @@ class ExactObjective:
         return Exact(
             value=whole[0] + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
             gradient=VectorGradient(*whole[1:], 2 * user_l2 * shares[:, None] * raw),
-            negative=VectorGradient(*negative[1:], np.zeros(raw.shape)),
         )
 
 

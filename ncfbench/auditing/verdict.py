@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ncfbench.auditing.bias import RESOLUTION, Bias
@@ -13,18 +13,9 @@ from ncfbench.errors import UsageError
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""
-MODES = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, BLOCKS // 2)}
-"""Ways of sampling: how many times fewer batches each gets, and in how many blocks.
-
-``replacement`` draws links with replacement, ``shuffled`` as training does, ``more`` with
-:data:`MORE_NEGATIVES` times the negatives.
-"""
-MORE_NEGATIVES = 4
-"""Times more negatives with which a listwise loss is measured again, to see its bias fall."""
 AUDIT_SEED = MAX_SEED + 3
-NONE_DECIDES = "none would do"
 
-Word = Literal["unbiased", "consistent", "biased", "too few batches"]
+Word = Literal["unbiased", "consistent", "biased", "too few batches", "too few negatives"]
 ShownBy = Literal["gradient", "weights", "declared"]
 
 
@@ -48,12 +39,6 @@ def check_request(batches: int, margin: float, otherwise: str) -> None:
         )
 
 
-def blocks_and_size(mode: str, batches: int) -> tuple[int, int]:
-    """Return how many blocks one of :data:`MODES` has, and how many batches each."""
-    fewer, blocks = MODES[mode]
-    return blocks, max(batches // fewer // blocks, 1)
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The findings on one gradient."""
@@ -61,8 +46,6 @@ class Evidence:
     bias: Bias
     is_listwise: bool = False
     """A sampled estimate is consistent at best, and never unbiased."""
-    more: Bias | None = None
-    """With four times the negatives; None where that was not measured."""
     is_declared: bool = False
     """The sampler or the loss says that it is biased on purpose."""
     has_wrong_weights: bool = False
@@ -80,14 +63,15 @@ def verdict(evidence: Evidence, margin: float) -> CellVerdict:
     """Return the verdict on a gradient.
 
     ``biased``: a bias is shown, even one within the margin. ``unbiased``: none is shown, and the
-    upper bound is within the margin. ``consistent``: the bias of a listwise loss falls. ``too few
-    batches``: none of these.
+    upper bound is within the margin. A sampled softmax is biased by the order of one over its
+    negatives: ``consistent`` where the upper bound is within the margin, ``too few negatives``
+    where the lower one is not. ``too few batches``: none of these.
 
     Args:
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
     """
-    word = _listwise(evidence, margin) if evidence.is_listwise else _interval(evidence.bias, margin)
-    if evidence.is_declared and word in ("biased", "consistent"):
+    word = _word(evidence, margin)
+    if evidence.is_declared and word in ("biased", "consistent", "too few negatives"):
         return CellVerdict("biased", "declared")
     if word == "biased":
         return CellVerdict("biased", "gradient")
@@ -97,52 +81,27 @@ def verdict(evidence: Evidence, margin: float) -> CellVerdict:
     return CellVerdict(word, None)
 
 
-def worded(row: Mapping[str, Any]) -> str:
-    """Return a verdict of :data:`ncfbench.storage.schemas.AUDIT` in words: with what shows a bias,
-    or with the batches that would decide.
-    """
-    word, needed = str(row["verdict"]), row["batches_needed"]
-    if word == "too few batches":
-        return f"{word} (try {needed:,})" if needed else f"{word} ({NONE_DECIDES})"
-    return f"{word} ({row['shown_by']})" if row["shown_by"] in ("weights", "declared") else word
-
-
-def batches_needed(evidence: Evidence, margin: float) -> int | None:
-    """Estimate how many batches would decide if the estimates are right; None if none would."""
-    bias, more = evidence.bias, evidence.more
-    for power in range(1, 24):
-        factor = 1.5**power
-        expected = replace(
-            evidence,
-            bias=bias.with_batches(factor),
-            more=more and more.with_batches(factor),
-        )
-        if verdict(expected, margin).word != "too few batches":
-            return expected.bias.batches
-    return None
-
-
-def _interval(bias: Bias, margin: float) -> Word:
+def _word(evidence: Evidence, margin: float) -> Word:
+    bias = evidence.bias
+    if evidence.is_listwise:
+        if bias.lower > margin:
+            return "too few negatives"
+        return "consistent" if bias.upper <= margin else "too few batches"
     if bias.lower > RESOLUTION:
         return "biased"
     return "unbiased" if bias.upper <= margin else "too few batches"
 
 
-def _listwise(evidence: Evidence, margin: float) -> Word:
-    """Return whether the bias falls as negatives grow.
-
-    A bias of the order of one over the negatives falls to a quarter with four times as many, its
-    square to a sixteenth. Consistent: the bias is within the margin, with these negatives or with
-    more, or its square is shown to be below half of what it is with these. Biased: it is shown to
-    be above half.
+def worded(row: Mapping[str, Any]) -> str:
+    """Return a verdict of :data:`ncfbench.storage.schemas.AUDIT` in words: with what shows a bias,
+    or with the batches that would decide.
     """
-    bias, more = evidence.bias, evidence.more
-    if bias.upper <= margin:
-        return "consistent"
-    if more is None:
-        return "too few batches"
-    gap = bias.squared / 2 - more.squared
-    error = more.quantile * math.hypot(bias.squared_error / 2, more.squared_error)
-    if more.upper <= margin or gap > error:
-        return "consistent"
-    return "biased" if gap < -error else "too few batches"
+    word, shown_by, needed = str(row["verdict"]), row["shown_by"], row["batches_needed"]
+    if needed:
+        return f"{word} (try {needed:,})"
+    return f"{word} ({shown_by})" if shown_by in ("weights", "declared") else word
+
+
+def batches_needed(bias: Bias, margin: float) -> int:
+    """Estimate how many batches bring the upper bound to the margin, where the bias is none."""
+    return math.ceil(bias.batches * (bias.upper / margin) ** 2)

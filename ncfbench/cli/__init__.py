@@ -16,6 +16,7 @@ from ncfbench.cli import (
     doctor,
     export,
     floor,
+    lint,
     output,
     prepare,
     profile,
@@ -26,7 +27,6 @@ from ncfbench.cli import (
     sweep,
 )
 from ncfbench.cli.options import SettingsCommand
-from ncfbench.cli.race import RaceCommand
 from ncfbench.errors import CLOSED_PIPE_EXIT_CODE
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
@@ -113,12 +113,13 @@ app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe", cls=SettingsCommand)(describe.describe)
 app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
-app.command("race", cls=RaceCommand)(race.race)
+app.command("race")(race.race)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("recommend")(recommend.recommend)
 app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)
+app.command("lint")(lint.lint)
 app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("report")(report.report)

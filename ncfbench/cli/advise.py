@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -16,17 +15,8 @@ from ncfbench.cli.output import (
     progress_bar,
     reporting,
     say,
-    typed_with,
 )
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
-from ncfbench.reporting.table import Col, Table
-
-Value = TypeVar("Value")
-
-
-def _values(letter: str, about: str, default: str) -> Any:
-    """Return an option that takes a list."""
-    return typer.Option(metavar=f"{letter}[,{letter}]", help=about, show_default=default)
+from ncfbench.errors import INTERRUPTED_EXIT_CODE
 
 
 @reporting
@@ -37,35 +27,15 @@ def advise(
         str,
         typer.Option(help="What ranking is judged by: recall@50, ndcg@20, mrr ...", metavar="NAME"),
     ] = "recall@50",
-    encoder: Annotated[
-        str | None,
-        _values("NAME", "Item functions g to try.", "bow, mlp, cnn, mf, as the data allow"),
-    ] = None,
-    loss: Annotated[str | None, _values("LOSS", "Loss functions to try.", "softmax,log,sg")] = None,
-    samplers: Annotated[str | None, _values("NAME", "Samplers to try.", "strat-ns,ns,neg")] = None,
-    batch_sizes: Annotated[str | None, _values("B", "Batch sizes.", "256,512,1024,2048")] = None,
-    stratum_sizes: Annotated[str | None, _values("S", "Stratum sizes.", "2,4,8")] = None,
-    negatives: Annotated[
-        str | None,
-        _values(
-            "K",
-            "Negatives of each positive link, where they are drawn one by one.",
-            "3,10,30",
-        ),
-    ] = None,
-    learning_rates: Annotated[
-        str | None, _values("RATE", "Learning rates.", "0.001,0.003,0.01,0.03")
-    ] = None,
     try_: Annotated[
         list[str] | None,
         typer.Option(
             "--try",
             metavar="KEY=V[,V]",
-            help="Values to try of any other setting.",
+            help="Values to try of a setting, such as loss=softmax,log.",
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of the finalists.")] = 2,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,9 +45,6 @@ def advise(
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list who would race first.")
-    ] = False,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
@@ -89,79 +56,33 @@ def advise(
     leaders are added. The answer names the settings, what they reach and when, what is reached
     without training, what each choice is worth, and how far to trust it.
 
-    All is kept in `advice` below the runs. The same command continues an interrupted race, and
-    trains an answered one further with a larger --budget.
+    Runs and answer are kept in `advice` below the runs.
 
     Example: ncfbench advise custom --budget 10m
     """
     began, seconds = time.perf_counter(), options.parse_duration(budget, "--budget")
-    tried = {
-        "samplers": _list(samplers, str, "--samplers"),
-        "batch_sizes": _list(batch_sizes, int, "--batch-sizes"),
-        "stratum_sizes": _list(stratum_sizes, int, "--stratum-sizes"),
-        "negatives": _list(negatives, int, "--negatives"),
-        "learning_rates": _list(learning_rates, float, "--learning-rates"),
-        "others": dict(map(_tried, try_ or ())),
-    }
-    from ncfbench.advice import answer_rows, pipeline, summary
+    from ncfbench.advice import pipeline, summary
 
     advice = pipeline.advise(
         dataset,
-        encoder=_list(encoder, str, "--encoder"),
         budget_seconds=seconds,
         metric=metric,
-        loss=_list(loss, str, "--loss"),
-        seeds=seeds,
-        dry_run=dry_run,
+        tried=options.parse_tried(try_ or ()),
         data_dir=data_dir,
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),
         assignments=set_ or (),
         began=began,
-        **tried,
     )
     answer, folder = advice.answer, advice.folder
-    if answer is None:
-        state = advice.state
-        field = {
-            "entrants": [each.name for each in state.entrants],
-            "first_clock_seconds": state.first_clock,
-            "horizon_seconds": state.horizon,
-        }
-        (print_json if json_ else _print_field)(field)
-        return
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    found = answer_rows.as_json(answer, folder, given) | {"figure": advice.figure}
+    found = summary.as_json(answer, folder, given)
     if json_:
         print_json(found)
     else:
         print_answer(found, summary.answer_tables(answer))
-        files = [folder / "advice.parquet", *filter(None, [advice.figure])]
-        print_views("", f"Written: {', '.join(map(str, files))}")
+        print_views("", f"Written: {folder}")
     if not advice.is_complete:
-        say(f"Interrupted; this is the answer so far. The same command continues: {typed_with()}")
+        say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
-
-
-def _print_field(found: Mapping[str, Any]) -> None:
-    """Print who would race first."""
-    note = (
-        f"First rung: {found['first_clock_seconds']:.3g} s of training each; the last ends at about"
-        f" {found['horizon_seconds']:.3g} s."
-    )
-    print_views(Table.of("Would race", [Col("", str)], found["entrants"], [note]))
-
-
-def _tried(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, values = text.partition("=")
-    if not equals or not options.names(values):
-        raise UsageError(f"--try {text!r}: give a setting and its values, such as gamma=5,10.")
-    return name.strip(), tuple(options.names(values))
-
-
-def _list(text: str | None, kind: Callable[[str], Value], flag: str) -> tuple[Value, ...]:
-    try:
-        return tuple(kind(part) for part in options.names(text or ""))
-    except ValueError as error:
-        raise UsageError(f"{flag} {text!r} is not a list of numbers.") from error

@@ -17,7 +17,7 @@ def verify_tables(where: Locations, kind: str) -> None:
     from ncfbench.reporting.views.checks import verification_tables
 
     results = collect(where.runs_dir, where.data_dir)
-    found = verify(where.runs_dir, results.answered, results.floor_rows, results.race)
+    found = verify(where.runs_dir, results.answered, results.floor_rows)
     wrong = len(found.mismatches)
     if kind == "json":
         print_json(asdict(found))

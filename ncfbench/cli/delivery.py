@@ -154,8 +154,7 @@ def deliver(
 
 
 def report_tables(results: Results, *, full: bool = True, paper: bool = True) -> list[Table]:
-    """Return the answers, the tables of the runs, those that ``profile`` and ``audit`` left, and
-    the races.
+    """Return the answers, the tables of the runs, and those that ``profile`` and ``audit`` left.
 
     Args:
         full: with the details.
@@ -172,13 +171,11 @@ def _all_tables(results: Results) -> list[Table]:
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables, split_profiles
     from ncfbench.reporting.table import in_section
-    from ncfbench.reporting.views.races import race_tables
 
     several = len(split_profiles(results.beside.get("costmodel", ()))) > 1
     section = "costs" if several and results.comparisons else ""
     profiled = in_section(section, profile_tables(results.beside))
-    beside = [*profiled, *audit_tables(results.beside), *race_tables(results.races)]
-    return [*results.tables, *beside]
+    return [*results.tables, *profiled, *audit_tables(results.beside)]
 
 
 def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
@@ -238,7 +235,6 @@ def _rendered(tables: Sequence[Table], kind: str) -> str:
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
-    from ncfbench.reporting.views import races
 
     return {
         **results.answered,
@@ -249,7 +245,6 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),
         "sweeps": results.sweeps,
-        "races": races.as_rows(results.races),
         "figures": drawn,
         "problems": results.problems,
     }

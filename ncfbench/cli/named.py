@@ -1,4 +1,4 @@
-"""Names of runs on the command line: a folder, a race, or a sweep."""
+"""Names of runs on the command line: a folder, or a sweep."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, list[Path]]:
-    """Return the folder of the runs to report, that of a race where its name is given; and the
-    files of the sweeps of a name, where that is given.
+    """Return the folder of the runs to report, and the files of the sweeps of a name, where that is
+    given.
 
     Raises:
         UsageError: both arguments name a folder, or there is nothing of a name.
@@ -24,9 +24,6 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
         return runs or runs_dir, []
     folder = Locations.of(None, runs_dir).runs_dir
     if runs.name == str(runs):
-        for parent in ("advice", "race"):
-            if (race := folder / parent / runs).is_dir():
-                return race, []
         # Another sweep of the name has a digest after it.
         found = [folder / "sweeps" / f"{runs}.toml"]
         found += folder.glob(f"sweeps/{runs.name}-????????.toml")
@@ -35,10 +32,8 @@ def named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, l
     if runs.is_dir():
         raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     names = [path.stem for path in folder.glob("sweeps/*.toml")]
-    names += [path.name for path in (*folder.glob("advice/*/"), *folder.glob("race/*/"))]
     raise UsageError(
-        f"{runs} is no folder, and no race and no sweep below {shown(folder)}"
-        f"{nearest(str(runs), names)}"
+        f"{runs} is no folder, and no sweep below {shown(folder)}{nearest(str(runs), names)}"
     )
 
 

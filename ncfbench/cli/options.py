@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -218,6 +217,24 @@ def as_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}_": value for name, value in settings.items()}
 
 
+def parse_tried(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each name of ``--try NAME=V,V``.
+
+    Raises:
+        UsageError: a text has no name or no values, or a name is given twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name or not names(values):
+            raise UsageError(f"--try {text!r}: give a name and its values, such as lr=1e-4,1e-3.")
+        if name in found:
+            raise UsageError(f"--try {name}: it is given twice. Give all its values at once.")
+        found[name] = names(values)
+    return found
+
+
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
     """Split a list at its commas, each part once; ``all`` stands for the valid ones."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -226,27 +243,6 @@ def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
             name for part in parts for name in (valid if part == "all" and valid else (part,))
         )
     )
-
-
-def parse_share(text: str, flag: str) -> float:
-    """Return ``10%`` or ``0.1`` as a share.
-
-    Raises:
-        UsageError: it is neither, or below 0, or 1 or more without a percent sign.
-    """
-    is_percent = text.rstrip().endswith("%")
-    try:
-        value = float(text.rstrip().removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"{flag} {text!r}: give a share such as 10% or 0.1.")
-    if value >= 1 and not is_percent:
-        raise UsageError(
-            f"{flag} {text}: a share of 1 or more needs a percent sign: {flag} {value:g}% is"
-            f" {value / 100:g}."
-        )
-    return value / 100 if is_percent else value
 
 
 def parse_duration(text: str, flag: str) -> float:

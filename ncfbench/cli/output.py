@@ -120,12 +120,10 @@ def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
     again = typed_with("--resume", "--again")
     advice = {
         "run": f" To continue from the last checkpoint, or begin where there is none: {again}",
-        "advise": f" The same command continues: {typed_with()}",
         "floor": f" Floors that were done are kept. To go on: {typed_with(without=['--again'])}",
         "sweep": "",
-        "race": " What arms printed is kept. With --resume-flag the same command continues.",
     }
-    nothing = " Nothing was kept. Repeat the command to begin again."
+    nothing = " Repeat the command to begin again."
     return "" if hasattr(error, "folder") else advice.get(name, nothing)
 
 

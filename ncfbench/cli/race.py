@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import (
-    json_text,
     print_answer,
     print_json,
     print_views,
     reporting,
     say,
     typed,
-    typed_with,
 )
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, UsageError
-
-WORDS = {"-L": 2, "--parameter-list": 2, "-P": 3, "--parameter-scan": 3}
-"""Options that take several words, and how many."""
-MARK = "\x1f"
-"""Between the words of such an option, once they are one."""
-
-
-class RaceCommand(TyperCommand):
-    """A command whose parameters are given as in hyperfine: ``-L NAME VALUES``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the words of an option to one, since Typer's lists have options of one word."""
-        return super().parse_args(ctx, joined(args))
-
-
-def joined(args: Sequence[str]) -> list[str]:
-    """Return the words of a command line with those of each option of :data:`WORDS` joined."""
-    found, words = [], iter(args)
-    for word in words:
-        found.append(word)
-        if word == "--":
-            break
-        if values := [*islice(words, WORDS.get(word, 0))]:
-            found.append(MARK.join(values))
-    return [*found, *words]
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 
 
 @reporting
@@ -68,7 +38,7 @@ def race(
             metavar="NAME|REGEX",
             help=(
                 "The number in lines of JSON, or a regular expression with a group, such as"
-                " 'recall@50=([0-9.]+)'. Groups step and seconds are read too."
+                " 'recall@50=([0-9.]+)'. A group called step is read too."
             ),
             default="metric, or the only number in lines of JSON",
         ),
@@ -85,34 +55,18 @@ def race(
         float | None,
         option(help="The value to reach soonest.", default="0.95 of the best quality"),
     ] = None,
-    lists: Annotated[
+    try_: Annotated[
         list[str] | None,
         option(
-            *("-L", "--parameter-list"),
-            metavar="NAME V,V",
+            "--try",
+            metavar="NAME=V[,V]",
             help="Values of a parameter; of several, all combinations race.",
             panel="Arms",
         ),
     ] = None,
-    ranges: Annotated[
-        list[str] | None,
-        option(
-            *("-P", "--parameter-scan"),
-            metavar="NAME MIN MAX",
-            help="Values of a parameter from MIN to MAX.",
-            panel="Arms",
-        ),
-    ] = None,
-    step: Annotated[
-        str, option("-D", "--parameter-step-size", help="Step of -P.", panel="Arms", default=True)
-    ] = "1",
     names: Annotated[
         list[str] | None,
         option("-n", "--name", help="Name of a command, in their order.", panel="Arms"),
-    ] = None,
-    arms: Annotated[
-        Path | None,
-        option(help="TOML file with a table for each arm (docs/race.md).", panel="Arms"),
     ] = None,
     seeds: Annotated[
         int | None,
@@ -122,63 +76,8 @@ def race(
             default="2 with {seed}, else 1",
         ),
     ] = None,
-    setup: Annotated[
-        str, option(help="Command before an arm begins, off the clock.", panel="Arms")
-    ] = "",
-    cleanup: Annotated[
-        str, option(help="Command after an arm has ended, off the clock.", panel="Arms")
-    ] = "",
-    env: Annotated[
-        list[str] | None,
-        option(metavar="NAME=VALUE", help="Variable of all arms.", panel="Arms"),
-    ] = None,
-    folder: Annotated[
-        str, option("--folder", help="Folder in which arms run.", panel="Arms", default=True)
-    ] = ".",
-    turn: Annotated[
-        str, option(help="Time of an arm before the next one runs.", panel="Clock", default=True)
-    ] = "5s",
-    parallel: Annotated[
-        int,
-        option(
-            metavar="N",
-            help="Arms that run at once, each on its own share of the cores, or GPU.",
-            panel="Clock",
-            default=True,
-        ),
-    ] = 1,
-    count_startup: Annotated[
-        bool,
-        option("--count-startup", help="Count start-up and compilation too.", panel="Clock"),
-    ] = False,
-    silence: Annotated[
-        str | None,
-        option(
-            metavar="TIME",
-            help="An arm leaves that runs this long without a metric.",
-            panel="Clock",
-            default="30s, or a third of the budget if longer",
-        ),
-    ] = None,
-    resume_flag: Annotated[
-        str,
-        option(
-            metavar="FLAG",
-            help=(
-                "Makes the command continue from its own checkpoint; the same race then continues"
-                " where it was stopped."
-            ),
-            panel="Arms",
-        ),
-    ] = "",
-    export_json: Annotated[
-        Path | None, option(metavar="FILE", help="Write the answer.", panel="Output")
-    ] = None,
-    export_markdown: Annotated[
+    markdown: Annotated[
         Path | None, option(metavar="FILE", help="Write answer and tables.", panel="Output")
-    ] = None,
-    export_csv: Annotated[
-        Path | None, option(metavar="FILE", help="Write the table of arms.", panel="Output")
     ] = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
@@ -191,96 +90,55 @@ def race(
     so that all meet the same machine, and slow ones leave. The answer names the soonest, how much
     sooner it is, and how far to trust that.
 
-    Example: ncfbench race --budget 5m -L lr 1e-4,1e-3 'python train.py --lr {lr}'
+    Example: ncfbench race --budget 5m --try lr=1e-4,1e-3 'python train.py --lr {lr}'
     """
     from ncfbench.racing import summary
     from ncfbench.racing.answer import as_json
-    from ncfbench.racing.arms import parse_list, parse_range
     from ncfbench.racing.display import Display
     from ncfbench.racing.pipeline import race as run_race
-    from ncfbench.reporting.render import csv, markdown
+    from ncfbench.reporting.render.markdown import escape, render
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
-    values = [(name, parse_list(name, text)) for name, text in _words("-L", lists)]
-    values += [
-        (name, parse_range(name, low, high, step)) for name, low, high in _words("-P", ranges)
-    ]
-    if len(dict(values)) < len(values):
-        raise UsageError("-L, -P: a parameter is given twice. Give all its values at once.")
-    for file in filter(None, (export_json, export_markdown, export_csv)):
-        with storage_errors(file):  # refused now rather than after the race
-            file.parent.stat()
+    parameters = options.parse_tried(try_ or ())
+    if markdown is not None:
+        with storage_errors(markdown):  # refused now rather than after the race
+            markdown.parent.stat()
     outcome = run_race(
         commands or (),
-        parameters=dict(values),
+        parameters=parameters,
         budget_seconds=seconds,
         metric=metric,
         minimize=minimize,
         target=target,
         names=names or (),
-        arms=arms,
-        setup=setup,
-        cleanup=cleanup,
-        environment=dict(map(_variable, env or ())),
-        folder=folder,
         seeds=seeds,
-        turn_seconds=options.parse_duration(turn, "--turn"),
-        parallel=parallel,
-        count_startup=count_startup,
-        silence_seconds=None if silence is None else options.parse_duration(silence, "--silence"),
-        resume_flag=resume_flag,
         runs_dir=runs_dir,
         display=Display(None if quiet else make_console(stderr=True), seconds),
     )
     answer = outcome.answer
     shown, trust = summary.answer_tables(answer), summary.caveats(answer)
-    steps = summary.next_steps(answer, _longer(2 * seconds), resume_flag)
+    steps = summary.next_steps(answer, _longer(2 * seconds))
     found = as_json(answer) | {
         "headline": summary.headline(answer),
         "trust": trust,
         "next": [{"purpose": purpose, "command": text} for purpose, text in steps],
         "folder": str(outcome.folder),
-        "figure": outcome.figure,
     }
-    text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
-    page = "\n\n".join([*map(markdown.escape, text), markdown.render(shown)])
-    for path, content in (
-        (export_json, json_text(found)),
-        (export_markdown, page),
-        (export_csv, csv.render(shown[:1])),
-    ):
-        if path is not None:
-            write_text(path, content)
+    if markdown is not None:
+        text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
+        write_text(markdown, "\n\n".join([*map(escape, text), render(shown)]))
     if json_:
         print_json(found)
     else:
         print_answer(found, shown)
-        written = [outcome.folder, *filter(None, [outcome.figure])]
-        print_views("", f"Written: {', '.join(map(str, written))}")
+        print_views("", f"Written: {outcome.folder}")
     if not outcome.is_complete:
-        again = f" The same command continues: {typed_with()}" if resume_flag else ""
-        say(f"Interrupted; this is the answer so far.{again}")
+        say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
     if answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)
-
-
-def _words(flag: str, given: Sequence[str] | None) -> list[list[str]]:
-    """Return the words of each use of an option of :data:`WORDS`."""
-    found = [each.split(MARK) for each in given or ()]
-    for words in found:
-        if len(words) != WORDS[flag]:
-            raise UsageError(f"{flag} {' '.join(words)}: it takes {WORDS[flag]} words.")
-    return found
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and name):
-        raise UsageError(f"--env {text!r}: give NAME=VALUE.")
-    return name, value
 
 
 def _longer(seconds: float) -> str:

@@ -22,7 +22,7 @@ from ncfbench.cli.delivery import (
     print_names,
 )
 from ncfbench.cli.named import cells_of, named_runs
-from ncfbench.cli.output import print_answer, print_json, print_views, reporting, say
+from ncfbench.cli.output import print_views, reporting, say
 from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
@@ -51,7 +51,7 @@ def report(
     runs: Annotated[
         Path | None,
         typer.Argument(
-            help="Run folders, as --runs-dir; or the name of a race or a sweep, to report that.",
+            help="Run folders, as --runs-dir; or the name of a sweep, to report that.",
             show_default=False,
             metavar="RUNS",
         ),
@@ -156,15 +156,15 @@ def report(
 ) -> None:
     """Say what to train with and which sampler trained soonest, then compare all finished runs.
 
-    Where the runs of a data set differ in more than the sampler, as those of a race do, the first
-    answer is that of `advise`: what ranks best soonest, whether to train at all, and what each
-    choice is worth. The answer of each data set, encoder and loss follows with --full; where there
-    is one only, it comes first. All its arms have one target, the smallest loss of the baseline at
-    its best. The baseline is IID for pointwise losses and Negative Sampling for pairwise ones, or
-    that of --baseline. Then come the paper's speedup and recall tables, and the commands that fill
-    missing cells. Tables that `profile` and `audit` left in the same folder come after them.
-    Runs of several data sets also have a board: how often each way to train is the soonest. It
-    comes first where the name of a sweep is given.
+    Where the runs of a data set differ in more than the sampler, the first answer says what ranks
+    best soonest, whether to train at all, and what each choice is worth. The answer of each data
+    set, encoder and loss follows with --full; where there is one only, it comes first. All its arms
+    have one target, the smallest loss of the baseline at its best. The baseline is IID for
+    pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Then come the
+    paper's speedup and recall tables, and the commands that fill missing cells. Tables that
+    `profile` and `audit` left in the same folder come after them. Runs of several data sets also
+    have a board: how often each way to train is the soonest. It comes first where the name of a
+    sweep is given.
     Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report --full --paper
@@ -216,8 +216,6 @@ def report(
     if sweeps:
         chosen["chosen_by"] = cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)
-    if results is None:
-        return None
     if is_list:
         return print_names(results, wanted)
     if is_one_figure and output is not None:
@@ -242,17 +240,14 @@ def _refuse_what_is_apart(given: Sequence[str]) -> None:
             raise UsageError(f"{' and '.join(sorted(others))}: {reason}")
 
 
-def _collect(
-    where: Locations, wanted: Wanted, only: Sequence[str], **chosen: Any
-) -> Results | None:
-    """Return the results of a folder; None where all that it has is the answer of a race, printed.
+def _collect(where: Locations, wanted: Wanted, only: Sequence[str], **chosen: Any) -> Results:
+    """Return the results of a folder.
 
     Raises:
         NothingToReportError: the folder has nothing to report.
     """
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
-    from ncfbench.reporting.views.races import command_tables, describe_commands
 
     results = collect(
         where.runs_dir,
@@ -264,13 +259,7 @@ def _collect(
     warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    race = results.race if wanted.is_whole else None
-    if race is not None and "arms" in race:
-        race = describe_commands(race)
-    if race is not None and not results.overall and wanted.format == "table":
-        print_answer(race, command_tables(race))
-    is_else = bool(results.beside or results.races) and not results.is_of_sweep
-    if results.comparisons or is_else:
+    if results.comparisons or (results.beside and not results.is_of_sweep):
         return results
     if results.is_of_sweep and not results.comparisons:
         raise NothingToReportError(
@@ -280,27 +269,13 @@ def _collect(
         raise NothingToReportError(
             f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
         )
-    if race is None:
-        raise NothingToReportError(_nothing_to_report(where.runs_dir, results))
-    if wanted.format == "json":
-        print_json(race)
-    elif wanted.format != "table":
-        raise NothingToReportError(
-            f"{shown(where.runs_dir)} holds the answer of a race and no finished run, so"
-            f" --format {wanted.format} has no table to print. Use --format table or json."
-        )
-    return None
+    raise NothingToReportError(_nothing_to_report(where.runs_dir, results))
 
 
 def _nothing_to_report(runs_dir: Path, results: Results) -> str:
     """Return the message on a folder without finished runs, and what to do."""
-    from ncfbench.reporting.beside import RACES
-
     advice = "Begin with: ncfbench sweep smoke"
-    states = [runs_dir / state for _, state in RACES.values()]
-    if any(state.is_file() for state in states):
-        advice = "A race was stopped here before any answer: repeat its command."
-    elif results.left_out:
+    if results.left_out:
         advice = "Continue one of those above by its command."
     elif (runs_dir / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(runs_dir.resolve().parent)])

@@ -88,7 +88,7 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check what stands in the sum of a softmax: each negative and the positive once, no more."""
-    if evaluator.by_quotients or facts.kind not in (*SOFTMAXES, "pairwise"):
+    if facts.kind not in (*SOFTMAXES, "pairwise"):
         return
     scenes = _plain(evaluator)
     if facts.kind in SOFTMAXES and (facts.in_batch or facts.drawn):
@@ -179,7 +179,7 @@ def _copies(evaluator: Evaluator, scene: Scene) -> float:
     seen, rival = columns[0], columns[1]
     alike = scene.with_score(0, 0, scene.scores[0, rival] - scene.scores[0, 0])
     usual = evaluator.push(alike, 0, seen)
-    step = CHANGE / (100 if evaluator.framework.step < LEAST else 10)
+    step = CHANGE / (100 if evaluator.framework.is_double else 10)
     moved = [evaluator.push(alike.with_score(0, column, step), 0, seen) for column in (0, rival)]
     if min(usual, *moved) <= 0 or abs(usual / moved[1] - 1) < LEAST * step:
         return math.nan
@@ -195,7 +195,7 @@ def _takes_place(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
     counts, pushes = [], []
     for score in (others.min() - NEAR, others.max() - NEAR, others.max() + NEAR):
         push = evaluator.pushes(scene.with_score(0, 0, score - scene.scores[0, 0]))
-        least = (evaluator.tolerance if evaluator.is_slow else 1e-12) * np.abs(push).max()
+        least = 1e-12 * np.abs(push).max()
         counts.append(int((push[0, 1:] > least).sum()))
         pushes.append(push[0].max())
     if counts[0] - counts[2] != 1:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +15,11 @@ import numpy as np
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError, reason
 from ncfbench.linting.frameworks import (
-    AXIS,
     Arrays,
     Call,
     Framework,
-    Jax,
-    Torch,
     fixed_randomness,
-    framework_of,
+    frameworks,
 )
 from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
 from ncfbench.linting.scenes import (
@@ -35,7 +32,7 @@ from ncfbench.linting.scenes import (
     by_users,
     owner,
 )
-from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
+from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, Loss
 
 
 @dataclass
@@ -49,10 +46,6 @@ class Evaluator:
     options: Mapping[str, Any]
     is_random: bool = False
     is_stateful: bool = False
-    has_wide_masks: bool = False
-    """Whether a process's mask of links has the columns of all processes."""
-    by_quotients: bool = False
-    """Whether pushes come from the loss's values, because its gradients are not its own."""
     spread: float = 0.25
     """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
@@ -62,48 +55,42 @@ class Evaluator:
 
     @classmethod
     def of(cls, loss: Loss, graph: BipartiteGraph) -> Evaluator:
-        """Find the shapes that a loss takes, by trying.
+        """Find the framework and the shapes that a loss takes, by trying.
 
         Raises:
             UsageError: it fails with all of them.
         """
-        frameworks = [framework_of(loss.target)]
-        if isinstance(frameworks[0], Torch | Jax):
-            frameworks.append(type(frameworks[0])(double=False))
-        errors: list[Exception | SystemExit] = []
+        errors: dict[str, Exception | SystemExit] = {}
         works: Evaluator | None = None
-        for framework in frameworks:
-            for layout in layouts_of(loss):
-                found = cls(loss, framework, graph, layout, loss.options)
-                scene = found.scenes().plain(0, ROWS)
-                try:
-                    pushes = found.pushes(scene)
-                except UsageError:
-                    _leave_groups(frameworks)
-                    raise
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
-                    errors.append(error)
-                    is_alone = isinstance(framework, Torch) and framework.join_group(error)
-                    if is_alone:
-                        frameworks.insert(1, framework)
-                    continue
-                works = works or found
-                own = np.diagonal(pushes)
-                # Rows beyond a margin have no push; another shape would only hide that.
-                if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
-                    return found._settled()
-            if works:
-                return works._settled()
-        _leave_groups(frameworks)
-        why = f"{type(errors[0]).__name__}: {reason(errors[0])}"
+        for framework, layout in itertools.product(frameworks(), layouts_of(loss)):
+            found = cls(loss, framework, graph, layout, loss.options)
+            scene = found.scenes().plain(0, ROWS)
+            try:
+                pushes = found.pushes(scene)
+            except UsageError:
+                raise
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
+                errors.setdefault(framework.name, error)
+                continue
+            works = works or found
+            own = np.diagonal(pushes)
+            # Rows beyond a margin have no push; another shape would only hide that.
+            if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
+                return found._settled()
+        if works:
+            return works._settled()
+        why = "; ".join(
+            f"{type(error).__name__}: {reason(error)} ({name})" for name, error in errors.items()
+        )
         hint = SHAPES
         if re.search("cuda|gpu", why, re.IGNORECASE):
             hint = (
                 "It is called with arrays of the CPU: take the device from them, such as x.device."
             )
-        raise UsageError(
-            f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}"
-        ) from errors[0]
+        elif "TracerArrayConversionError" in why:
+            hint = "Functions of NumPy have no gradient: import jax.numpy as np."
+        first = next(iter(errors.values()))
+        raise UsageError(f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}") from first
 
     def scenes(self) -> Scenes:
         """Return what makes the scenes that this loss takes."""
@@ -152,18 +139,14 @@ class Evaluator:
         """Return the evaluator with other options of the loss."""
         return replace(self, options={**self.options, **changed})
 
-    def call(self, rank: int = 0, world_size: int = 1) -> Call:
-        """Return the loss as a function of a batch's arguments, as one of some processes has it."""
+    def call(self) -> Call:
+        """Return the loss as a function of a batch's arguments."""
         loss = self.loss
         if self.is_stateful and not loss.is_class:
             loss = replace(loss, target=copy.deepcopy(loss.target))
-        key = repr((self.options, rank, world_size))
+        key = repr(self.options)
         if key not in self.calls or self.is_stateful:
-            call = loss.bind(self.options, self.constants(rank, world_size))
-            # Processes of JAX are an axis; alone it has length 1.
-            self.calls[key] = call
-            if isinstance(self.framework, Jax) and loss.has("axis_name") and world_size == 1:
-                self.calls[key] = lambda **arrays: self.framework.mapped(call, arrays, 1)[0]  # type: ignore[attr-defined]
+            self.calls[key] = loss.bind(self.options, self.constants())
         return self.calls[key]
 
     def value(self, scene: Scene) -> float:
@@ -183,31 +166,12 @@ class Evaluator:
         coordinates = scene.coordinates()
         arrays = self.arrays(scene, coordinates)
         if not self.loss.has("users"):
-            return self.quotients(scene) if self.by_quotients else self._of_scores(scene, arrays)
-        if self.is_slow:
-            return self.true_pushes(scene, users=False)[0]
+            return self._of_scores(scene, arrays)
         return by_users(self._column_gradient(scene, arrays), scene, coordinates)
 
     def push(self, scene: Scene, row: int, column: int) -> float:
         """Return one of :meth:`pushes`."""
-        if not self.is_slow:
-            return float(self.pushes(scene)[row, column])
-        return self._quotient(scene, row, column)
-
-    def _quotient(self, scene: Scene, row: int, column: int) -> float:
-        step = self.framework.step
-        above, below = (self.value(scene.with_score(row, column, h)) for h in (step, -step))
-        return (above - below) / (2 * step)
-
-    def quotients(self, scene: Scene) -> Float:
-        """Return the pushes of a loss of scores by difference quotients of its values."""
-        is_given = owner(scene) == np.arange(scene.b)[:, None]
-        if self.loss.has("scores") and self.layout.labels != "pairs":
-            is_given |= self.layout.is_catalogue | (np.arange(len(scene.slot)) < scene.b)
-        found = np.zeros(is_given.shape)
-        for row, column in np.argwhere(is_given).tolist():
-            found[row, column] = self._quotient(scene, row, column)
-        return found
+        return float(self.pushes(scene)[row, column])
 
     def totals(self, scene: Scene) -> tuple[float, float]:
         """Return how hard all positives are pulled and all other pairs are pushed apart, in sum.
@@ -217,7 +181,7 @@ class Evaluator:
         push = self.pushes(scene)
         pull = -float(np.trace(push[:, : scene.b]))
         rest = float(push.sum()) + pull
-        if self.loss.has("users") and self.layout.labels != "pairs" and not self.is_slow:
+        if self.loss.has("users") and self.layout.labels != "pairs":
             coordinates = scene.coordinates()
             arrays = self.arrays(scene, coordinates)
             b, axes = scene.b, slice(scene.b, scene.b + scene.score.shape[1])
@@ -229,14 +193,9 @@ class Evaluator:
         return pull, rest
 
     @property
-    def is_slow(self) -> bool:
-        """Whether each push costs two calls of the loss."""
-        return self.by_quotients or not self.framework.has_gradients
-
-    @property
     def tolerance(self) -> float:
         """Share of the largest push below which one is none."""
-        return 1e-5 if self.framework.step < 1e-3 else 1e-3
+        return 1e-5 if self.framework.is_double else 1e-3
 
     def pushes_on_users(self, scene: Scene) -> Float:
         """Return the same from the users' side, where no two columns have one item."""
@@ -268,63 +227,8 @@ class Evaluator:
         arrays = self.arrays(scene, Coordinates(users, columns, coordinates.rest))
         # Moves along these change the product with one of the vectors alone.
         toward = np.linalg.pinv(np.concatenate([users, columns]))[:, : scene.b]
-        if not self.is_slow:
-            push = (self._column_gradient(scene, arrays) @ toward).T
-            return [float(push[pair]) for pair in pairs]
-        (name,), step, found = self._names("items"), self.framework.step, []
-        for row, column in pairs:
-            ends = []
-            for sign in (1, -1):
-                moved = np.array(arrays[name])
-                moved[column] += sign * step * toward[:, row]
-                ends.append(self.value_of({**arrays, name: moved}))
-            found.append((ends[0] - ends[1]) / (2 * step))
-        return found
-
-    def true_pushes(
-        self,
-        scene: Scene,
-        values: Callable[[list[Arrays]], Sequence[float]] | None = None,
-        *,
-        users: bool = True,
-    ) -> tuple[Float, Float]:
-        """Return what difference quotients of the loss give in place of its gradients, on the
-        items' side and on the users'; zeros there without ``users``.
-
-        One vector of one row moves at a time, in the direction that changes one score alone.
-
-        Args:
-            values: returns the losses of some calls' arguments; by default :meth:`value_of` each.
-        """
-        coordinates, step = scene.coordinates(), self.framework.step
-        arrays = self.arrays(scene, coordinates)
-        b, n_items = scene.score.shape
-        width = coordinates.users.shape[1]
-        names = {role: name for name, role in self.loss.roles.items() if role in VECTORS}
-        cases: list[Arrays] = []
-
-        def add(role: str, row: int, direction: Float) -> None:
-            for sign in (1, -1):
-                changed = np.array(arrays[names[role]])
-                changed.reshape(-1, width)[row] += sign * step * direction
-                cases.append({**arrays, names[role]: changed})
-
-        for i in range(b):
-            toward_user = np.zeros(width)
-            toward_user[i] = 1
-            toward_user[b : b + n_items] = -scene.score[i] / coordinates.rest
-            for column in range(len(scene.slot)):
-                is_item = column < b or "negatives" not in names
-                role, row = ("items", column) if is_item else ("negatives", column - b)
-                add(role, row, toward_user)
-            for item in scene.slot if users else ():
-                toward_item = np.zeros(width)
-                toward_item[b + item] = 1 / coordinates.rest[item]
-                add("users", i, toward_item)
-        losses = values(cases) if values else list(map(self.value_of, cases))
-        found = np.array(losses).reshape(b, -1, len(scene.slot), 2)
-        slopes = (found[..., 0] - found[..., 1]) / (2 * step)
-        return slopes[:, 0], slopes[:, 1] if users else np.zeros_like(slopes[:, 0])
+        push = (self._column_gradient(scene, arrays) @ toward).T
+        return [float(push[pair]) for pair in pairs]
 
     def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""
@@ -398,20 +302,17 @@ class Evaluator:
         named = {"row_mask": rows, "negative_mask": negatives}
         return {name: np.where(part, real, type(real)(not real)) for name, part in named.items()}
 
-    def constants(self, rank: int = 0, world_size: int = 1) -> dict[str, Any]:
-        """Return the arguments that are the same for every batch of a process, by meaning."""
+    def constants(self) -> dict[str, Any]:
+        """Return the arguments that are the same for every batch, by meaning."""
         degrees = np.maximum(self.graph.item_degrees, 1).astype(np.float64)
         share = degrees / self.graph.n_links
         return {
             "probability_table": share,
             "log_probability_table": np.log(share),
             "counts_table": degrees,
-            "rank": rank,
-            "world_size": world_size,
-            "axis_name": AXIS,
-            "batch_size": ROWS // world_size,
+            "batch_size": ROWS,
             "n_items": self.graph.n_items,
-            "key": self.framework.key(),
+            "key": self.framework.key() if self.loss.has("key") else None,
         }
 
     def _named(self, by_role: Mapping[str, Any]) -> dict[str, Any]:
@@ -449,10 +350,3 @@ class Evaluator:
                 some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
                 found[at[some], some] += gradient.reshape(-1)
         return found
-
-
-def _leave_groups(frameworks: Sequence[Framework]) -> None:
-    """End the process groups that a loss asked for."""
-    for framework in frameworks:
-        if isinstance(framework, Torch):
-            framework.leave_group()

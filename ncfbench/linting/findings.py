@@ -31,11 +31,6 @@ KINDS: dict[str, Kind] = {
         "Take the precision from the arguments, so that it can be judged in double precision.",
         "warning",
     ),
-    "changed-input": Kind(
-        "the loss changes its arguments in place",
-        "Work on a copy: what is computed from them afterwards, such as metrics, is wrong.",
-        "warning",
-    ),
     "no-gradient": Kind(
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"
@@ -61,8 +56,7 @@ KINDS: dict[str, Kind] = {
     ),
     "wrong-positive": Kind(
         "a row is pulled to an item that is not its own",
-        "Make row i's label the column of its own item: i, plus rank * rows where items are"
-        " gathered.",
+        "Make row i's label the column of its own item: i.",
     ),
     "wrong-negative": Kind(
         "a row's drawn negatives meet another row's user",
@@ -80,39 +74,9 @@ KINDS: dict[str, Kind] = {
         "the softmax runs over all pairs of the batch, not over each row's items",
         "Normalise each row by itself: axis 1 of scores of shape [users, items].",
     ),
-    "gather-lost": Kind(
-        "gathered vectors have no gradient",
-        "Gather with the gradient: torch.distributed.nn.functional.all_gather, or"
-        " jax.lax.all_gather.",
-    ),
-    "gather-doubled": Kind(
-        "the gradient of gathered vectors counts more than once",
-        "Do not multiply by the number of processes where the gathering adds gradients up.",
-    ),
-    "gather-scale": Kind(
-        "averaged over processes, the gradient is smaller than that of all rows in one",
-        "Multiply the loss by the number of processes, or gather with the gradient.",
-    ),
-    "lost-gradient": Kind(
-        "a part of the gradient does not reach the vectors",
-        "Do not detach these vectors, or stop the gradient of none but a memory's.",
-    ),
-    "doubled-gradient": Kind(
-        "a part of the gradient counts more than once",
-        "Let each vector's gradient arrive once.",
-    ),
-    "sampled-positives": Kind(
-        "the batches' negatives are drawn from items that the user is linked with",
-        "Draw again where a negative is a training link of its user.",
-    ),
     "idle-flag": Kind(
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
-    ),
-    "idle-argument": Kind(
-        "an argument changes neither the loss nor its gradient",
-        "Use the argument in the loss, or remove it.",
-        "warning",
     ),
     "idle-negatives": Kind(
         "some of the drawn negatives change nothing",
@@ -199,11 +163,6 @@ KINDS: dict[str, Kind] = {
         "Correct a negative by log((b - 1) p), not by log p.",
         "warning",
     ),
-    "idle-number": Kind(
-        "a number changes neither the loss nor its gradient",
-        "Use it, or remove it; the size of chunks may change nothing.",
-        "warning",
-    ),
     "row-weights": Kind(
         "rows do not count by their weights",
         "Multiply each row's loss by its weight once, before the sum or the mean.",
@@ -211,11 +170,6 @@ KINDS: dict[str, Kind] = {
     "order": Kind(
         "the loss depends on the order of the batch's rows",
         "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
-        "warning",
-    ),
-    "memory": Kind(
-        "remembered items are pushed on the users' side only",
-        "Keep the memory short; its items get no gradient.",
         "warning",
     ),
 }

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import importlib
-import inspect
 import math
 import random
 import sys
@@ -15,26 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ncfbench.errors import UsageError, reason
+from ncfbench.errors import UsageError
 from ncfbench.linting.scenes import Float
 
 Arrays: TypeAlias = Mapping[str, Any]
 Call: TypeAlias = Callable[..., Any]
-STEP = 1e-5
-"""Step of a difference quotient in float64, where scores are of the order of 0.1."""
-
-
-TORCH = {
-    *("torch", "torch_geometric", "gradcache", "pytorch_metric_learning", "recbole"),
-    "sentence_transformers",
-}
-"""Packages whose losses take tensors of PyTorch."""
-JAX = {"jax", "jaxlib", "optax", "flax"}
-TENSORFLOW = {"tensorflow", "tf_keras", "tensorflow_recommenders"}
-NUMERIC = {"numpy", "scipy"}
-"""Packages whose functions say nothing about a framework."""
-AXIS = "processes"
-"""Name of the axis that stands for processes in JAX."""
 QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
@@ -47,9 +30,8 @@ class Framework(ABC):
     """Calls a loss with arrays of NumPy, and returns numbers of NumPy."""
 
     name: str
-    step: float
-    """Step of a difference quotient that its precision allows."""
-    has_gradients = True
+    is_double = True
+    """Whether it computes in double precision."""
 
     def inputs(self, arrays: Arrays) -> dict[str, Any]:
         """Return a call's arguments: copies, which the loss may change."""
@@ -76,32 +58,6 @@ class Framework(ABC):
         """Return a source of randomness, for an argument that asks for one."""
 
 
-class Numpy(Framework):
-    """Difference quotients of a loss in NumPy."""
-
-    name, step, has_gradients = "NumPy", STEP, False
-
-    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
-        """See :class:`Framework`."""
-        arrays, found = self.inputs(arrays), []
-        for name in names:
-            array = arrays[name]
-            gradient = np.zeros(array.shape)
-            for index in np.ndindex(array.shape):
-                kept = array[index]
-                array[index] = kept + STEP
-                above = self.value(call, arrays)
-                array[index] = kept - STEP
-                gradient[index] = (above - self.value(call, arrays)) / (2 * STEP)
-                array[index] = kept
-            found.append(gradient)
-        return found
-
-    def key(self) -> Any:
-        """See :class:`Framework`."""
-        return np.random.default_rng(0)
-
-
 class Torch(Framework):
     """Gradients of PyTorch."""
 
@@ -110,25 +66,8 @@ class Torch(Framework):
     def __init__(self, *, double: bool = True) -> None:
         import torch
 
-        self.torch, self.has_joined = torch, False
-        self.step = STEP if double else 1e-2
+        self.torch, self.is_double = torch, double
         self.floats = torch.float64 if double else torch.float32
-
-    def join_group(self, error: BaseException) -> bool:
-        """Make a process group of this process if there is none and an error asks for one."""
-        distributed = self.torch.distributed
-        asks = any(word in str(error) for word in ("process group", "initialized"))
-        is_alone = asks and not distributed.is_initialized()
-        if is_alone:
-            store = distributed.HashStore()
-            distributed.init_process_group("gloo", rank=0, world_size=1, store=store)
-            self.has_joined = True
-        return is_alone
-
-    def leave_group(self) -> None:
-        """End the process group that :meth:`join_group` made."""
-        if self.has_joined:
-            self.torch.distributed.destroy_process_group()
 
     def tensor(self, array: Any) -> Any:
         """See :class:`Framework`."""
@@ -172,7 +111,6 @@ class Jax(Framework):
         from jaxlib import version
 
         self.jax, self.is_double = jax, double
-        self.step = STEP if double else 1e-2
         self._quick = QUICK if version.__version__.startswith("0.10.") else None
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
@@ -212,13 +150,6 @@ class Jax(Framework):
                     " differentiates cannot. Make what it remembers an argument."
                 ) from error
 
-    def mapped(self, call: Call, arrays: Arrays, count: int) -> Any:
-        """Return the losses of some processes, each with its part of the rows."""
-        some = {n: part for n, part in arrays.items() if hasattr(part, "shape") and part.ndim}
-        rest = {name: part for name, part in arrays.items() if name not in some}
-        parts = {name: part.reshape(count, -1, *part.shape[1:]) for name, part in some.items()}
-        return self.jax.vmap(lambda own: call(**own, **rest), axis_name=AXIS)(parts)
-
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
 
@@ -240,7 +171,7 @@ class Jax(Framework):
 class TensorFlow(Framework):
     """Gradients of TensorFlow."""
 
-    name, step = "TensorFlow", 1e-2
+    name, is_double = "TensorFlow", False
 
     def __init__(self) -> None:
         self.tf: Any = importlib.import_module("tensorflow")
@@ -293,69 +224,17 @@ def scalar(loss: Any) -> float:
     return float(np.asarray(loss.detach() if hasattr(loss, "detach") else loss).reshape(()))
 
 
-def framework_of(target: Any) -> Framework:
-    """Return the framework that a loss is written in, as the names in its code tell.
+def frameworks() -> list[Framework]:
+    """Return the frameworks that a loss may be written in: those that it has loaded, and JAX.
 
-    Raises:
-        UsageError: it is not installed.
+    A loss fails with the arrays of another framework, so that trying finds its own.
     """
-    modules = {module.partition(".")[0] for module in _modules_of(target)}
-    if modules & {"keras", "keras_rs"}:
-        modules.add(importlib.import_module("keras").config.backend())
-    if not modules & (TORCH | JAX | TENSORFLOW | NUMERIC):
-        # It calls its arguments' methods alone.
-        around = sys.modules.get(getattr(target, "__module__", ""))
-        beside = vars(around).values() if around else ()
-        modules |= {_module(value).partition(".")[0] for value in beside}
-    for names, make in ((TORCH, Torch), (JAX, Jax), (TENSORFLOW, TensorFlow)):
-        if modules & names:
-            try:
-                return make()
-            except ImportError as error:
-                raise UsageError(
-                    f"The loss needs a framework that is not here: {reason(error)}. Install it into"
-                    " the environment of ncfbench."
-                ) from error
-    return Numpy()
-
-
-def _modules_of(target: Any) -> Iterator[str]:
-    """Yield the modules that a loss's code names, its base classes', and its closure's."""
-    made = target if inspect.isclass(target) else type(target)
-    yield from (each.__module__ for each in made.__mro__)
-    yield getattr(target, "__module__", "") or ""
-    function = getattr(target, "func", target)
-    function = getattr(function, "__wrapped__", function)
-    functions = [function]
-    if made.__module__ != "builtins":
-        beside = (base for base in made.__mro__ if base.__module__ == made.__module__)
-        functions += [each for base in beside for each in vars(base).values()]
-    for each in functions:
-        code = getattr(each, "__code__", None)
-        if code is None:
-            continue
-        # Packages that are imported within it.
-        imports = (step for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
-        yield from (str(step.argval) for step in imports)
-        scope = dict(each.__globals__) | dict(inspect.getclosurevars(each).nonlocals)
-        for value in map(scope.get, {*code.co_names, *code.co_freevars, *_inner_names(code)}):
-            yield _module(value)
-            # A function of the user's, here or in another module, may name what it does not.
-            if inspect.isfunction(value) and _module(value).partition(".")[0] not in NUMERIC:
-                names = value.__code__.co_names
-                yield from map(_module, map(value.__globals__.get, names))
-
-
-def _module(value: Any) -> str:
-    name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
-    return name or ""
-
-
-def _inner_names(code: Any) -> Iterator[str]:
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from constant.co_names
-            yield from _inner_names(constant)
+    loaded: list[Framework] = []
+    if "torch" in sys.modules:
+        loaded += [Torch(), Torch(double=False)]
+    if "tensorflow" in sys.modules:
+        loaded.append(TensorFlow())
+    return [*loaded, Jax(), Jax(double=False)]
 
 
 @contextlib.contextmanager

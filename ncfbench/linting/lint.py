@@ -1,26 +1,18 @@
-"""The lint of a loss: facts, findings and what it estimates."""
+"""The lint of a loss: facts and findings."""
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ncfbench.catalog.infos import EncoderInfo
 from ncfbench.errors import UsageError, nearest
-from ncfbench.linting import balance, basics, batches, checks, objectives, options, processes
+from ncfbench.linting import balance, basics, batches, checks, options
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import SEEDS, Facts, measure
+from ncfbench.linting.facts import Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
-from ncfbench.linting.frameworks import Torch
-from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.objectives import Fits
-from ncfbench.linting.scenes import owner
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.intervals import mean
@@ -43,8 +35,6 @@ class Lint:
     Attributes:
         findings: the worst first, without those that were accepted.
         accepted: those that were.
-        fits: exact objectives, the one that the loss estimates best first; None where nothing can
-            be estimated.
         read_as: how each argument was understood, by name.
     """
 
@@ -54,7 +44,6 @@ class Lint:
     findings: list[Finding]
     accepted: list[Finding]
     contents: batches.Contents | None
-    fits: Fits | None
     read_as: Mapping[str, str]
     sizes: Mapping[str, int]
 
@@ -69,10 +58,6 @@ class Lint:
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         facts = asdict(self.facts) | {"objective": self.facts.title} if self.facts else None
-        fits = self.fits and {
-            "objectives": [{"title": fit.title, **asdict(fit.bias)} for fit in self.fits.fits],
-            "push_by_decile": self.fits.deciles,
-        }
         return {
             "loss": self.name,
             "framework": self.framework,
@@ -82,7 +67,6 @@ class Lint:
             "accepted": [each.as_row() for each in self.accepted],
             "facts": facts,
             "batches": asdict(self.contents) if self.contents else None,
-            "estimates": fits,
         }
 
 
@@ -90,11 +74,9 @@ def lint_loss(
     loss: Any,
     *,
     pairs: str | Path | None = None,
-    batches_from: Any = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     options_: Mapping[str, Any] | None = None,
-    estimates: bool = True,
     progress: Progress | None = None,
 ) -> Lint:
     """Judge a loss by what changes of single scores do to its gradient.
@@ -103,15 +85,12 @@ def lint_loss(
         loss: ``module:name``, a function, a class or an object; see
             :data:`ncfbench.linting.signature.SHAPES`.
         pairs: a file of training links; by default a small random graph.
-        batches_from: the user's own batches, as ``module:name``, an iterable or a function that
-            returns one; by default links drawn at random.
         accept: codes of findings that are meant to be.
         options_: values of the loss's arguments in place of their defaults.
-        estimates: compare the mean gradient with exact objectives too; no finding rests on that.
 
     Raises:
         DataError: the pairs cannot be read, or are too few or too dense.
-        UsageError: the loss or the batches cannot be used.
+        UsageError: the loss cannot be used.
     """
     for code in accept:
         if code not in KINDS:
@@ -120,27 +99,15 @@ def lint_loss(
         raise UsageError(f"batch_size = {batch_size}: a batch needs 2 links or more.")
     progress = progress or Progress()
     read = read_loss(loss, options_)
-    graph = batches.read_pairs(Path(pairs)) if pairs else None
-    own = None
-    if batches_from is not None:
-        if isinstance(batches_from, str):
-            batches_from = EncoderInfo(path=batches_from).load()
-        own, graph = batches.own_batches(batches_from, graph, batch_size)
-    graph = graph or batches.default_graph()
+    graph = batches.read_pairs(Path(pairs)) if pairs else batches.default_graph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the user's code, in batches that are none of hers
+        warnings.simplefilter("ignore")  # of the user's code, on made-up batches
         evaluator = Evaluator.of(read, graph)
         progress.say(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
-        try:
-            found, facts, contents, fits = _judged(
-                evaluator, batch_size, own, progress.say, estimates=estimates
-            )
-        finally:
-            if isinstance(evaluator.framework, Torch):
-                evaluator.framework.leave_group()
+        found, facts, contents = _judged(evaluator, batch_size, progress.say)
     found = sorted(map(_certain, found), key=lambda each: rank(each.code, each.severity))
     return Lint(
         name=read.name,
@@ -149,7 +116,6 @@ def lint_loss(
         findings=[each for each in found if each.code not in accept],
         accepted=[each for each in found if each.code in accept],
         contents=contents,
-        fits=fits,
         read_as=evaluator.read_as(),
         sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )
@@ -162,22 +128,15 @@ def _certain(found: Finding) -> Finding:
 
 
 def _judged(
-    evaluator: Evaluator,
-    batch_size: int,
-    own: list[batches.Batch] | None,
-    say: Callable[[str], None],
-    *,
-    estimates: bool,
-) -> tuple[list[Finding], Facts | None, batches.Contents | None, Fits | None]:
+    evaluator: Evaluator, batch_size: int, say: Callable[[str], None]
+) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
-    as_given = evaluator
-    found = [*_memory(evaluator), *basics.inputs(evaluator)]
+    found = list(basics.inputs(evaluator))
     if any(each.code in HOPELESS for each in found):
-        return found, None, None, None
-    lost, evaluator = basics.fidelity(evaluator)
-    found += [*lost, *basics.basics(evaluator)]
+        return found, None, None
+    found += basics.basics(evaluator)
     if any(each.code in HOPELESS for each in found):
-        return found, None, None, None
+        return found, None, None
     facts = measure(evaluator)
     if facts.scale:
         steepest = STEEPEST / facts.scale.value
@@ -197,30 +156,20 @@ def _judged(
     found += checks.padding(evaluator)
     masks = checks.look_at_masks(evaluator)
     facts = replace(facts, counts_once=masks.counts_once)
-    contents = batches.look(evaluator, batch_size, own)
-    found += batches.drawn(contents)
-    if own and facts.kind == "listwise" and facts.drawn and not facts.slope:
-        found += batches.tilted(evaluator.graph, own)
+    contents = batches.look(evaluator, batch_size)
     for each in checks.masks(evaluator, facts, masks):
         if each.code != "duplicates" or mean(contents.duplicates_push).value > LEAST_DUPLICATES:
             found.append(each)
     found += checks.collisions(evaluator, facts, masks)
     found += _linked(facts, masks, contents)
     spread = batches.log_spread(evaluator.graph)
-    b = int(np.mean([len(batch.user) for batch in own])) if own else batch_size
-    tilt = batches.tilt(evaluator.graph, b) if facts.counts_once else 1.0
+    tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
     found += options.term_weights(evaluator, facts)
     found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
-    found += _processes(as_given, say)
-    fits = None
-    # The mean of gradients that are not the loss's own, or of other batches, would mislead.
-    if estimates and not (facts.catalogue or own or evaluator.by_quotients):
-        say("The objective that it estimates best.")
-        fits = objectives.fit(evaluator, facts)
-    return found, facts, contents, fits
+    return found, facts, contents
 
 
 def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> Iterator[Finding]:
@@ -235,91 +184,3 @@ def _linked(facts: Facts, masks: checks.Masks, contents: batches.Contents) -> It
     result = finding("linked", contents.linked_push, unit, 0, detail, severity)  # type: ignore[arg-type]
     if result.low > LEAST_LINKED:
         yield result
-
-
-def _memory(evaluator: Evaluator) -> Iterator[Finding]:
-    """Say whether a call depends on earlier ones."""
-    if not evaluator.is_stateful:
-        return
-    scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
-    changes = []
-    for before, scene in itertools.pairwise(scenes):
-        call = evaluator.call()
-        arrays = evaluator.arrays(scene, scene.coordinates())
-        alone = evaluator.framework.value(call, arrays)
-        call = evaluator.call()
-        evaluator.framework.value(call, evaluator.arrays(before, before.coordinates()))
-        changes.append(abs(evaluator.framework.value(call, arrays) / alone - 1))
-    unit = "relative change of the loss by an earlier batch"
-    yield finding("memory", changes, unit, 0, "a call remembers the one before")
-
-
-def _processes(evaluator: Evaluator, say: Callable[[str], None]) -> Iterator[Finding]:
-    """Check losses that gather, on several simulated processes."""
-    gathering = {
-        name: True
-        for name, value in evaluator.options.items()
-        if value is False and "gather" in name and "grad" not in name
-    }
-    for options_ in ({}, gathering) if gathering else ({},):
-        one = evaluator.with_options(**options_)
-        if evaluator.is_random or evaluator.is_stateful or not processes.can_simulate(one):
-            continue
-        scene = one.scenes().plain(0, ROWS)
-        try:
-            if not processes.gathers(one, scene):
-                factor = processes.scaling(one, scene)
-                if factor > 1.5 and not one.loss.has("batch_size"):
-                    unit = "loss on several processes over that on one"
-                    yield finding("gather-doubled", [factor], unit, 1, "nothing is gathered")
-                continue
-        except UsageError as error:
-            detail = str(error).rstrip(".")
-            yield finding("not-finite", [0.0], "processes that end", processes.COUNT, detail)
-            continue
-        say(f"It gathers: {processes.COUNT} simulated processes.")
-        yield from _of_processes(one)
-        return
-
-
-def _of_processes(evaluator: Evaluator) -> Iterator[Finding]:
-    """Compare gradients on several processes with the true ones, and with those of one process."""
-    ratios: dict[str, list[float]] = {}
-    factors: list[float] = []
-    elsewhere: list[float] = []
-    for seed in SEEDS[:2]:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        pushes, right = processes.gathered(evaluator, scene)
-        process = np.arange(ROWS) // (ROWS // processes.COUNT)
-        crosses = process[:, None] != process[owner(scene)]
-        true = right[0]
-        limit = 1e-3 * np.abs(true).max()
-        elsewhere.append(float(np.mean((true < -limit).any(axis=1) & (np.diagonal(true) > -limit))))
-        groups = {
-            f"{name} {where}": pairs & some
-            for name, pairs in basics.groups(scene).items()
-            for where, some in (("of other processes", crosses), ("of the same process", ~crosses))
-        }
-        for side, found, exact in zip(basics.SIDES, pushes, right, strict=True):
-            for name, share in basics.arriving(found, exact, groups):
-                ratios.setdefault(f"{name}, {side}' side", []).append(share)
-        alone = evaluator.true_pushes(scene, users=False)[0]
-        factors.append(float(np.sum(pushes[0] * alone)) / float(np.sum(alone**2)))
-    if min(elsewhere) > 0:
-        detail = f"{processes.COUNT} processes that gather"
-        yield finding("wrong-positive", elsewhere, "share of the rows", 0, detail)
-        return
-    means = {name: float(np.mean(some)) for name, some in ratios.items()}
-    unit, factor = "share of the gradient that arrives", float(np.mean(factors))
-    low, high = min(means.values()), max(means.values())
-    if high < 0.05 or low < 0.5 * high:
-        worst = min(ratios, key=lambda name: means[name])
-        yield finding("gather-lost", ratios[worst], unit, 1, worst)
-    elif abs(factor - 1) < 0.05:
-        return  # whatever the processes' losses are, the gradient is that of all rows
-    elif high > 1.5 or (low > 0.95 and factor > 1.5):
-        detail = f"{processes.COUNT} processes against one with all rows"
-        yield finding("gather-doubled", factors, "ratio of the gradients", 1, detail)
-    elif high < 0.95:
-        detail = f"{processes.COUNT} processes against one with all rows"
-        yield finding("gather-scale", factors, "ratio of the gradients", 1, detail)

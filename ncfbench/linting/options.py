@@ -1,8 +1,7 @@
-"""Checks of a loss's options and arguments: each must change something."""
+"""Checks of a loss's options: flags must change something, numbers what their names say."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -11,81 +10,44 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.linting import balance, processes
+from ncfbench.linting import balance
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
-from ncfbench.linting.findings import Finding, finding
-from ncfbench.linting.frameworks import Arrays
+from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import RELATIONS, Float, Scene
+from ncfbench.linting.scenes import Float, Scene
 from ncfbench.linting.signature import VECTORS
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 TERM_WEIGHTS = r"(.*_)?(neg(ative)?s?|pos(itive)?s?)_?(weight|w|coef(ficient)?)"
 SMALL_STEP = 1e-3
-WITHOUT_EFFECT = (
-    r"(.*_)?(chunks?|mini_?batch|micro_?batch|verbose|progress(_bar)?|debug|eps(ilon)?|device|dtype"
-    r"|name|seed|workers?|log_(every|metrics|steps|interval)|check(s|point(s|ing)?)?|metrics?)(_.*)?"
-)
-"""Names of options that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
+WITHOUT_EFFECT = r"(.*_)?(verbose|progress(_bar)?|debug|checks?|checkpoint(s|ing)?|metrics?)(_.*)?"
+"""Names of flags that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
 PROMISES = (
     r"(.*_)?(hits?|neg(ative)?s?|pos(itive)?s?|mask(s|ed)?|remove|exclude|dup(licate)?s?|symmetric"
     r"|bidirectional|norm(al(i[sz]ed?)?)?|weight(s|ed)?|reduction|correct(s|ed|ion)?|log_?q|debias(ed)?"
     r"|in_batch|hard(est)?)(_.*)?"
 )
 """Names of flags that promise another loss; others, such as ``training``, may change nothing."""
-REDUCTIONS = ("sum", "mean")
-TOLD = (
-    *("user_ids", "item_ids", "negative_ids", "linked", "counts", "row_weights"),
-    *("probability", "log_probability", "negative_probability", "negative_log_probability"),
-)
-"""Arguments that say something about links."""
 
 
 def idle(evaluator: Evaluator) -> Iterator[Finding]:
-    """Say which options and arguments change nothing, in any of some batches."""
+    """Say which flags change nothing, in any of some batches."""
     if evaluator.is_random or evaluator.is_stateful:
         return
     scenes = _scenes(evaluator)
-    named = {
-        name: value
-        for name, value in evaluator.options.items()
-        if not re.fullmatch(WITHOUT_EFFECT, name)
-    }
-    contexts = [evaluator] + [
-        evaluator.with_options(**{name: other})
-        for name, value in named.items()
-        for other in itertools.islice(_alternatives(value), 2)
-    ]
-    unit = "largest relative change"
-    for name, value in named.items():
-        others = list(_alternatives(value))
-        if not others:
+    for name, value in evaluator.options.items():
+        other = _alternative(value)
+        if other is None or re.fullmatch(WITHOUT_EFFECT, name):
             continue
-        pairs = [
-            (context, context.with_options(**{name: other}))
-            for context in contexts
-            for other in others
-            if context.options[name] == value
-        ]
-        if any(_differ(one, other, scenes) for one, other in pairs):
+        if _differ(evaluator, evaluator.with_options(**{name: other}), scenes):
             continue
-        is_flag = isinstance(value, bool | str) or (isinstance(value, float) and value != 0)
-        code = "idle-flag" if is_flag else "idle-number"
-        tried = ", ".join(map(str, others))
-        severity = None
-        if not is_flag and None in evaluator.options.values():
-            severity = "note"  # it may work together with an option that has no other known value
-        elif isinstance(value, bool | str) and not re.fullmatch(PROMISES, name, re.IGNORECASE):
-            severity = "warning"
-        detail = f"{name} = {value}, tried {tried}"
-        yield finding(code, [0.0], unit, 1, detail, severity)  # type: ignore[arg-type]
-    # Ids of links that have nothing to do with each other may change nothing.
-    all_related = evaluator.scenes().relations() == [*RELATIONS]
-    for name, role in evaluator.loss.roles.items() if all_related else ():
-        if role in TOLD and not any(_matters(each, name, role, scenes) for each in contexts):
-            yield finding("idle-argument", [0.0], unit, 1, name)
+        # One that is off may need another option beside it.
+        claims = value is not False and re.fullmatch(PROMISES, name, re.IGNORECASE)
+        severity: Severity | None = None if claims else "warning"
+        detail = f"{name} = {value}, tried {other}"
+        yield finding("idle-flag", [0.0], "largest relative change", 1, detail, severity)
 
 
 def _scenes(evaluator: Evaluator) -> list[Scene]:
@@ -99,16 +61,11 @@ def _scenes(evaluator: Evaluator) -> list[Scene]:
     return found
 
 
-def _alternatives(value: Any) -> Iterator[Any]:
-    """Yield other values of an option; nothing where none is known."""
+def _alternative(value: Any) -> Any:
+    """Return another value of a flag or a reduction; None where none is known."""
     if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int):
-        yield from (2 * value + 1, value + 3, max(value // 2, 1))
-    elif isinstance(value, float) and math.isfinite(value):
-        yield from ((2 * value, value / 2, 1e3 * value) if value else (0.5, 10.0))
-    elif value in REDUCTIONS:
-        yield from (other for other in REDUCTIONS if other != value)
+        return not value
+    return {"sum": "mean", "mean": "sum"}.get(value) if isinstance(value, str) else None
 
 
 def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
@@ -126,13 +83,9 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
             }
             if _values_differ(one.value_of(longer), other.value_of(longer), one):
                 return True
-        if one.loss.has("users") and one.framework.has_gradients:
             on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
             if _arrays_differ(*on_users):
                 return True
-        if processes.can_simulate(one):
-            spread = [processes.outcome(each, scenes[0]) for each in (one, other)]
-            return _arrays_differ(*spread)
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
     return False
@@ -147,29 +100,6 @@ def _values_differ(one: float, other: float, evaluator: Evaluator) -> bool:
     return not math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance**1.5) and not (
         math.isnan(one) and math.isnan(other)
     )
-
-
-def _matters(evaluator: Evaluator, name: str, role: str, scenes: list[Scene]) -> bool:
-    """Return whether another value of an argument changes a loss."""
-    rng = np.random.default_rng(0)
-    for scene in scenes:
-        arrays = evaluator.arrays(scene, scene.coordinates())
-        array = arrays.get(name)
-        if array is None:  # an argument of the constructor
-            return True
-        if role == "linked":
-            changed = np.zeros_like(array)
-        elif array.dtype.kind in "iu":
-            changed = np.roll(array, 1) if array.ndim == 1 else array[::-1].copy()
-        else:
-            changed = array * rng.uniform(0.3, 0.9, array.shape)
-        other: Arrays = {**arrays, name: changed}
-        try:
-            if _values_differ(evaluator.value_of(arrays), evaluator.value_of(other), evaluator):
-                return True
-        except Exception:  # noqa: BLE001 - it is read, at least
-            return True
-    return False
 
 
 def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:

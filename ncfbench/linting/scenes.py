@@ -175,10 +175,7 @@ class Scenes:
         """Return a batch as training has it: links drawn with replacement."""
         links = rng.integers(self.graph.n_links, size=b)
         user, item = self.graph.link_user[links], self.graph.link_item[links]
-        return self.of_batch(rng, user, item, self.drawn(rng, user))
-
-    def of_batch(self, rng: Generator, user: Ids, item: Ids, negative: Ids) -> Scene:
-        """Return the scene of a batch's ids with random scores."""
+        negative = self.drawn(rng, user)
         columns = np.concatenate([item, negative.reshape(-1)])
         names, slot = np.unique(columns, return_inverse=True)
         score = rng.normal(0, min(0.1, 0.9 / np.sqrt(len(user))), (len(user), len(names)))

@@ -62,9 +62,6 @@ ROLES: Mapping[str, str] = {
     ),
     "labels": r"labels?|targets?|y_?true|y",
     "key": r"key|rng|rng_?key|generator",
-    "axis_name": r"axis_?name|pmap_?axis|(gather_?)?axis",
-    "rank": r"rank|process_?index",
-    "world_size": r"world_?size|n_?processes|num_?processes",
     "batch_size": r"batch_?size|b",
     "n_items": r"(n|num)_?items?|catalog(ue)?_?size|vocab(ulary)?_?size",
 }  # fmt: skip
@@ -87,7 +84,7 @@ SHORT = {"q": "query", "k": "keys"}
 VECTORS = ("users", "items", "negatives")
 SCORES = ("scores", "positive_scores", "negative_scores")
 CONSTANTS = (
-    *("rank", "world_size", "batch_size", "n_items", "axis_name"),
+    *("batch_size", "n_items"),
     *("probability_table", "log_probability_table", "counts_table"),
 )
 """Meanings that a constructor's argument can have."""
@@ -100,8 +97,7 @@ A loss is a function of one batch of b links, and returns one number. Its argume
   (scores, labels)                    float [n] and 0 or 1
 and, if it wants them: user_ids, item_ids, negative_ids; probability, log_probability or counts of
 each link's item, and negative_probability; linked, bool [b, b]; sample_weight or mask, [b];
-negative_mask, [b, k]; rank, world_size, axis_name,
-key."""
+negative_mask, [b, k]; batch_size, n_items, key."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
     if isinstance(target, str):
         if not all(target.partition(":")):
-            raise UsageError(f"--loss {target!r}: name your own as module:name, such as my:loss.")
+            raise UsageError(f"{target!r} is no loss: name it as module:name, such as my:loss.")
         target = EncoderInfo(path=target).load()
     options = dict(options or {})
     if not callable(target):
@@ -189,7 +185,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         for each in _parameters(target.__init__ if "__init__" in dir(target) else target, name):
             role = role_of(each.name)
             role = f"{role}_table" if f"{role}_table" in CONSTANTS else role
-            if role in CONSTANTS and each.name not in options and _is_given(each, role):
+            if role in CONSTANTS and each.name not in options and _is_given(each):
                 made_from[each.name] = role
             elif each.default is not inspect.Parameter.empty or each.name in options:
                 found[each.name] = options.get(each.name, each.default)
@@ -208,7 +204,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     for each in parameters:
         role = role_of(each.name, known)
         is_new = role and role not in roles.values() and each.name not in options
-        if is_new and _is_given(each, role):
+        if is_new and _is_given(each):
             roles[each.name] = role
         elif each.default is not inspect.Parameter.empty or each.name in options:
             found[each.name] = options.get(each.name, each.default)
@@ -227,11 +223,9 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     return loss
 
 
-def _is_given(each: inspect.Parameter, role: str) -> bool:
+def _is_given(each: inspect.Parameter) -> bool:
     """Return whether an argument is a batch's, not an option with a default of its own."""
-    if each.default is inspect.Parameter.empty or each.default is None:
-        return True
-    return role in ("rank", "world_size") or (role == "axis_name" and isinstance(each.default, str))
+    return each.default is inspect.Parameter.empty or each.default is None
 
 
 def _parameters(function: Any, name: str) -> list[inspect.Parameter]:

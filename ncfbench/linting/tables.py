@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ncfbench.linting.findings import Severity
+from ncfbench.linting.findings import KINDS, Severity
 from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
 from ncfbench.timing.intervals import Estimate, mean
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "open", "note": "muted"}
-SHOWN_FITS = 3
 
 
 def lint_tables(lint: Lint) -> list[Table]:
@@ -30,31 +29,19 @@ def lint_tables(lint: Lint) -> list[Table]:
     rows = [{"0": question, "1": answer} for question, answer in answers]
     title = f"What {lint.name} does ({lint.framework})"
     tables.append(Table.of(title, cols, rows, name="facts"))
-    if lint.fits:
-        cols = [
-            Col("objective", "title", align="left"),
-            Col("bias %", lambda each: percent(each.bias.estimate)),
-            Col("interval", lambda each: f"{percent(each.bias.lower)}..{percent(each.bias.upper)}"),
-            Col("cosine", lambda each: each.bias.cosine, ".2f"),
-            Col("variance", lambda each: each.bias.variance, ".3g"),
-        ]
-        notes = [
-            "Bias: distance of the mean gradient by all scores from the objective's, over the"
-            " latter's length; the objective's size is fitted."
-            f" Batches have {lint.fits.rows} links; the bias of a"
-            " softmax falls as they grow.",
-            "Push on negatives by tenths of the items, the most popular ones first, over that of"
-            f" the softmax over all items: {', '.join(map('{:.2f}'.format, lint.fits.deciles))}.",
-        ]
-        title = f"Objectives that {lint.name} may estimate, the closest first"
-        some = lint.fits.fits[:SHOWN_FITS]
-        tables.append(Table.of(title, cols, some, notes, name="objectives"))
     return tables
 
 
-def percent(share: float) -> str:
-    """Return a share in per cent, with three digits and at most one behind the point."""
-    return f"{100 * share:.1f}" if share < 1 else f"{100 * share:.0f}"
+def rules_table() -> Table:
+    """Return all findings that a lint can have."""
+    cols = [
+        Col("code", "code", align="left"),
+        Col("severity", "severity"),
+        Col("what is wrong", "what", wraps=True),
+        Col("what to do", "fix", wraps=True),
+    ]
+    rows = [{"code": code} | kind._asdict() for code, kind in KINDS.items()]
+    return Table.of("Findings of a lint", cols, rows, name="rules")
 
 
 def _estimate(number: Estimate | None) -> str:

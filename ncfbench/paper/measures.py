@@ -205,7 +205,7 @@ def lower_variance(evidence: Evidence) -> Measured | None:
     for row in evidence.audits:
         is_own = all(row[column] == where[column] for column in shared_columns)
         if is_own and row["batch_variance"] and row["mask"] and row["strata"] != "user":
-            columns = ("point", "seed", "batch_size", "noise", "batches")
+            columns = ("seed", "batch_size", "noise", "batches")
             variances = audited.setdefault(tuple(row[column] for column in columns), {})
             variances[row["sampler"]] = row["batch_variance"]
     ratios = [

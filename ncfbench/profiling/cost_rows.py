@@ -19,7 +19,9 @@ from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, predict_full, residuals
-from ncfbench.reporting.contents import xray
+from ncfbench.reporting.contents import batch_counts
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
 from ncfbench.timing.intervals import percentiles, ratio_of_medians
 
 NEIGHBOURS = 5
@@ -31,7 +33,7 @@ REPEATS = 3
 """The usual time of a block is the median of its times without the pace, so both are found in
 turn.
 """
-XRAY_BATCHES = 50
+COUNTED_BATCHES = 50
 BOOTSTRAPS = 400
 SAMPLING = ("draw", "assemble", "transfer")
 """Work of the sampler, beside the step."""
@@ -149,7 +151,8 @@ def cost_row(
     :data:`ncfbench.storage.schemas.COSTMODEL`.
     """
     name, identity = config.sampler, identity_of(config)
-    contents = xray(dataset, config, XRAY_BATCHES)
+    sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+    nominal, contents = sampler.claims().nominal, batch_counts(sampler, COUNTED_BATCHES)
     seconds = {
         part: float(np.median(per_call(samples, part, name)))
         for part in ("full", "step", RANDOM_ITEMS, *SAMPLING)
@@ -163,7 +166,9 @@ def cost_row(
     return {
         "sampler": name,
         **{key: identity[key] for key in ("strata", "negatives", "stratum_size")},
-        **{key: contents[key] for key in ("nominal_users", "nominal_items", "nominal_negatives")},
+        "nominal_users": nominal and nominal.users,
+        "nominal_items": nominal and nominal.items,
+        "nominal_negatives": nominal and nominal.negatives,
         **{key: contents[key] for key in ("distinct_users", "distinct_items")},
         "user_slots": counts.users,
         "item_slots": counts.items,

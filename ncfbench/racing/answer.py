@@ -122,7 +122,7 @@ def make_answer(
     """Compare all arms, and return the answer so far."""
     firsts = [each for each in entries if not each.seed]
     stayed = [each for each in firsts if each.status in STAYED]
-    heard = [each for each in firsts if each.timeline.readings]
+    heard = [each for each in firsts if each.readings]
     # With a target, one that still races at the end has been running for longer than the best took.
     able = (Status.WAITING, Status.RACING, Status.LEFT)
     unheard = [each for each in firsts if each.status in able and each not in heard]
@@ -161,8 +161,6 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "level": None if level is None else answer.value(level),
         "budget_seconds": question.budget_seconds,
         "spent_seconds": answer.spent_seconds,
-        "turn_seconds": question.turn_seconds,
-        "counts_startup": question.count_startup,
         "is_over": answer.is_over,
         "recommended": best and best.name,
         "tied": [each.name for each in answer.ties],
@@ -175,7 +173,7 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
     return {
         "arm": result.name,
         "values": dict(entry.arm.values),
-        "command": entry.arm.typed(),
+        "command": entry.arm.filled(),
         "status": result.status,
         "reason": entry.reason or None,
         "seeds": len(result.runs.curves),
@@ -184,11 +182,10 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
         **interval_columns("times_later", result.behind),
         "best": None if curve is None else answer.value(curve.level),
         "trained_seconds": curve and curve.clock,
-        "running_seconds": entry.before + entry.running_seconds,
+        "running_seconds": entry.running_seconds,
         "startup_seconds": entry.timeline.startup_seconds,
-        "lines": len(entry.timeline.readings),
+        "lines": len(entry.readings),
         "memory_bytes": entry.memory_bytes,
-        "device_bytes": entry.device_bytes,
         "curves": {
             seed: [
                 [at, answer.value(loss)] for at, loss in zip(own.seconds, own.losses, strict=True)

@@ -1,24 +1,18 @@
-"""Arms of a race that are commands: from parameters, and from a file."""
+"""Arms of a race: commands with the values of their parameters."""
 
 from __future__ import annotations
 
 import itertools
 import re
-import shlex
-import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal, InvalidOperation
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ncfbench.errors import DataError, UsageError, nearest, reason
+from ncfbench.errors import UsageError
 
 SEED = "seed"
 RATES = ("lr", "learning_rate", "learning-rate")
 """Parameters by which the rule knows a learning rate: a smaller one starts later and ends lower."""
-MOST_VALUES = 1000
 LONGEST_NAME = 60
 """Characters of a command in an arm's name."""
 PATTERN = re.compile(r"[A-Za-z_][\w-]*")
@@ -26,44 +20,26 @@ PATTERN = re.compile(r"[A-Za-z_][\w-]*")
 
 @dataclass(frozen=True)
 class Arm:
-    """A command, and what surrounds it. In all texts ``{name}`` stands for a parameter's value.
+    """A command, in which ``{name}`` stands for a parameter's value.
 
     Attributes:
         values: of its parameters.
-        environment: variables beside those of this process.
-        folder: in which it runs.
-        setup, cleanup: commands before it starts and after it has ended, off the clock.
     """
 
     name: str
     command: str
     values: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folder: str = "."
-    setup: str = ""
-    cleanup: str = ""
 
-    def fill(self, text: str, seed: int = 0) -> str:
-        """Return a text with the values of the parameters and of the seed in place."""
+    def filled(self, seed: int = 0) -> str:
+        """Return the command with the values of the parameters and of the seed in place."""
+        command = self.command
         for name, value in {**self.values, SEED: str(seed)}.items():
-            text = text.replace(f"{{{name}}}", value)
-        return text
-
-    def variables(self, seed: int = 0) -> dict[str, str]:
-        """Return its own environment variables."""
-        return {name: self.fill(value, seed) for name, value in self.environment.items()}
+            command = command.replace(f"{{{name}}}", value)
+        return command
 
     def uses(self, name: str) -> bool:
-        """Return whether a parameter, or the seed, stands in one of its texts."""
-        texts = (self.command, self.folder, self.setup, self.cleanup, *self.environment.values())
-        return any(f"{{{name}}}" in text for text in texts)
-
-    def typed(self, seed: int = 0, flag: str = "") -> str:
-        """Return what to type into a shell to run it."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in self.variables(seed).items()]
-        command = " ".join([*words, self.fill(self.command, seed), *filter(None, [flag])])
-        folder = self.fill(self.folder, seed)
-        return command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
+        """Return whether a parameter, or the seed, stands in the command."""
+        return f"{{{name}}}" in self.command
 
     @property
     def learning_rate(self) -> float:
@@ -81,32 +57,20 @@ def make_arms(
     *,
     names: Sequence[str] = (),
     parameters: Mapping[str, Sequence[str]] | None = None,
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    folder: str = ".",
-    setup: str = "",
-    cleanup: str = "",
 ) -> list[Arm]:
     """Return an arm for each command and each combination of the parameters' values.
 
     Args:
         names: of the commands, instead of their texts.
         parameters: values of each, of which all combinations race.
-        file: TOML with a table for each arm (docs/race.md).
-        environment, folder, setup, cleanup: of all arms; a file's own take precedence.
 
     Raises:
-        DataError: the file cannot be read.
         UsageError: a value cannot be used, two arms have one name, or there is one arm only.
     """
     if len(names) > len(commands):
         raise UsageError(f"--name: {len(names)} names of {len(commands)} commands.")
-    common = Arm("", "", {}, environment or {}, folder, setup, cleanup)
     titles = [*names, *map(_shortened, commands[len(names) :])]
-    pairs = zip(titles, commands, strict=True)
-    begun = [replace(common, name=name, command=text) for name, text in pairs]
-    if file is not None:
-        begun = _read(file, common, commands)
+    begun = [Arm(name, text) for name, text in zip(titles, commands, strict=True)]
     parameters = parameters or {}
     for name in parameters:
         _check_name(name)
@@ -114,7 +78,7 @@ def make_arms(
             raise UsageError(
                 f"{{{name}}} stands in no command: write it where the values of {name} belong."
             )
-    is_named = len(begun) > 1 or bool(names) or file is not None
+    is_named = len(begun) > 1 or bool(names)
     arms = [
         _with_values(arm, dict(zip(parameters, chosen, strict=True)), is_named=is_named)
         for arm in begun
@@ -126,7 +90,7 @@ def make_arms(
     if len(arms) < 2:
         raise UsageError(
             "There is one arm, so there is no race. Give values to choose from, such as"
-            " -L lr 1e-3,1e-2 with {lr} in the command, or several commands."
+            " --try lr=1e-3,1e-2 with {lr} in the command, or several commands."
         )
     return arms
 
@@ -134,45 +98,12 @@ def make_arms(
 def _with_values(arm: Arm, values: Mapping[str, str], *, is_named: bool) -> Arm:
     texts = [f"{name}={value}" for name, value in values.items()]
     name = " ".join([arm.name, *texts] if is_named or not texts else texts)
-    return replace(arm, name=name, values={**arm.values, **values})
+    return Arm(name, arm.command, values)
 
 
 def _shortened(command: str) -> str:
     text = " ".join(command.split())
     return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
-
-
-def parse_list(name: str, values: str) -> list[str]:
-    """Return the values of ``-L``, each once.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = list(dict.fromkeys(value.strip() for value in values.split(",") if value.strip()))
-    if not found:
-        raise UsageError(f"-L {name} {values!r}: give values, separated by commas.")
-    return found
-
-
-def parse_range(name: str, least: str, largest: str, step: str = "1") -> list[str]:
-    """Return the values of ``-P``, from the least on.
-
-    Raises:
-        UsageError: it is no range.
-    """
-    try:
-        low, high, apart = map(Decimal, (least, largest, step))
-        is_range = bool(low <= high and apart > 0 and (high - low) / apart < MOST_VALUES)
-    except InvalidOperation:
-        is_range = False
-    if not is_range:
-        raise UsageError(
-            f"-P {name} {least} {largest} -D {step}: give a least and a largest number and a step"
-            f" above 0, of at most {MOST_VALUES} values."
-        )
-    return [
-        f"{(low + index * apart).normalize():f}" for index in range(int((high - low) / apart) + 1)
-    ]
 
 
 def _check_name(name: str) -> None:
@@ -182,49 +113,3 @@ def _check_name(name: str) -> None:
         raise UsageError(
             "No parameter is called seed: {seed} stands for repeats, whose number is --seeds."
         )
-
-
-def _read(path: Path, common: Arm, commands: Sequence[str]) -> list[Arm]:
-    """Return the arms of a file; one without a command has that of the command line."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    if len(commands) > 1:
-        raise UsageError(f"--arms {path}: give one command, which its arms share, or none.")
-    return [_of_table(name, table, common, commands, path) for name, table in tables.items()]
-
-
-def _of_table(name: str, table: Any, common: Arm, commands: Iterable[str], path: Path) -> Arm:
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: {name} stands in no table. Begin an arm with [NAME].")
-    table = dict(table)
-    command = table.pop("command", next(iter(commands), None))
-    own = table.pop("environment", {})
-    texts = {key: table.pop(key) for key in ("folder", "setup", "cleanup") if key in table}
-    if not isinstance(command, str) or not command.strip():
-        raise UsageError(f"{path}: [{name}] has no command, and the command line has none.")
-    if not isinstance(own, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise UsageError(
-            f"{path}: [{name}]: folder, setup and cleanup are texts, environment is a table."
-        )
-    for key, value in table.items():
-        _check_name(key)
-        if isinstance(value, dict | list):
-            keys = ("command", "environment", "folder", "setup", "cleanup")
-            raise UsageError(
-                f"{path}: [{name}] {key}: a value is one number or text{nearest(key, keys)}"
-            )
-    values = {key: _as_text(value) for key, value in table.items()}
-    variables = {key: _as_text(value) for key, value in own.items()}
-    environment = {**common.environment, **variables}
-    arm = replace(common, name=name, command=command, values=values, environment=environment)
-    arm = replace(arm, **texts)
-    for key in values:
-        if not arm.uses(key):
-            raise UsageError(f"{path}: [{name}] {key}: {{{key}}} does not stand in its command.")
-    return arm
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""A race as it goes: a live table of all arms on a terminal, lines elsewhere, or nothing."""
+"""A race as it goes: a line on a terminal, lines after long silences elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ncfbench.racing.entry import Entry
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.table import Col, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,17 +15,6 @@ if TYPE_CHECKING:
 SHOWN_SECONDS = 1.0
 """Between two drawings: each takes time from the arms."""
 SILENCE_SECONDS = 60.0
-COLUMNS = (
-    Col("", "name"),
-    Col("s trained", "trained_seconds", ".1f"),
-    Col("lines", lambda each: len(each.timeline.readings)),
-    Col(
-        "last",
-        lambda each: next((line.value for line in each.timeline.readings[::-1]), None),
-        three_digits,
-    ),
-    Col("", lambda each: "running" if each.is_running else each.status.value, align="left"),
-)
 
 
 class Display:
@@ -34,7 +22,7 @@ class Display:
 
     Args:
         console: None shows nothing.
-        budget_seconds: for the title.
+        budget_seconds: for the line.
     """
 
     def __init__(self, console: Console | None, budget_seconds: float) -> None:
@@ -58,20 +46,22 @@ class Display:
         """Draw anew, or break a long silence."""
         now = time.perf_counter()
         if self._live is not None and now - self._shown >= SHOWN_SECONDS:
-            from ncfbench.reporting.render.terminal import TableView
+            from rich.text import Text
 
             self._shown = now
-            self._live.update(
-                TableView(Table.of(self._title(now), COLUMNS, self.entries)), refresh=True
-            )
+            line = Text(self._line(now), no_wrap=True, overflow="ellipsis")
+            self._live.update(line, refresh=True)
         elif self._live is None and now - self._said >= SILENCE_SECONDS:
-            running = [each.name for each in self.entries if each.is_running]
-            self.say(f"{self._title(now)}: {', '.join(running) or 'ending'}")
+            self.say(self._line(now))
 
     def end(self) -> None:
-        """Remove the table."""
+        """Remove the line."""
         if self._live is not None:
             self._live.stop()
 
-    def _title(self, now: float) -> str:
-        return f"{now - self._began:.0f} of {self.budget_seconds:.0f} s"
+    def _line(self, now: float) -> str:
+        running = next((each for each in self.entries if each.is_running), None)
+        last = running.readings[-1:] if running else []
+        values = "".join(f", {three_digits(line.value)}" for line in last)
+        arm = f"{running.name}{values}" if running else "ending"
+        return f"{now - self._began:.0f} of {self.budget_seconds:.0f} s: {arm}"

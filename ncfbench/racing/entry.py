@@ -19,9 +19,7 @@ class Entry:
 
     Attributes:
         reason: why it left, failed or did not begin, or how it ended.
-        before: seconds that its earlier processes had been running.
-        memory_bytes, device_bytes: that it holds, in memory and on a GPU; 0 while unknown.
-        slot: of the cores and the device that it runs on.
+        memory_bytes: that it holds; 0 while unknown.
         number: of the arm, in the order of the command line.
         doubt: why its lines seem to be of several series.
     """
@@ -33,10 +31,7 @@ class Entry:
     status: Status = Status.WAITING
     reason: str = ""
     running_seconds: float = 0.0
-    before: float = 0.0
     memory_bytes: int = 0
-    device_bytes: int = 0
-    slot: int = 0
     bunched: int = 0
     doubt: str = ""
     process: Process | None = None
@@ -49,13 +44,13 @@ class Entry:
 
     @property
     def readings(self) -> list[Reading]:
-        """Lines of its present process, or its last one."""
-        return self.timeline.pieces[-1]
+        """Its lines."""
+        return self.timeline.readings
 
     @property
     def trained_seconds(self) -> float:
-        """Seconds that it has been running, without start-ups as far as they are known."""
-        return max(self.before + self.running_seconds - sum(self.timeline.startups), 0.0)
+        """Seconds that it has been running, without its start-up as far as it is known."""
+        return max(self.running_seconds - self.timeline.startup_seconds, 0.0)
 
     @property
     def is_running(self) -> bool:

@@ -48,11 +48,10 @@ def finite(line: str) -> str:
 def value_group(pattern: re.Pattern[str]) -> int:
     """Return the number of the group that holds the metric."""
     named = pattern.groupindex
-    others = named.get("step"), named.get("seconds")
-    groups = [number for number in range(1, pattern.groups + 1) if number not in others]
+    groups = [number for number in range(1, pattern.groups + 1) if number != named.get("step")]
     if not groups:
         raise UsageError(
-            f"--metric {pattern.pattern!r} has groups for step and seconds alone. Write parentheses"
+            f"--metric {pattern.pattern!r} has a group for step alone. Write parentheses"
             " around the metric too, as in 'recall@50=([0-9.]+)'."
         )
     return named.get("value", groups[0])

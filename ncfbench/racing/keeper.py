@@ -1,13 +1,13 @@
 """Keeps one arm: starts its command, and ends all that it started when the race is gone.
 
-    python keeper.py STATUS CORES COMMAND
+    python keeper.py STATUS COMMAND
 
 A program of its own that imports nothing of this package. Standard input is the pipe of the race:
 when it closes, by whatever end of the race, every process of the arm is killed. The arm is a
 session of its own, so that no signal of the terminal reaches it, and is stopped and continued as a
 process group. On Linux orphans of the arm become children of the keeper, so none escapes. STATUS is
 a file descriptor, to which the arm's process id and at last its return code are written, a line
-each; CORES are the cores that the arm may use, separated by commas, or empty for all.
+each.
 """
 
 from __future__ import annotations
@@ -58,13 +58,11 @@ def kill_all(group: int) -> None:
         time.sleep(0.005)
 
 
-def keep(status: int, cores: str, command: str) -> None:
+def keep(status: int, command: str) -> None:
     """Run a command to its end, or until standard input closes."""
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     if prctl is not None:
         prctl(SUBREAPER, 1, 0, 0, 0)
-    if cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, map(int, cores.split(",")))
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -98,4 +96,4 @@ def keep(status: int, cores: str, command: str) -> None:
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    keep(int(sys.argv[1]), sys.argv[2])

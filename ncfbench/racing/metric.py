@@ -34,14 +34,12 @@ class Line(NamedTuple):
     """The numbers of a line.
 
     Attributes:
-        seconds: of the program's own training clock.
         split: the data of the metric, by a word of the line: train, validation, test, or empty.
         source: the process of several that printed it, such as ``rank 1``; empty for one.
     """
 
     value: float
     step: float | None = None
-    seconds: float | None = None
     split: str = ""
     source: str = ""
 
@@ -50,8 +48,7 @@ def log_metric(**numbers: float) -> None:
     """Print a line that ``ncfbench race`` reads: ``log_metric(recall=0.31, step=200)``.
 
     Args:
-        numbers: the metric under any name; ``step`` and ``seconds`` (of training, by the program's
-            own clock) are optional.
+        numbers: the metric under any name; ``step`` is optional.
 
     Raises:
         TypeError, ValueError: a value is no number.
@@ -67,7 +64,7 @@ class Metric:
         key: of JSON lines, also a nested one such as ``eval.recall``; None takes :data:`DEFAULT`,
             or the only number beside :data:`OTHERS`.
         pattern: a regular expression instead, with a group ``value``, or else the first one beside
-            the groups ``step`` and ``seconds``.
+            the group ``step``.
         minimize: True if less is better, False if more is; None asks the name.
         group: of the pattern, which holds the metric.
         seen: key of the lines so far where none is named.
@@ -90,7 +87,7 @@ class Metric:
         """Return the metric of ``--metric``: an expression if it has a group, else a key.
 
         Raises:
-            UsageError: it is an invalid expression, or its only groups are step and seconds.
+            UsageError: it is an invalid expression, or its only group is step.
         """
         if text is None:
             return cls(minimize=minimize)
@@ -160,9 +157,7 @@ class Metric:
                 a number can be read in two ways.
         """
         line = cleaned(text)
-        value, step, seconds, word = (
-            self._matched(line) if self.pattern is not None else self._of_json(line)
-        )
+        value, step, word = self._matched(line) if self.pattern is not None else self._of_json(line)
         if value is None:
             return None
         self._check_unit(value, line)
@@ -173,7 +168,6 @@ class Metric:
         return Line(
             value.value,
             step and step.value,
-            seconds and seconds.value,
             split,
             f"{source[1].lower()} {source[2]}" if source and source[1] not in self.name else "",
         )
@@ -218,21 +212,19 @@ class Metric:
         matched = next(matches, None)
         if matched is None or matched[self.group] is None:
             return _NOTHING
-        names = {"step": None, "seconds": None, **matched.groupdict()}
-        spans = {name: matched.span(name) for name in names if name in self.pattern.groupindex}
+        spans = {name: matched.span(name) for name in self.pattern.groupindex}
         spans["value"] = matched.span(self.group)
-        value = self._number(line, "value", spans)
-        step, seconds = (self._number(line, name, spans) for name in ("step", "seconds"))
+        value, step = (self._number(line, name, spans) for name in ("value", "step"))
         word = split_in(line, spans["value"][0])
         for other in matches:
             self._note_other(line, value, other)
-        return value, step, seconds, word
+        return value, step, word
 
     def _number(self, line: str, name: str, spans: Mapping[str, tuple[int, int]]) -> Number | None:
         start, end = spans.get(name, (-1, -1))
         if start < 0:
             return None
-        named = [spans[other] for other in ("value", "step", "seconds") if other in spans]
+        named = [spans[other] for other in ("value", "step") if other in spans]
         low = max((to for at, to in named if at >= 0 and to <= start), default=0)
         high = min((at for at, _ in named if at >= end), default=len(line))
         return number_at(line, start, end, (low, high), is_count=name != "value")
@@ -264,13 +256,10 @@ class Metric:
             return _NOTHING
         values = dict(flat(fields))
         beside = path.removesuffix(last_of(path))
-        step, seconds = (
-            number_of(values.get(beside + name, fields.get(name)), is_count=True)
-            for name in ("step", "seconds")
-        )
+        step = number_of(values.get(f"{beside}step", fields.get("step")), is_count=True)
         texts = [beside, *(text.strip() for text in values.values() if isinstance(text, str))]
         words = (SPLIT.match(text) for text in texts if len(text) <= LONGEST_SPLIT)
-        return number_of(values.get(path)), step, seconds, next(filter(None, words), None)
+        return number_of(values.get(path)), step, next(filter(None, words), None)
 
     def _check_unit(self, value: Number, line: str) -> None:
         """Refuse a metric that is in percent in some lines alone."""
@@ -284,8 +273,8 @@ class Metric:
         self._is_percent = value.is_percent
 
 
-_Found = tuple[Number | None, Number | None, Number | None, re.Match[str] | None]
-_NOTHING: _Found = None, None, None, None
+_Found = tuple[Number | None, Number | None, re.Match[str] | None]
+_NOTHING: _Found = None, None, None
 
 
 def _path_of(fields: Mapping[str, Any], key: str) -> str | None:

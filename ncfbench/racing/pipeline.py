@@ -14,30 +14,26 @@ from pathlib import Path
 
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError
-from ncfbench.racing import records
 from ncfbench.racing.answer import Answer, as_json, make_answer
 from ncfbench.racing.arms import SEED, Arm, make_arms
 from ncfbench.racing.display import Display
 from ncfbench.racing.entry import Entry
-from ncfbench.racing.field import Field, make_slots
+from ncfbench.racing.field import Field
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import LEAST_TURN, Race
-from ncfbench.racing.summary import draw
+from ncfbench.racing.race import Race
 from ncfbench.runs.signals import deferred_signals, handled_by
 from ncfbench.storage import locks, tables
 from ncfbench.timing.contention import OtherPrograms
 
-FOLDER = "race"
-"""Folder of the races, below the folder of the runs."""
+FOLDER, ANSWER = "race", "answer.json"
+"""Folder of the races, below the folder of the runs, and the file of each with its answer."""
 STOPPING = (
     "Stopping: the arms are ended, and the answer so far follows. Ctrl-C again stops at once."
 )
 SILENCE = (30.0, 1 / 3)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
-DONE_SHARE = 0.1
-"""A race that has spent all but this share of its budget is over."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,11 @@ class Outcome:
 
     Attributes:
         folder: of its records and of the output of each arm.
-        figure: None where Matplotlib is not installed.
         is_complete: False if it was interrupted.
     """
 
     answer: Answer
     folder: Path
-    figure: Path | None
     is_complete: bool
 
 
@@ -65,17 +59,7 @@ def race(
     minimize: bool | None = None,
     target: float | None = None,
     names: Sequence[str] = (),
-    arms: Path | None = None,
-    setup: str = "",
-    cleanup: str = "",
-    environment: Mapping[str, str] | None = None,
-    folder: str = ".",
     seeds: int | None = None,
-    turn_seconds: float = 5.0,
-    parallel: int = 1,
-    count_startup: bool = False,
-    silence_seconds: float | None = None,
-    resume_flag: str = "",
     runs_dir: Folder = None,
     display: Display | None = None,
 ) -> Outcome:
@@ -87,10 +71,7 @@ def race(
         metric: a key of JSON lines, or a regular expression with a group.
         minimize: True if less of the metric is better, False if more is; None asks its name.
         target: value to reach; by default 95 % of the best quality.
-        arms: TOML file of arms.
         seeds: of the finalists; by default 2 where the command has a ``{seed}``.
-        silence_seconds: an arm leaves that prints no metric while it runs this long.
-        resume_flag: makes a command continue from its own checkpoint; a killed race then goes on.
         display: shows the race; by default nothing is shown.
 
     Raises:
@@ -103,68 +84,55 @@ def race(
         [command] if isinstance(command, str) else command,
         names=names,
         parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
-        file=arms,
-        environment=environment,
-        folder=folder,
-        setup=setup,
-        cleanup=cleanup,
     )
     question = Question(
         Metric.of(metric, minimize=minimize),
         budget_seconds,
         target,
         _seeds(field_of, seeds),
-        turn_seconds,
-        count_startup,
     )
     _check(question)
-    if silence_seconds is None:
-        silence_seconds = max(SILENCE[0], SILENCE[1] * budget_seconds)
-    slots = make_slots(parallel)
     require_pausing()
     display, others = display or Display(None, budget_seconds), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
-    here = first if resume_flag else _unfinished(first, field_of)
+    here = _unfinished(first)
     if here != first:
         display.say(
-            f"This race is finished already, and its answer is {first / 'answer.json'}. It is raced"
+            f"This race is finished already, and its answer is {first / ANSWER}. It is raced"
             f" once more in {here}."
         )
     with ExitStack() as stack:
         stack.enter_context(locks.held(here, "racing in"))
         stack.callback(display.end)
         interrupted = stack.enter_context(deferred_signals(display.say, STOPPING))
-        entries, spent = _restored(here, field_of, display, can_resume=bool(resume_flag))
         others.warn(display.say)
-        kept = records.Records(here, entries if spent else ())
-        stack.callback(kept.close)
         field = Field(
             question.metric,
             here,
-            slots,
-            resume_flag=resume_flag,
-            silence_seconds=silence_seconds,
+            silence_seconds=max(SILENCE[0], SILENCE[1] * budget_seconds),
             interrupted=interrupted,
             ticked=display.tick,
         )
-        it = Race(question, entries, field, spent, say=display.say)
-        it.noted = lambda: kept.note(it.entries, it.spent, is_over=it.is_over)
+        entries = [Entry(arm, 0, number) for number, arm in enumerate(field_of)]
+
+        def answered(*, is_over: bool = False, notes: Sequence[str] = ()) -> Answer:
+            found = make_answer(question, entries, it.spent, is_over=is_over, notes=notes)
+            tables.write_json(here / ANSWER, as_json(found))
+            return found
+
+        it = Race(question, entries, field, judged=answered, say=display.say)
         display.entries = entries
         is_complete, notes = True, []
-        if it.left > DONE_SHARE * budget_seconds:
-            try:
-                with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
-                    it.run()
-            except KeyboardInterrupt:
-                is_complete = False
-            if used := others.describe():
-                notes.append(f"Meanwhile other programs used {used}, so times are too long")
-        it.noted()
+        try:
+            with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
+                it.run()
+        except KeyboardInterrupt:
+            is_complete = False
+        if used := others.describe():
+            notes.append(f"Meanwhile other programs used {used}, so times are too long")
         question.require_direction(it.firsts, is_last=True)
-        answer = make_answer(question, it.entries, it.spent, is_over=is_complete, notes=notes)
-        tables.write_json(here / "answer.json", as_json(answer))
-        figure = draw(answer, here / "race.svg")
-    return Outcome(answer, here, figure, is_complete)
+        answer = answered(is_over=is_complete, notes=notes)
+    return Outcome(answer, here, is_complete)
 
 
 def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:
@@ -181,9 +149,7 @@ def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:
 
 def _check(question: Question) -> None:
     if not (question.budget_seconds > 0 and math.isfinite(question.budget_seconds)):
-        raise UsageError(f"--budget: {question.budget_seconds:g} s are no time. Use 10m, say.")
-    if not question.turn_seconds >= LEAST_TURN:
-        raise UsageError(f"--turn: {question.turn_seconds:g} s are too short. Use 5s, say.")
+        raise UsageError("--budget must be positive, for example 10m.")
     if question.target is not None and not math.isfinite(question.target):
         raise UsageError(f"--target {question.target}: give a number.")
 
@@ -196,23 +162,12 @@ def _digest(arms: Sequence[Arm], question: Question) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def _unfinished(folder: Path, arms: Sequence[Arm]) -> Path:
+def _unfinished(folder: Path) -> Path:
     """Return the folder of a race, or the first of ``NAME-2``, ... that holds no finished one."""
     later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    folders = itertools.chain([folder], later)
-    return next(each for each in folders if not records.read(each, arms)[2])
+    return next(each for each in itertools.chain([folder], later) if not _is_finished(each))
 
 
-def _restored(
-    folder: Path, arms: Sequence[Arm], display: Display, *, can_resume: bool
-) -> tuple[list[Entry], float]:
-    """Return the entries of an earlier race with its seconds, or new ones and 0."""
-    entries, spent, is_over = records.read(folder, arms)
-    if can_resume:
-        return entries, spent
-    if spent and not is_over:
-        display.say(
-            f"An earlier race of these arms stopped after {spent:.0f} s. They begin again, which"
-            " costs that time once more: with --resume-flag they would continue."
-        )
-    return [Entry(arm, 0, number) for number, arm in enumerate(arms)], 0.0
+def _is_finished(folder: Path) -> bool:
+    path = folder / ANSWER
+    return path.exists() and bool(tables.read_json(path)["is_over"])

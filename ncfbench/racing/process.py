@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -35,8 +35,10 @@ MOST_ROUNDS = 5
 """Looks for processes of an arm that its group's signal did not reach."""
 LAST_LINES = 5
 LONGEST_LINE = 1 << 20
-UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""Python would keep printed lines back until they fill a buffer."""
+VARIABLES = {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Variables of an arm, unless they are set: Python would keep printed lines back until they fill a
+buffer, and JAX would take three quarters of a GPU's memory, so that a second arm would find none.
+"""
 
 
 def require_pausing() -> None:
@@ -79,7 +81,6 @@ class Process:
 
     Args:
         log: file to which its output is appended.
-        cores: that it may use; empty for all.
         ends: is set when it has ended.
 
     Attributes:
@@ -90,7 +91,6 @@ class Process:
         error: what a line is refused for.
         diverged: a metric that was no finite number, after one that was or twice.
         is_paused: True between turns.
-        began: when it started, by ``time.perf_counter``.
     """
 
     def __init__(
@@ -99,10 +99,6 @@ class Process:
         metric: Metric,
         log: Path,
         ends: threading.Event,
-        *,
-        environment: Mapping[str, str],
-        folder: str = ".",
-        cores: Sequence[int] = (),
     ) -> None:
         self.readings: list[Reading] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -117,28 +113,22 @@ class Process:
         with storage_errors(log):
             self._log = log.open("ab", 0)
         status, theirs = os.pipe()
-        words = [str(theirs), ",".join(map(str, cores)), command]
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", keeper.__file__, *words],
+                [sys.executable, "-I", "-S", keeper.__file__, str(theirs), command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**os.environ, **UNBUFFERED, **environment},
+                env={**VARIABLES, **os.environ},
                 pass_fds=[theirs],
                 start_new_session=True,
             )
-        except OSError as error:
-            os.close(status)
-            self._log.close()
-            raise UsageError(f"Cannot start in {folder}: {error.strerror}.") from error
         finally:
             os.close(theirs)
         self._status = os.fdopen(status, "rb")
         first = self._status.readline()
         self.group = int(first) if first.strip() else 0
-        self.began = self._since = time.perf_counter()
+        self._since = time.perf_counter()
         self._running, self.is_paused = 0.0, False
         self._reader = threading.Thread(target=self._read, name="arm", daemon=True)
         self._reader.start()
@@ -266,8 +256,7 @@ class Process:
             if read is not None and not self._counts:
                 continue
             if read is not None and math.isfinite(read.value):
-                paused = now - self.began - running
-                self.readings.append(Reading(running, *read[:3], paused, *read[3:]))
+                self.readings.append(Reading(running, *read))
                 found += 1
                 continue
             if read is not None:

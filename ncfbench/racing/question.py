@@ -28,15 +28,12 @@ class Question:
     Attributes:
         target: value to reach soonest; None for 95 % of the best.
         seeds: of the finalists.
-        count_startup: count start-up and compilation as training.
     """
 
     metric: Metric
     budget_seconds: float
     target: float | None = None
     seeds: int = 1
-    turn_seconds: float = 5.0
-    count_startup: bool = False
 
     @property
     def spread(self) -> Spread:
@@ -52,20 +49,7 @@ class Question:
 
     def curve(self, entry: Entry) -> Curve | None:
         """Return the curve of an entry; None without a line."""
-        return entry.timeline.curve(
-            is_less_better=self.metric.is_less_better, count_startup=self.count_startup
-        )
-
-    def clock(self, entry: Entry) -> float:
-        """Return the seconds of an entry by the clock of its curve; by the time that it has been
-        running before its first line. A program's own clock is known at its lines alone.
-        """
-        curve, last = self.curve(entry), entry.readings[-1:]
-        if curve is None:
-            return entry.trained_seconds
-        if not last or last[0].seconds is not None or not entry.is_open:
-            return curve.clock
-        return curve.clock + entry.running_seconds - last[0].running
+        return entry.timeline.curve(is_less_better=self.metric.is_less_better)
 
     def is_known(self, entry: Entry) -> bool:
         """Return whether an entry has a line after training began: one at step 0 tells nothing."""
@@ -76,7 +60,7 @@ class Question:
         return self._lines(entry) > 1
 
     def _lines(self, entry: Entry) -> int:
-        curve = entry.timeline.curve(is_less_better=self.metric.is_less_better)
+        curve = self.curve(entry)
         return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
 
     def lowest(self, entry: Entry) -> float:
@@ -96,7 +80,7 @@ class Question:
 
     def is_there(self, entry: Entry) -> bool:
         """Return whether an entry has reached the target, and has the two lines that tell when."""
-        return self.time_to_goal(entry) is not None and len(entry.timeline.readings) > 1
+        return self.time_to_goal(entry) is not None and len(entry.readings) > 1
 
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
@@ -121,7 +105,7 @@ class Question:
         Args:
             is_last: as for :func:`~ncfbench.racing.direction.trend`.
         """
-        values = [[each.value for each in arm.timeline.counted[-1]] for arm in entries]
+        values = [[each.value for each in arm.timeline.counted] for arm in entries]
         known = [direction.trend(own, is_last=is_last) for own in values if len(own) > 1]
         worse = 1 if self.metric.is_less_better else -1
         return worse in known and 2 * known.count(worse) >= len(known)

@@ -23,7 +23,8 @@ sooner arm on recorded curves than rungs of equal times do (benchmarks/README.md
 """
 LEAST_CLOCK = 0.01
 """Seconds of the first rung at least, where lines come at once."""
-LEAST_TURN = 0.05
+TURN_SECONDS, LEAST_TURN = 5.0, 0.05
+"""Seconds of a turn, and of the shortest one, which ends a rung."""
 BEGIN_SHARE = 0.1
 """Share of the budget that the first turns of all take at most, but for:"""
 SHOW_SHARE = 0.25
@@ -45,7 +46,7 @@ RESERVE = (2.5, 0.01, 0.2)
 
 @dataclass
 class Race:
-    """A race over some entries of first seeds. :meth:`run` begins or continues it.
+    """A race over some entries of first seeds.
 
     Entries begin one after the other. The one that trained least has the next turn, so that a
     disturbance of the machine meets all. Once half of them have two lines, rungs begin: at the end
@@ -53,28 +54,25 @@ class Race:
     entry that lacks memory begins when others have left.
 
     Args:
-        entries: restored ones are racing or over; to which repeats are added.
-        spent_before: seconds of earlier sessions.
-        noted: called after each turn and each decision.
+        entries: to which repeats are added.
+        judged: called after each rung.
         say: shows a message.
     """
 
     question: Question
     entries: list[Entry]
     field: Field
-    spent_before: float = 0.0
-    noted: Callable[[], None] = lambda: None
+    judged: Callable[[], object] = lambda: None
     say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._wall = self._ran = 0.0
         self._said: set[str] = set()
-        self.is_over = False
 
     @property
     def spent(self) -> float:
-        """Seconds spent, with those of earlier sessions."""
-        return self.spent_before + self.field.seconds
+        """Seconds spent."""
+        return self.field.seconds
 
     @property
     def left(self) -> float:
@@ -98,11 +96,11 @@ class Race:
 
         Raises:
             CheckFailedError: no entry printed a metric.
-            KeyboardInterrupt: interrupted; all is noted.
+            KeyboardInterrupt: interrupted.
             UsageError: nothing says whether less of the metric is better, and it falls.
         """
         self._open()
-        if not any(each.timeline.readings for each in self.firsts):
+        if not any(each.readings for each in self.firsts):
             first = self.firsts[0]
             lines = [*first.process.last_lines] if first.process else []
             hint = self.question.metric.advice(lines) if lines else "Give a larger --budget."
@@ -120,8 +118,6 @@ class Race:
         self._leave({each: "" for each in self.active if not self.question.is_known(each)}, clock)
         self._repeat()
         self.question.require_direction(self.firsts, is_last=True)
-        self.is_over = True
-        self.noted()
 
     def _first_clock(self) -> float:
         """Return the clock before the first rung, to which those without a line have trained."""
@@ -138,34 +134,25 @@ class Race:
         """
         budget = self.question.budget_seconds
         most, show = BEGIN_SHARE * budget, SHOW_SHARE * budget
-        seconds = min(self.question.turn_seconds, most / max(len(entries), 1))
-        for place in range(0, len(entries), len(self.field.slots)):
-            begun = entries[place : place + len(self.field.slots)]
-            if self.left > 0:
-                begun = [each for each in begun if self.field.start(each)]
-                self._turn(begun, seconds if place else show, self._has_begun)
+        seconds = min(TURN_SECONDS, most / max(len(entries), 1))
+        for place, each in enumerate(entries):
+            if self.left <= 0:
+                each.reason = each.reason or "no time to begin"
+            elif self.field.start(each):
+                self._turn(each, seconds if place else show, self.question.is_known)
                 if place == 0:
-                    self._say_what_is_no_metric(begun)
-                for each in begun:
-                    self.field.measure(each)
-            else:
-                for each in begun:
-                    each.reason = each.reason or "no time to begin"
+                    self._say_what_is_no_metric(each)
+                self.field.measure(each)
         return seconds
 
-    def _has_begun(self, entry: Entry) -> bool:
-        """Return whether an entry has a line after training began, its present process too."""
-        return bool(entry.readings) and self.question.is_known(entry)
-
-    def _say_what_is_no_metric(self, entries: Sequence[Entry]) -> None:
-        """Say early that the first arms print other lines."""
-        for each in entries:
-            lines = [*each.process.last_lines] if each.process and each.can_train else ()
-            if lines and not each.readings:
-                self.say(
-                    f"{self.spent:.0f} s: {each.name} has printed no metric yet, but:"
-                    f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
-                )
+    def _say_what_is_no_metric(self, entry: Entry) -> None:
+        """Say early that the first arm prints other lines."""
+        lines = [*entry.process.last_lines] if entry.process and entry.can_train else ()
+        if lines and not entry.readings:
+            self.say(
+                f"{self.spent:.0f} s: {entry.name} has printed no metric yet, but:"
+                f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
+            )
 
     def _admit(self, clock: float) -> Plan | None:
         """Start entries that lacked memory, where there is some now and time to catch up; return
@@ -174,7 +161,7 @@ class Race:
         for each in self._waiting:
             needs = self._pace().opening + self._pace().training * clock
             if needs < LATE_SHARE * self._left_at(clock) and self.field.start(each):
-                self._turn([each], self.question.turn_seconds, self._has_begun)
+                self._turn(each, TURN_SECONDS, self.question.is_known)
                 self.field.measure(each)
         return self._plan(clock)
 
@@ -184,8 +171,7 @@ class Race:
 
         Those whose lines come late train on before they are judged, or leave without one.
         """
-        waiting = [each for each in self.firsts if each.status in (Status.WAITING, Status.RACING)]
-        clock = self._begin(waiting)
+        clock = self._begin(self.firsts)
         while self.left > 0:
             is_late = self.spent > OPEN_SHARE * self.question.budget_seconds
             is_enough = self.question.is_known if is_late else self.question.is_paced
@@ -199,40 +185,37 @@ class Race:
         if known and not any(map(self.question.is_paced, known)):
             self._train(known[:1], GROWTH * known[0].trained_seconds, self.question.is_paced)
 
-    def _turn(self, entries: Sequence[Entry], seconds: float, is_over: Over) -> None:
-        began, before = self.field.seconds, sum(each.running_seconds for each in entries)
+    def _turn(self, entry: Entry, seconds: float, is_over: Over) -> None:
+        began, before = self.field.seconds, entry.running_seconds
         try:
-            self.field.turn(entries, min(seconds, max(self.left, 0.0)), is_over)
+            self.field.turn(entry, min(seconds, max(self.left, 0.0)), is_over)
         finally:
             self._wall += self.field.seconds - began
-            self._ran += sum(each.running_seconds for each in entries) - before
+            self._ran += entry.running_seconds - before
             self._expect_startup()
-            self.noted()
-        self._say_how_lines_are_read(entries)
-        over = [each for each in entries if not each.can_train]
-        for each in over:
-            self.say(f"{self.spent:.0f} s: {each.name}: {each.status}, {each.reason}.")
-        self.field.close(over)
+        self._say_how_lines_are_read(entry)
+        if not entry.can_train:
+            self.say(f"{self.spent:.0f} s: {entry.name}: {entry.status}, {entry.reason}.")
+            self.field.close([entry])
 
     def _expect_startup(self) -> None:
         """Let arms whose start-up is not known yet expect that of others."""
         lines = [each.timeline for each in self.entries]
         for each in lines:
             each.split = self.question.metric.split
-        known = [each.startup_seconds for each in lines if len(each.pieces[0]) > 1]
+        known = [each.startup_seconds for each in lines if len(each.readings) > 1]
         for each in lines:
             each.expected_startup = statistics.median(known) if known else 0.0
 
-    def _say_how_lines_are_read(self, entries: Sequence[Entry]) -> None:
+    def _say_how_lines_are_read(self, entry: Entry) -> None:
         """Say once how lines are read, and which of them seem to be of several series."""
         metric = self.question.metric
-        for each in entries:
-            if why := doubt(each.timeline.counted[-1]):
-                option = metric.narrowed(metric.sample, source_in(metric.sample))
-                each.doubt = (
-                    f"Lines of {each.name} seem to be of several series, since {why}, and all"
-                    f" count. Choose one by a word of its lines, as in {option}."
-                )
+        if why := doubt(entry.timeline.counted):
+            option = metric.narrowed(metric.sample, source_in(metric.sample))
+            entry.doubt = (
+                f"Lines of {entry.name} seem to be of several series, since {why}, and all"
+                f" count. Choose one by a word of its lines, as in {option}."
+            )
         doubts = [each.doubt for each in self.entries if each.doubt]
         for text in [*metric.notes, *doubts[:1]] if metric.sample else ():
             if text not in self._said:
@@ -258,10 +241,10 @@ class Race:
             ]
             if not behind:
                 return
-            turn = self._behind(behind)
-            missing = max(target - min(each.trained_seconds for each in turn), LEAST_TURN)
+            least = min(behind, key=lambda each: each.trained_seconds)
+            missing = max(target - least.trained_seconds, LEAST_TURN)
             stop = is_over or partial(self._is_done, target=target, latest=latest)
-            self._turn(turn, min(self.question.turn_seconds, missing), stop)
+            self._turn(least, min(TURN_SECONDS, missing), stop)
 
     def _latest(self) -> float:
         """Return the clock from which an arm can no longer tie with the first at the target."""
@@ -271,22 +254,11 @@ class Race:
 
     def _has_lost(self, entry: Entry, latest: float) -> bool:
         """Return whether an entry can no longer tie with the first; repeats always train on."""
-        return not entry.seed and (self._is_past(entry, latest) or self.question.is_there(entry))
-
-    def _is_past(self, entry: Entry, seconds: float) -> bool:
-        """Return whether the curve of an entry is past a time; made only if it ran for longer."""
-        has_run = entry.before + entry.running_seconds > seconds
-        return has_run and self.question.clock(entry) > seconds
+        is_late = entry.trained_seconds > latest
+        return not entry.seed and (is_late or self.question.is_there(entry))
 
     def _is_done(self, entry: Entry, target: float, latest: float) -> bool:
         return entry.trained_seconds >= target or self._has_lost(entry, latest)
-
-    def _behind(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entry of each slot that has trained least."""
-        by_slot: dict[int, Entry] = {}
-        for each in sorted(entries, key=lambda each: each.trained_seconds):
-            by_slot.setdefault(each.slot, each)
-        return [*by_slot.values()]
 
     def _leave(self, reasons: Mapping[Entry, str], clock: float) -> None:
         """Let entries leave at a clock; without a reason for want of a line."""
@@ -322,13 +294,11 @@ class Race:
 
     def _seconds_of(self, finalists: Mapping[Entry, float]) -> float:
         """Return the wall seconds that one more seed of each takes."""
-        pace, clock = self._pace(), self.question.clock
-        # A program's own clock leaves out some of the time that it runs.
-        ran = {each: each.trained_seconds / max(clock(each), LEAST_CLOCK) for each in finalists}
-        return sum(pace.opening + pace.training * at * ran[each] for each, at in finalists.items())
+        pace = self._pace()
+        return sum(pace.opening + pace.training * at for at in finalists.values())
 
     def _pace(self) -> Pace:
-        startup = [each.timeline.startup_seconds for each in self.firsts if each.timeline.readings]
+        startup = [each.timeline.startup_seconds for each in self.firsts if each.readings]
         training = self._wall / self._ran if self._ran else 1.0
         return Pace(statistics.mean(startup) if startup else 0.0, training, 0.0)
 
@@ -349,7 +319,7 @@ class Race:
             f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {leader} leads;"
             f" {leave}{len(active) - left} stay, {rest}."
         )
-        self.noted()
+        self.judged()
 
     def _repeat(self) -> None:
         """Train further seeds of the finalists, to the level that decides."""
@@ -360,23 +330,14 @@ class Race:
             return found is not None and self.question.lowest(entry) <= found[1]
 
         def is_over(entry: Entry) -> bool:
-            return is_there(entry) or self._is_past(entry, most)
+            return is_there(entry) or entry.trained_seconds > most
 
-        able = (Status.WAITING, *STAYED)
-        known = {(each.number, each.seed): each for each in self.entries}
-        for seed in range(1, self.question.seeds):
-            more = [
-                known.get((each.number, seed)) or Entry(each.arm, seed, each.number)
-                for each in finalists
-            ]
-            more = [each for each in more if each.status in able and not is_over(each)]
-            if not more:
-                continue
-            trained = self._pace().training * sum(each.trained_seconds for each in more)
-            if self.left < self._seconds_of(finalists) - trained:
+        for seed in range(1, self.question.seeds if finalists else 1):
+            if self.left < self._seconds_of(finalists):
                 return
+            more = [Entry(each.arm, seed, each.number) for each in finalists]
             self.say(f"Seed {seed} of {', '.join(each.arm.name for each in more)}.")
-            self.entries += [each for each in more if each not in self.entries]
+            self.entries += more
             self._begin(more)
             self._train(more, math.inf, is_over)
             for each in more:

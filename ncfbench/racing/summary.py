@@ -1,11 +1,9 @@
-"""The answer of a race of commands in words, as tables and as a figure."""
+"""The answer of a race of commands in words and as tables."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, ArmResult
 from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
@@ -38,7 +36,7 @@ def headline(answer: Answer) -> str:
     at_most = "at most " if best.is_at_most else ""
     parts = [
         f"Use {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
-        f"{three_digits(best.seconds)} s of {_clock_name(answer)}.",
+        f"{three_digits(best.seconds)} s of training.",
         _next_one(answer, best),
     ]
     if answer.ties:
@@ -105,7 +103,7 @@ def _doubts(answer: Answer) -> list[str]:
     return found
 
 
-def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[str, str]]:
+def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
     """Return what to do next: purposes and commands.
 
     Args:
@@ -113,8 +111,7 @@ def next_steps(answer: Answer, again: str, resume_flag: str = "") -> list[tuple[
     """
     steps = []
     if answer.best is not None:
-        purpose = "To train it on" if resume_flag else "To train it"
-        steps.append((purpose, answer.best.entry.arm.typed(flag=resume_flag)))
+        steps.append(("To train it", answer.best.entry.arm.filled()))
     if again:
         steps.append(("To be surer", again))
     return steps
@@ -132,54 +129,12 @@ def answer_tables(answer: Answer) -> list[Table]:
         Col("s trained", lambda each: each.curve and each.curve.clock, ".1f"),
         Col("", "status", align="left"),
     ]
-    notes = [f"best: {name}; s: of {_clock_name(answer)}, of the first seed"]
+    notes = [f"best: {name}; s: of training, of the first seed"]
     shown = [each for each in answer.results if each.curve is not None]
     tables = [Table.of("Arms", cols, shown, notes, name="arms")] if shown else []
     left = [each for each in answer.results if each.entry.reason and each not in answer.stayed]
     reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
     return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
-
-
-def draw(answer: Answer, path: Path) -> Path | None:
-    """Draw the curves of all arms, with the level; None where Matplotlib is not installed.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
-    from ncfbench.reporting.figures.drawing import (
-        GREY,
-        add_legend_below,
-        entitle,
-        finish,
-        new_figure,
-        save,
-        styles_of,
-        thin,
-    )
-
-    try:
-        figure = new_figure(7.0, 4.2)
-    except UsageError:
-        return None
-    axis, metric = figure.subplots(), answer.question.metric
-    stayed = {each.name for each in answer.stayed}
-    styles = styles_of(sorted(stayed))
-    for each in reversed(answer.results):
-        for seed, curve in each.runs.curves.items():
-            points = thin([*zip(curve.seconds, map(answer.value, curve.losses), strict=True)])
-            style = styles.get(each.name, {"color": GREY, "linestyle": "-", "marker": ""})
-            style = style | {"markersize": 3, "linewidth": 1.2}
-            label = each.name if each.name in stayed and not seed else None
-            axis.plot(*zip(*points, strict=True), **style, label=label)
-    if answer.level is not None:
-        axis.axhline(answer.value(answer.level), color=GREY, linestyle=":", linewidth=1)
-    axis.set(xlabel=f"s of {_clock_name(answer)}", ylabel=metric.name)
-    finish(axis)
-    handles, labels = axis.get_legend_handles_labels()
-    if handles:
-        add_legend_below(figure, handles[::-1], labels[::-1])
-    save(entitle(figure, f"What reaches {metric.name} soonest", ""), [path])
-    return path
 
 
 def _no_choice(answer: Answer) -> str:
@@ -225,12 +180,12 @@ def _of_clock(answer: Answer) -> list[str]:
     """Return what is to be said of the clock and of memory."""
     found = []
     starts = [each.entry.timeline.startup_seconds for each in answer.results if each.curve]
-    if starts and max(starts) >= 1 and not answer.question.count_startup:
+    if starts and max(starts) >= 1:
         low, high = (three_digits(each) for each in (min(starts), max(starts)))
         span = f"{low} to {high} s" if low != high else f"{low} s"
-        found.append(f"Start-up and compilation, {span}, are not counted; --count-startup does.")
+        found.append(f"Start-up and compilation, {span}, are not counted.")
     for each in answer.results:
-        if each.entry.bunched > BUNCHED * max(len(each.entry.timeline.readings), 1):
+        if each.entry.bunched > BUNCHED * max(len(each.entry.readings), 1):
             found.append(
                 f"Lines of {each.name} came together, so their times are late: flush its output"
                 " after each line."
@@ -243,10 +198,6 @@ def _of_clock(answer: Answer) -> list[str]:
 
 def _text(answer: Answer, level: float) -> str:
     return three_digits(answer.value(level))
-
-
-def _clock_name(answer: Answer) -> str:
-    return "running" if answer.question.count_startup else "training"
 
 
 def _seconds(result: ArmResult) -> str:

@@ -1,5 +1,4 @@
-"""Files beside the runs of a folder: manifests, floors, tables of audits and profiles, sweeps, and
-races.
+"""Files beside the runs of a folder: manifests, floors, tables of audits and profiles, and sweeps.
 
 A report keeps the manifests and the floors of the runs' data sets beside its tables, so that a
 folder of results says what text it is about, and what is reached without training, where the data
@@ -11,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -26,30 +25,8 @@ from ncfbench.storage import schemas, tables
 FILE = "datasets.json"
 SWEEPS = "sweeps"
 """Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
-ANSWER = "answer.json"
-"""File of a race's folder with its last answer, as ``advise --json`` prints it."""
-ANSWER_FORMAT = 1
-"""Version of that file."""
-RACES = {"advise": ("advice", "advice.json"), "race": ("race", "race.jsonl")}
-"""Folder of the races of each command, below the runs, and the file of a race's state."""
 Manifest: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[dict[str, Any]]
-
-
-class Race(NamedTuple):
-    """A race below the runs.
-
-    Attributes:
-        command: of :data:`RACES`.
-        answer: the last one, as JSON; empty where it was stopped before any.
-        spent_seconds: None where they are not known.
-    """
-
-    command: str
-    folder: Path
-    answer: Mapping[str, Any]
-    spent_seconds: float | None
-    is_over: bool
 
 
 def find_manifests(
@@ -155,54 +132,6 @@ def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str,
             if kept := [row for row in rows if keeps_row(row, wanted)]:
                 beside[name] = kept
     return beside, problems
-
-
-def find_race(runs_dir: Path) -> dict[str, Any] | None:
-    """Return the last answer of the race whose folder this is, of models or of commands; None of
-    another folder.
-
-    Raises:
-        DataError: it is damaged, or of a race to a loss, which an earlier version held.
-    """
-    path = runs_dir / ANSWER
-    found = tables.read_json(path) if path.exists() else None
-    if found is not None and (not isinstance(found, dict) or found.get("format") != ANSWER_FORMAT):
-        raise DataError(f"{path} is damaged or of another version: repeat the race's command.")
-    target = "recall" if found is None else found.get("target", "recall")
-    if isinstance(target, str) and target != "recall":
-        raise DataError(
-            f"{path} is the answer of a race to a loss, which only earlier versions of ncfbench"
-            " report. Remove this file to report the runs of its folder as any others."
-        )
-    return found
-
-
-def find_races(runs_dir: Path) -> tuple[list[Race], list[str]]:
-    """Return the races below the runs, answered or stopped, and messages about unreadable ones."""
-    found, problems = [], []
-    for command, (parent, state) in RACES.items():
-        for folder in sorted((runs_dir / parent).glob("[!.]*/")):
-            try:
-                answer = find_race(folder) or {}
-                kept = answer or _last_state(folder / state)
-            except DataError as error:
-                problems.append(f"Skipped {parent}/{folder.name}: {error}")
-                continue
-            if kept:
-                spent, is_over = kept.get("spent_seconds"), bool(kept.get("is_over"))
-                found.append(Race(command, folder, answer, spent, is_over))
-    return found, problems
-
-
-def _last_state(path: Path) -> Mapping[str, Any]:
-    """Return the last state of a race without an answer; empty where it never began."""
-    if path.suffix == ".json":
-        state = tables.read_json(path) if path.exists() else {}
-        return state if isinstance(state, dict) else {}
-    last: dict[str, Any] = {}
-    for line in tables.read_lines(path) if path.exists() else ():
-        last |= {} if (spent := line.get("spent")) is None else {"spent_seconds": spent}
-    return last
 
 
 def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:

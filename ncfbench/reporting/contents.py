@@ -1,8 +1,7 @@
-"""Contents of a data set and of its batches: counts, distributions, the batch X-ray."""
+"""Contents of a data set and of its batches: counts and distributions."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,27 +11,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.catalog import SAMPLERS, baseline_sampler
-from ncfbench.config import RunConfig, complete, identity_of
+from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.content import cautions
 from ncfbench.data.options import HOLD_OUTS, flags_of
 from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling import Sampler, make_sampler, plan_capacity
+from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.sampling.batch import (
     Batch,
     Listed,
-    negative_ids,
 )
-from ncfbench.sampling.noise import explicit_measure
 
 Float64 = NDArray[np.float64]
 BATCHES = 20
 """Batches described for each sampler."""
 MOST = 5
 """Users and items with the most links that are named."""
-IDENTITY = ("dataset", "noise", "sampler", "strata", "mask", "batch_size")
-"""Settings that a row names."""
+COUNTED = ("distinct_users", "distinct_items", "encoded_items")
+"""Counts of a batch."""
 SHOWN_SETTINGS = (
     *("batch_size", "negatives", "stratum_size", "strata", "uniform_items", "noise", "seed"),
 )
@@ -201,23 +198,17 @@ def _batch_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
 
-    ``encoded_items`` are the item slots in use, which are the distinct items where these are
-    embedded once; ``fewer_items`` is IID's over the sampler's own: above 1 is less work for the
-    item encoder.
+    ``fewer_items`` is IID's encoded items over the sampler's own: above 1 is less work for the item
+    encoder.
     """
-    columns = ("distinct_users", "distinct_items", "encoded_items")
     rows = []
     for name, config in configs.items():
-        row: dict[str, Any] = dict.fromkeys(("sampler", *columns, "fewer_items", "reason"))
+        row: dict[str, Any] = dict.fromkeys(("sampler", *COUNTED, "fewer_items", "reason"))
         try:
             if isinstance(config, UsageError):
                 raise config
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-            counts = [
-                (*distinct_nodes(batch), int(batch.n_items))
-                for batch in map(sampler.assemble, sampler.draw(0, batches))
-            ]
-            row |= zip(columns, np.mean(counts, axis=0).tolist(), strict=True)
+            row |= batch_counts(sampler, batches)
         except NcfbenchError as error:
             row["reason"] = str(error)
         rows.append(row | {"sampler": name})
@@ -227,6 +218,19 @@ def _batch_rows(
         if of_baseline.get("encoded_items") and row["encoded_items"]:
             row["fewer_items"] = of_baseline["encoded_items"] / row["encoded_items"]
     return rows
+
+
+def batch_counts(sampler: Sampler, batches: int) -> dict[str, float]:
+    """Return means of :data:`COUNTED` over the first batches of the stream that a run trains on.
+
+    ``encoded_items`` are the item slots in use, which are the distinct items where these are
+    embedded once.
+    """
+    counts = [
+        (*distinct_nodes(batch), int(batch.n_items))
+        for batch in map(sampler.assemble, sampler.draw(0, batches))
+    ]
+    return dict(zip(COUNTED, np.mean(counts, axis=0).tolist(), strict=True))
 
 
 def distinct_nodes(batch: Batch) -> tuple[int, int]:
@@ -239,102 +243,3 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
         users.append(batch.users[negatives.user].reshape(-1))
     items = batch.items[: int(batch.n_items)]
     return len(np.unique(np.concatenate(users))), len(np.unique(items))
-
-
-def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, Any]:
-    """Return one row of :data:`ncfbench.storage.schemas.XRAY`: means over the first batches of the
-    shuffled stream that a run trains on.
-
-    Each batch is assembled twice from the same draw, with linked pairs left out of the negatives
-    and with them. The difference is what the mask removes.
-
-    A negative is *nominal* by the paper's count; *unmasked* where its weight is not zero, an item
-    that meets a user once however many links brought it; *effective* by Kish's (sum w)^2 / sum w^2.
-    ``popularity_ratio``: the mean training degree of a negative item, by weight, over its
-    expectation under P_n (or a user's explicit negatives) and the mask; 1 where the weights are
-    right.
-    """
-    graph, b = dataset.graph, config.batch_size
-    sampler = make_sampler(graph, config, Streams(config.seed))
-    unmasked = make_sampler(graph, dataclasses.replace(config, mask=False), Streams(config.seed))
-    slots = plan_capacity(graph, config)
-    rows, weight_of_item = [], np.zeros(graph.n_items)
-    for draw, same in zip(sampler.draw(0, batches), unmasked.draw(0, batches), strict=True):
-        batch, whole = sampler.assemble(draw, slots), unmasked.assemble(same, slots)
-        weights, (_, items) = batch.negatives.weight, negative_ids(batch)
-        weight_of_item += np.bincount(items.reshape(-1), weights.reshape(-1), graph.n_items)
-        rows.append(_counts(batch, whole, dataset))
-    popularity = None
-    if weight_of_item.any():
-        expected = expected_weights(sampler)
-        found, right = (
-            float(weight @ graph.item_degrees / weight.sum())
-            for weight in (weight_of_item, expected)
-        )
-        popularity = found / right
-    nominal, settings = sampler.claims().nominal, identity_of(config)
-    return {
-        **{name: settings[name] for name in IDENTITY},
-        "batches": batches,
-        "nominal_users": nominal and nominal.users,
-        "nominal_items": nominal and nominal.items,
-        "nominal_negatives": nominal and nominal.negatives,
-        "nominal_negatives_of_a_positive": nominal and nominal.negatives / b,
-        "popularity_ratio": popularity,
-        "data_fingerprint": dataset.fingerprint,
-        **{name: float(np.mean([row[name] for row in rows])) for name in rows[0]},
-    }
-
-
-def expected_weights(sampler: Sampler) -> Float64:
-    """Return float64[I]: the expected sum of a batch's negative weights on each item, its measure
-    times the chance that a user ~ P_d has no link to it; and what users with explicit negatives
-    have instead.
-    """
-    graph, config = sampler.graph, sampler.config
-    shares = graph.user_degrees / graph.n_links
-    own = explicit_measure(graph, config)
-    from_own = 0.0
-    if own is not None:
-        from_own = shares @ own
-        shares = np.where(np.diff(own.indptr) > 0, 0.0, shares)
-    chance = 1.0 if own is None else shares.sum()
-    if config.mask:
-        # The chance of a link is the sum of the shares of the item's users.
-        chance = chance - np.bincount(graph.link_item, shares[graph.link_user], graph.n_items)
-    return np.asarray(sampler.measure * chance + from_own)
-
-
-def effective_negatives(batch: Batch) -> float:
-    """Return Kish's effective number of negatives, (sum w)^2 / sum w^2, of a positive link on
-    average. The batch is on the host.
-    """
-    weight = batch.negatives.weight.astype(np.float64)
-    sums, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
-    zeros = np.zeros(len(sums))
-    return float(np.divide(sums**2, squares, out=zeros, where=squares > 0).mean())
-
-
-def _counts(batch: Batch, whole: Batch, dataset: Dataset) -> dict[str, float]:
-    """Count what a batch holds.
-
-    Args:
-        whole: the same batch without the mask.
-    """
-    weight = batch.negatives.weight.astype(np.float64)
-    items, slots = batch.items[: int(batch.n_items)], len(batch.items)
-    users = [batch.users[batch.pos_user], negative_ids(batch)[0][weight > 0]]
-    unmasked, b = int(np.count_nonzero(weight)), len(batch.pos_user)
-    before, words = int(np.count_nonzero(whole.negatives.weight)), dataset.lengths[items].sum()
-    return {
-        "distinct_users": len(np.unique(np.concatenate(users))),
-        "distinct_items": len(np.unique(items)),
-        "positives": b,
-        "unmasked_negatives": unmasked,
-        "unmasked_negatives_of_a_positive": unmasked / b,
-        "effective_negatives": float(weight.sum() ** 2 / np.sum(weight**2)) if unmasked else 0.0,
-        "effective_negatives_of_a_positive": effective_negatives(batch),
-        "masked_share": 1 - unmasked / max(before, 1),
-        "padding_share": 1 - len(items) / slots,
-        "word_padding_share": 1 - float(words) / max(slots * dataset.tokens_IxL.shape[1], 1),
-    }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ncfbench.reporting.beside import ANSWER, SWEEPS
+from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.results import Results
-from ncfbench.runs.folder import ANSWERED, copy_records
+from ncfbench.runs.folder import copy_records
 from ncfbench.storage import schemas, tables
 
 
@@ -21,13 +21,10 @@ def export(results: Results, folder: Path) -> int:
         DataError: the folder cannot be written.
     """
     compared = [run for runs in results.groups for run in runs]
-    runs_dir = folder / ANSWERED if results.race else folder
     for record in compared:
-        copy_records(record, runs_dir / record.name)
+        copy_records(record, folder / record.name)
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if results.race:
-            shutil.copyfile(results.runs_dir / ANSWER, folder / ANSWER)
         for name in results.sweeps:
             path = Path(SWEEPS) / f"{name}.toml"
             (folder / SWEEPS).mkdir(exist_ok=True)

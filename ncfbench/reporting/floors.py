@@ -60,10 +60,13 @@ class FloorResult:
         content = (self.row["content"] or "TF-IDF").replace("features", "feature")
         return TITLES[self.row["floor"]].replace("TF-IDF", content)
 
-    @property
-    def label(self) -> str:
-        """Its short name with recall and seconds, such as ``ridge 0.567 (19 s)``."""
-        return f"{self.row['floor']} {self.recall:.3f} ({three_digits(self.seconds)} s)"
+    def label(self, split: Split = "test") -> str:
+        """Return its short name with the recall of a split's links and seconds, such as ``ridge
+        0.567 (19 s)``.
+        """
+        recall, seconds = self.recall_on(split), three_digits(self.seconds)
+        shown = "-" if recall is None else f"{recall:.3f}"
+        return f"{self.row['floor']} {shown} ({seconds} s)"
 
     @property
     def seconds(self) -> float:
@@ -81,6 +84,11 @@ class FloorResult:
         """Return the recall@50 of a split's links; None where there are none."""
         recall: float | None = self.row[f"{split}_{RECALL}"]
         return recall
+
+    def chance_on(self, split: Split) -> float | None:
+        """Return the recall@50 of a split's links by chance; None where it is not known."""
+        chance: float | None = self.row[f"{split}_{RECALL}_chance"]
+        return chance
 
     def ndcg_on(self, split: Split) -> float | None:
         """Return the NDCG@50 of a split's links; None of a floor that an earlier version kept."""
@@ -101,6 +109,7 @@ class FloorResult:
             f"{RECALL}_error": self.error,
             f"validation_{RECALL}": self.row[f"validation_{RECALL}"],
             "ndcg_at_50": self.ndcg_on("test"),
+            f"validation_{NDCG}": self.ndcg_on("validation"),
         }
 
     @cached_property
@@ -174,6 +183,14 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
         if row["floor"] in TITLES:
             best[row["floor"]] = row
     return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
+
+
+def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:
+    """Return the floors of a race, the best first: by recall of validation links, of equal ones as
+    in :data:`TITLES`. Test links choose nothing, even where validation links cannot tell.
+    """
+    usual = sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+    return sorted(usual, key=lambda floor: -(floor.recall_on("validation") or 0.0))
 
 
 def reported_recall(run: RunRecord) -> Peak | None:
@@ -272,8 +289,8 @@ def floors_sentences(
 
     Validation links choose the floor and the arms that are named, and test links judge: the best
     arm beside the best floor; where it does not pass that, the arm of the largest validation recall
-    too, and the best floor of those that the first one passes. Where validation links judge, test
-    links stand beside them in a sentence of their own.
+    too, and the best floor of those that the first one passes. Where validation links judge, their
+    recalls stand there, beside chance, and those of test links in a sentence of their own.
 
     Args:
         floors: the best first.
@@ -299,11 +316,12 @@ def floors_sentences(
         )
     elif stands.word != "passes" and theirs.word in ("passes", "unknown"):
         relation = "level with" if stands.word == "level" else "below"
-        sentence = f"{_reaches(first, split)}; {name} is {relation} {_it(first)}{_note(stands)}"
+        sentence = f"{_reaches(first, split)}; {_named(name, recall)} is {relation} {_it(first)}"
+        sentence += _note(stands)
         if theirs.word == "passes":
             chosen_by = split if highest.validation is None else "validation"
-            sentence += f", and {top.name}, which has the highest {chosen_by} recall,"
-            sentence += f" {_passes(theirs, first)}"
+            other = f"{top.name}, which has the highest {chosen_by} recall,"
+            sentence += f", and {_named(other, highest)} {_passes(theirs, first)}"
         sentences.append(f"{sentence}.")
     elif stands.word != "passes":
         # Of the two the one that is nearer.
@@ -318,14 +336,16 @@ def floors_sentences(
     for floor in floors:
         passed = standing(own, floor, split)
         if passed.word == "passes":
-            sentences.append(f"{_reaches(floor, split)}; {name} {_passes(passed, floor)}.")
+            who = _named(name, recall)
+            sentences.append(f"{_reaches(floor, split)}; {who} {_passes(passed, floor)}.")
             break
     sentences += _by_ndcg(recall, name, first)
     if split != "test" and own.chosen:
         has = "have" if is_plural(first) else "has"
         sentences.append(
-            f"On test links, which choose nothing, {first.name} {has} {first.recall:.3f}, {name}"
-            f" {own.chosen.recall:.3f}{_note(compare(own.chosen, first))}."
+            f"On test links{_chance(first, 'test')}, which choose nothing, {first.name} {has}"
+            f" {first.recall:.3f}, {name} {own.chosen.recall:.3f}"
+            f"{_note(compare(own.chosen, first))}."
         )
     return against, " ".join(sentences)
 
@@ -345,7 +365,7 @@ def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
         names[stands.word].append(floor.row["floor"] + note)
     parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
     recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
-    reached = ", ".join(floor.label for floor in floors)
+    reached = ", ".join(floor.label() for floor in floors)
     return f"Without training: {reached}. This run's recall@50, {recall}, is {parts}."
 
 
@@ -384,17 +404,33 @@ def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
     ours, theirs = (f"{each:.3f}" for each in (own.ndcg, ndcg))
     if ours == theirs or (own.ndcg > ndcg) == (own.recall > recall):
         return []
+    by = "By NDCG@50" + " of validation links" * (own.split == "validation")
     if ours > theirs:
-        return [f"By NDCG@50 {name} is ahead, with {ours} to {theirs}."]
+        return [f"{by} {name} is ahead, with {ours} to {theirs}."]
     verb = "are" if is_plural(floor) else "is"
-    return [f"By NDCG@50 {floor.name} {verb} ahead, with {theirs} to {ours}."]
+    return [f"{by} {floor.name} {verb} ahead, with {theirs} to {ours}."]
+
+
+def _named(name: str, own: Peak) -> str:
+    """Return an arm's name, with its recall where no other sentence has that."""
+    if own.split == "test":
+        return name
+    return f"{name.removesuffix(',')}, with {own.recall:.3f},"
+
+
+def _chance(floor: FloorResult, split: Split) -> str:
+    """Return the recall by chance in brackets; nothing where it is not known."""
+    chance = floor.chance_on(split)
+    return "" if chance is None else f" (chance: {chance:.3f})"
 
 
 def _reaches(floor: FloorResult, split: Split = "test", training: str = "training") -> str:
     verb, name = "reach" if is_plural(floor) else "reaches", floor.name
     if training == "training" and name.islower():
         name = f"{name[0].upper()}{name[1:]}"
-    time, links = three_digits(floor.seconds), " on validation links" * (split == "validation")
+    time, links = three_digits(floor.seconds), ""
+    if split == "validation":
+        links = f" on validation links{_chance(floor, split)}"
     return f"{name} {verb} {floor.recall_on(split):.3f}{links} in {time} s without {training}"
 
 

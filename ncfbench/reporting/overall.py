@@ -7,7 +7,7 @@ that of :mod:`ncfbench.reporting.ranked`, for finished runs and for a race.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,8 +26,6 @@ from ncfbench.runs.arms import COMPUTATION_SETTINGS, shared_settings
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
-OUT = ("left", "diverged", "failed")
-"""Statuses of entrants of a race that did not stay to its end."""
 
 
 class Worth(NamedTuple):
@@ -50,7 +48,6 @@ class Overall(Answer):
         split: the held-out links that decide.
         chance: test recall@50 by chance; None where it is not known.
         split_chance: the metric of the links that decide by chance; None where it is not known.
-        is_race: whether it is that of a race, in which test links judge nothing either.
     """
 
     arms: Sequence[RankedArm]
@@ -58,12 +55,6 @@ class Overall(Answer):
     split: Split = "validation"
     chance: float | None = None
     split_chance: float | None = None
-    is_race: bool = False
-
-    @property
-    def judged_by(self) -> Split:
-        """The links whose recall compares arms with floors, and with each other over time."""
-        return self.split if self.is_race else "test"
 
     @property
     def asks(self) -> str:
@@ -104,7 +95,7 @@ class Overall(Answer):
 
 
 def find_overall(
-    answers: Iterable[Answer], *, allow_mixed: bool = False, race: Mapping[str, Any] | None = None
+    answers: Iterable[Answer], *, allow_mixed: bool = False, has_all: bool = False
 ) -> list[Overall]:
     """Return the answer of each data set whose arms differ in more than sampler and seed: in loss,
     encoder, dimension and so on.
@@ -112,10 +103,10 @@ def find_overall(
     Args:
         allow_mixed: compare times of different environments too; else those of the newest run's
             environment count.
-        race: the answer of the race whose runs these are; such runs always have one.
+        has_all: answer where arms differ in the sampler and seed alone too.
     """
     groups = grouped(answers, lambda answer: answer.data_fingerprint)
-    found = (_overall(own, race or {}, allow_mixed=allow_mixed) for own in groups.values())
+    found = (_overall(own, allow_mixed=allow_mixed, has_all=has_all) for own in groups.values())
     return [overall for overall in found if overall is not None]
 
 
@@ -148,10 +139,10 @@ def worth(answer: Overall) -> list[Worth]:
     return sorted(rows, key=lambda row: (row.choice not in BUILT_IN, *matters[row.choice]))
 
 
-def _overall(
-    answers: Sequence[Answer], race: Mapping[str, Any], *, allow_mixed: bool
-) -> Overall | None:
-    """Return the answer of a data set; None where its arms differ in sampler and seed alone."""
+def _overall(answers: Sequence[Answer], *, allow_mixed: bool, has_all: bool) -> Overall | None:
+    """Return the answer of a data set; None where its arms differ in sampler and seed alone, unless
+    all are wanted.
+    """
     arms = [arm for answer in answers for arm in answer.arms if _is_comparable(arm)]
     runs = [run for arm in arms for run in arm.runs.values()]
     newest = max(runs, key=lambda run: str(run.environment.get("time")), default=None)
@@ -162,7 +153,7 @@ def _overall(
         or newest is None
         or all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
     ]
-    if not kept or (len({_model(arm.config) for arm in kept}) < 2 and not race):
+    if not kept or (len({_model(arm.config) for arm in kept}) < 2 and not has_all):
         return None
     reasons = []
     if left := len(arms) - len(kept):
@@ -170,11 +161,9 @@ def _overall(
         reasons.append(Caveat("other_environment", text))
     has_validation = all(_is_evaluated(arm, f"validation_{RECALL}") for arm in kept)
     split: Split = "validation" if has_validation else "test"
-    metric = race.get("metric", Overall.metric)
-    column = f"{split}_{metric.replace('@', '_at_')}"
-    statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
-    chances = {name: _chance(kept, name) for name in (column, f"{split}_{RECALL}", TEST_RECALL)}
-    ranked, level = rank_soonest([_unranked(arm, column, split, statuses, chances) for arm in kept])
+    chances = {name: kept_chance(kept, name) for name in (f"{split}_{RECALL}", TEST_RECALL)}
+    chance = chances[f"{split}_{RECALL}"]
+    ranked, level = rank_soonest([_unranked(arm, split, chance) for arm in kept])
     return Overall(
         config=kept[0].config,
         data_fingerprint=answers[0].data_fingerprint,
@@ -184,38 +173,28 @@ def _overall(
         target=level,
         reasons=reasons,
         floors=answers[0].floors,
-        metric=metric,
         split=split,
         chance=chances[TEST_RECALL],
-        split_chance=chances[column],
-        is_race=bool(race),
+        split_chance=chance,
     )
 
 
-def _unranked(
-    arm: ArmResult,
-    column: str,
-    split: Split,
-    statuses: Mapping[str, str],
-    chances: Mapping[str, float | None],
-) -> RankedArm:
+def _unranked(arm: ArmResult, split: Split, chance: float | None) -> RankedArm:
     """Return an arm of an answer with the curves that decide.
 
     Args:
-        statuses: of the entrants of a race, by run.
-        chances: by column, for runs of an earlier version, which kept none.
+        chance: for runs of an earlier version, which kept none.
     """
     by_seed = [run for _, run in sorted(arm.runs.items())]
     runs = [run for run in by_seed if run.is_timed] or by_seed
     first = runs[0]
-    status = "diverged" if arm.has_diverged else statuses.get(first.name, "")
     return RankedArm(
         name=choices_label(choices_of(first.config)),
         config=first.config,
         runs={run.config.seed: run for run in runs},
-        status=status if status in OUT else "tied",
-        measured=Runs.of(runs, column, chances[column]),
-        learned_at=above_chance_at(first, split, chances[f"{split}_{RECALL}"] or 0.0),
+        status="diverged" if arm.has_diverged else "tied",
+        measured=Runs.of(runs, f"{split}_{RECALL}", chance),
+        learned_at=above_chance_at(first, split, chance or 0.0),
     )
 
 
@@ -226,7 +205,7 @@ def _model(config: RunConfig) -> tuple[Any, ...]:
     return config.encoder, config.loss, *(item for item in unusual if item[0] in chosen)
 
 
-def _chance(arms: Sequence[ArmResult], column: str) -> float | None:
+def kept_chance(arms: Sequence[ArmResult], column: str) -> float | None:
     """Return the chance of a column that some run kept; it is that of the data set."""
     rows = (row for arm in arms for run in arm.runs.values() for row in run.curve)
     known = (row.get(f"{column}_chance") for row in rows)

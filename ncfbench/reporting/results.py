@@ -19,12 +19,9 @@ from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
     Manifest,
-    Race,
     Rows,
     find_floors,
     find_manifests,
-    find_race,
-    find_races,
     find_sweeps,
     find_tables,
     keep_rows,
@@ -58,7 +55,7 @@ from ncfbench.reporting.views.results import (
     recall_tables,
     speedup_tables,
 )
-from ncfbench.runs.folder import read_compared
+from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas
 
 
@@ -72,8 +69,6 @@ class Results:
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         sweeps: files of the folder's sweeps, by name.
-        race: the last answer of the race whose folder this is, as JSON; None of other folders.
-        races: those below the folder.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -88,8 +83,6 @@ class Results:
     floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
-    race: Mapping[str, Any] | None
-    races: Sequence[Race]
     problems: Sequence[str]
     left_out: Sequence[str]
     allow_mixed: bool
@@ -157,14 +150,12 @@ class Results:
             found += in_section("detail" if is_covered else "answer", [table])
         papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
         missing = missing_tables([*self.speedup, *self.recall])
-        # The runs of a race differ in many settings.
-        found += in_section("main", [] if self.race else [*papers, *missing])
+        found += in_section("main", [*papers, *missing])
         details = [
             *ranking_tables(self.answers),
             *quality_tables(self.answers),
             *frontier_tables([*self.overall, *self.answers]),
             *objective_tables(self.overall),
-            *(papers if self.race else []),
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]
@@ -204,14 +195,14 @@ class Results:
 
     @cached_property
     def overall(self) -> list[Overall]:
-        """The answer of each data set whose runs differ in more than sampler, and of a race."""
-        return find_overall(self.answers, allow_mixed=self.allow_mixed, race=self.race)
+        """The answer of each data set whose runs differ in more than sampler."""
+        return find_overall(self.answers, allow_mixed=self.allow_mixed)
 
     @cached_property
     def board(self) -> Board | None:
         """The contestants of several data sets beside each other."""
-        race = self.race or {"entrants": ()}  # where arms differ in the sampler alone, too
-        return find_board(find_overall(self.answers, allow_mixed=self.allow_mixed, race=race))
+        found = find_overall(self.answers, allow_mixed=self.allow_mixed, has_all=True)
+        return find_board(found)
 
     @property
     def answered(self) -> dict[str, Any]:
@@ -305,7 +296,7 @@ def collect(
             has the baseline's sampler; the folder of profiles has none.
     """
     folders, locations = Locations.of(data_dir, runs_dir), locations or {}
-    records, problems = read_compared(folders.runs_dir)
+    records, problems = read_all(folders.runs_dir)
     wanted = wanted_values(only or {}, records)
     records = [
         record for record in select(records, wanted) if not chosen_by or chosen_by(record.config)
@@ -333,7 +324,6 @@ def collect(
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
     sweeps, broken = find_sweeps(folders.runs_dir)
-    races, lost = find_races(folders.runs_dir)
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
@@ -341,9 +331,7 @@ def collect(
         floors=floors,
         beside=beside,
         sweeps=sweeps,
-        race=find_race(folders.runs_dir),
-        races=[] if is_chosen else races,
-        problems=[*problems, *unknown, *damaged, *unreadable, *broken, *lost],
+        problems=[*problems, *unknown, *damaged, *unreadable, *broken],
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,

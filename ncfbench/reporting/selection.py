@@ -171,7 +171,7 @@ def left_out(
             continue
         command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
         if any(record.environment.get("interleaved") or ()):
-            command = "the command of its sweep or race"
+            command = "the command of its sweep"
         messages.append(
             f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
             f" out. To continue it: {command}"

@@ -41,8 +41,6 @@ RECORDS = (
     "summary.parquet",
 )
 """Files of every run."""
-ANSWERED = "answered"
-"""Folder of the records that the last answer of a race rests on, below that of the race."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,25 +251,6 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
         except DataError as error:
             problems.append(f"Skipped {folder.name}: {error}")
     return records, problems
-
-
-def read_compared(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
-    """Return the runs of :func:`read_all` that a report compares.
-
-    Of a race these are the records that its last answer rests on: they count as finished, however
-    far they trained.
-    """
-    kept = runs_dir / ANSWERED
-    if not kept.exists():
-        return read_all(runs_dir)
-    records, problems = read_all(kept)
-    return [_as_finished(record) for record in records if record.curve], problems
-
-
-def _as_finished(record: RunRecord) -> RunRecord:
-    is_cut = record.summary["status"] in ("interrupted", "running")
-    summary = {**record.summary, **({"status": "finished"} if is_cut else {})}
-    return dataclasses.replace(record, summary=summary)
 
 
 def read_config(path: Path) -> tuple[RunConfig, str]:

@@ -152,7 +152,7 @@ class LoggingProgress(ConsoleProgress):
         """Print what the row measured."""
         super().record(row)
         measured = {name: row[name] for name in LOGGED if row[name] is not None}
-        line = {"step": row["iteration"], "seconds": row["train_seconds"], **measured}
+        line = {"step": row["iteration"], **measured}
         print(json.dumps(line), flush=True)
 
 

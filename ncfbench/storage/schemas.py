@@ -198,53 +198,20 @@ RECALL = _schema(
 )
 """The paper's recall table: means over seeds, with 95 % intervals, which are null with one seed."""
 
-ADVICE = _schema(
-    "advice",
-    "text: dataset encoder entrant loss sampler",
-    "integer: batch_size stratum_size negatives number: learning_rate integer: probe_every",
-    "text: status reason integer: seeds number: clock_seconds learned_seconds",
-    "integer: iterations number: epochs level full_iteration_seconds item_slots",
-    _with_intervals(["times_slower"]),
-    "times_slower_expected test_recall_at_50 test_recall_at_50_error",
-    "texts: runs text: config data_fingerprint",
-)
-"""One row for each entrant of a race. ``status``: recommended, tied, lower, slower, left, diverged,
-failed, not begun; undecided where none is recommended.
-
-``level``: the best of the metric, with its sign changed. ``times_slower``: the recommended
-entrant's speed to the level that decides over this one's, with its 95 % interval;
-``times_slower_expected``: the same, 1 of the recommended one; null if it never came there.
-``clock_seconds``: training clock of the first seed; ``learned_seconds``: when it was first better
-than chance.
-"""
-
 AUDIT = _schema(
     "audit",
-    "text: dataset encoder loss noise sampler strata share point verdict shown_by flag: mask",
+    "text: dataset encoder loss noise sampler strata share verdict shown_by flag: mask",
     "integer: devices batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
-    "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
-    "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
-    "batch_variance full_iteration_seconds variance_seconds",
-    "text: negative_items number: exact_loss probe_loss",
-    "text: data_fingerprint environment_key",
+    "number: batch_variance",
+    "text: negative_items data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """
-
-XRAY = _schema(
-    "xray",
-    "text: dataset noise sampler strata flag: mask",
-    "integer: batch_size batches nominal_users nominal_items nominal_negatives",
-    "number: distinct_users distinct_items positives unmasked_negatives effective_negatives",
-    [f"{name}_negatives_of_a_positive" for name in ("nominal", "unmasked", "effective")],
-    "masked_share popularity_ratio padding_share word_padding_share text: data_fingerprint",
-)
-"""One row for each sampler: means over batches of the shuffled stream."""
 
 CONFORMANCE = _schema(
     "conformance",
@@ -255,7 +222,6 @@ CONFORMANCE = _schema(
 
 AUDIT_TABLES = {
     "conformance": CONFORMANCE,
-    "xray": XRAY,
     "audit": AUDIT,
 }
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""

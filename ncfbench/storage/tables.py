@@ -16,7 +16,7 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,18 +166,6 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file; DataError where it is missing or damaged."""
     with _reading(path):
         return json.loads(path.read_text(encoding="utf-8"))
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file of JSON lines, which a kill may have cut: others are left out;
-    DataError where it cannot be read.
-    """
-    found = []
-    with _reading(path):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
-                found.append(json.loads(line))
-    return [line for line in found if isinstance(line, dict)]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:

@@ -281,22 +281,13 @@ class TimedLoop:
 
 @contextmanager
 def timed_loops(
-    dataset: Dataset,
-    content: DeviceContent,
-    configs: Mapping[str, RunConfig],
-    *,
-    on_one_device: bool = False,
+    dataset: Dataset, content: DeviceContent, configs: Mapping[str, RunConfig]
 ) -> Iterator[dict[str, TimedLoop]]:
-    """Open a loop for each of some settings, by name, from the initial state and the first batch.
-
-    Args:
-        on_one_device: train on one device, with the batches that the settings give.
-    """
+    """Open a loop for each of some settings, by name, at its first batch."""
     with ExitStack() as stack:
         loops = {}
         for name, config in configs.items():
-            here = config.on_one_device() if on_one_device else config
-            trainer, state = Trainer.create(here, dataset)
+            trainer, state = Trainer.create(config, dataset)
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
             loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
             loops[name] = stack.enter_context(loop)

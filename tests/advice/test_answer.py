@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from race_records import FIXED, answered, entrant, judged_floor, written
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, RaceAnswer
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
-from ncfbench.reporting.figures.curves import draw_answer
-from ncfbench.reporting.figures.drawing import save
-from ncfbench.reporting.floors import floors_of
+from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +91,14 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
     assert summary.headline(beside).endswith(
-        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm"
-        " passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
+        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm, with"
+        " 0.400, passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
         " regression has 0.567, this arm 0.400 (-0.167 ± 0.007)."
     )
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[-1] == ["no training: profile", "3.5", "-", "0.350", "0.350 ± 0.005", "-"]
-    document = json.loads(json_text(answer_rows.as_json(beside, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
@@ -110,33 +106,84 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     arms = [dataclasses.replace(arm, status="slower") for arm in trained]
     none = dataclasses.replace(beside, arms=arms, target=None)
     assert summary.answer_tables(none) == [], "nothing is recommended"
-    assert "strat-ns lr=0.02 passes them" in summary.headline(none)
+    assert "strat-ns lr=0.02, with 0.400, passes them" in summary.headline(none)
 
 
-def test_numbers_beside_a_floor_subtract(answer: RaceAnswer) -> None:
-    """Of one epoch and of one split, in each sentence, whatever the other split has."""
-    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31)]
+def test_chance_stands_beside_the_recalls_of_floors(answer: RaceAnswer) -> None:
+    """Of either split, as the floor's row has it."""
+    chances = {"validation_recall_at_50_chance": 0.12, "test_recall_at_50_chance": 0.05}
+    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)]
     found = summary.headline(dataclasses.replace(answer, floors=floors_of(rows)))
-    sentences = re.findall(r"(?:reaches|has) (0\.\d+).*?([-+]0\.\d+) ±", found)
-    assert sentences == [("0.360", "+0.040"), ("0.310", "+0.090")]
+    assert "reaches 0.360 on validation links (chance: 0.120) in 19 s without training" in found
     assert (
-        "On test links, which choose nothing, ridge regression has 0.310, this arm 0.400" in found
+        "On test links (chance: 0.050), which choose nothing, ridge regression has 0.310, this arm"
+        " 0.400 (+0.090 ± 0.007)." in found
     )
 
 
-@given(st.data())
-def test_test_links_choose_nothing(whole: RaceAnswer, data: st.DataObject) -> None:
+def test_ndcg_is_said_to_be_of_validation_links(answer: RaceAnswer) -> None:
+    arms = [
+        dataclasses.replace(
+            arm,
+            runs={
+                seed: dataclasses.replace(
+                    run, curve=[{**row, "validation_ndcg_at_50": 0.3} for row in run.curve]
+                )
+                for seed, run in arm.runs.items()
+            },
+        )
+        for arm in answer.arms
+    ]
+    rows = [judged_floor("ridge", 0.3, 19.0, validation_ndcg_at_50=0.5, test_ndcg_at_50=0.1)]
+    other = dataclasses.replace(answer, arms=arms, floors=floors_of(rows))
+    said = "By NDCG@50 of validation links ridge regression is ahead, with 0.500 to 0.300."
+    assert said in summary.headline(other)
+    (floor,) = summary.as_json(other, Path("runs"), {})["floors"]
+    assert (floor["validation_ndcg_at_50"], floor["best_arm_ndcg_at_50"]) == (0.5, 0.3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_beside_a_floor_subtract(whole: RaceAnswer, seed: int) -> None:
+    """Whatever the records say, the recall of an arm less that of the floor in the same sentence is
+    the difference there, but for the last digit; all those of test links are of one epoch.
+    """
+    other = _with_numbers(whole, seed, ("test_", "validation_"))
+    found = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(other))
+    names = "|".join(["with", "this arm", *(re.escape(arm.name) for arm in other.arms)])
+    differences = 0
+    for sentence in re.split(r"\. (?=[A-Z])", found):
+        floors = re.findall(r"(?:reach|reaches|has|have) (\d\.\d{3})", sentence)
+        pairs = re.findall(rf"(?:{names}) (\d\.\d{{3}})\b[^()]*\(([-+]\d\.\d{{3}}) ±", sentence)
+        differences += len(pairs)
+        for own, apart in pairs:
+            assert float(own) - float(floors[0]) == pytest.approx(float(apart), abs=0.00101)
+    assert differences == len(re.findall(r"\([-+]\d", found)) >= 2
+    reported = re.findall(r"Recall@50 of test links: (\d\.\d{3})", found)
+    assert reported == re.findall(r"On test links.*, this arm (\d\.\d{3})", found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_test_links_choose_nothing(whole: RaceAnswer, seed: int) -> None:
     """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
     nothing of the answer changes but the numbers that are said to be of test links.
     """
-    value = data.draw(st.sampled_from([0.0, 0.2, 1.0]))
+    other = _with_numbers(whole, seed, ("test_",))
+    assert _chosen(other) == _chosen(whole)
+
+
+def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> RaceAnswer:
+    """Return an answer ranked again with other numbers in columns that begin so, of which some are
+    equal.
+    """
+    rng = random.Random(seed)
+    value = rng.choice([0.0, 0.2, 1.0])
 
     def otherwise(row: Mapping[str, Any]) -> dict[str, Any]:
         other = {}
         for name, own in row.items():
-            if name.startswith("test_") and isinstance(own, float):
+            if name.startswith(beginnings) and isinstance(own, float):
                 scale = 0.01 if name.endswith("error") else 1.0
-                other[name] = scale * data.draw(st.floats(0.0, 1.0) | st.just(value))
+                other[name] = scale * rng.choice([value, rng.random()])
         return {**row, **other}
 
     def run_otherwise(run: Run) -> Run:
@@ -157,25 +204,29 @@ def test_test_links_choose_nothing(whole: RaceAnswer, data: st.DataObject) -> No
     ]
     ranked, level = rank_soonest(unranked)
     arms = sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place)
-    rows = [otherwise(floor.row) for floor in whole.floors]
-    floors = floors_of(rows)
-    other = dataclasses.replace(whole, arms=arms, target=level, floors=floors)
-    assert _chosen(other) == _chosen(whole)
+    floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
+    return dataclasses.replace(whole, arms=arms, target=level, floors=floors)
 
 
-@pytest.fixture(scope="module", params=[0.2, 0.39, 0.45])
+@pytest.fixture(
+    scope="module", params=[(0.15, 0.2), (0.34, 0.39), (0.4, 0.45), (0.3, 0.3), (1.0, 1.0)]
+)
 def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
-    """The answer with floors below all arms, level with the best, and above all."""
+    """The answer with floors below all arms, level with the best, above all, as good as each other,
+    and of a recall of validation links that is 1 by construction.
+    """
+    chance = {"validation_recall_at_50_chance": 1.0 if request.param == (1.0, 1.0) else 0.1}
+    profile, ridge = request.param
     rows = [
-        judged_floor("profile", request.param - 0.05, 3.5, validation_ndcg_at_50=0.3),
-        judged_floor("ridge", request.param, 19.0, validation_ndcg_at_50=0.2),
+        judged_floor("profile", profile, 3.5, validation_ndcg_at_50=0.3, **chance),
+        judged_floor("ridge", ridge, 19.0, validation_ndcg_at_50=0.2, **chance),
     ]
-    return dataclasses.replace(answer, floors=floors_of(rows))
+    return dataclasses.replace(answer, floors=by_validation(floors_of(rows)))
 
 
 def _chosen(answer: RaceAnswer) -> list[Any]:
     """All that an answer says, without the numbers of test links."""
-    document = json.loads(json_text(answer_rows.as_json(answer, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(answer, Path("runs"), {})))
     for row in document["entrants"]:
         for name in [name for name in row if name.startswith("test_")]:
             del row[name]
@@ -209,15 +260,15 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     floors = floors_of([judged_floor("profile", 0.35, 3.5)])
     waited = dataclasses.replace(answer, arms=arms, floors=floors)
     found = summary.headline(waited)
-    assert "It reaches recall@50 0.38 on validation links in 5.89 s" in found
-    assert "this arm passes them after 6 s (+0.050 ± 0.007)." in found
+    assert "It reaches recall@50 0.38 on validation links (chance: 0.001) in 5.89 s" in found
+    assert "this arm, with 0.400, passes them after 6 s (+0.050 ± 0.007)." in found
     assert found.endswith(
         "The item features took 3 s before training. Times to pass a floor or to come to a level"
         " count them; those of training do not."
     )
     (table,) = summary.answer_tables(waited)
     assert table.rows[0][1].text == "5.89"
-    document = json.loads(json_text(answer_rows.as_json(waited, Path("runs"), {})))
+    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
     assert document["feature_seconds"] == 3.0
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
 
@@ -226,8 +277,8 @@ def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
     found = summary.headline(answer)
     assert found.startswith("Use --encoder cnn --loss sg --sampler strat-ns --batch-size 512")
     assert (
-        "It reaches recall@50 0.38 on validation links in 2.89 s (0.95 of the best that was"
-        " reached), and 0.4 within 4 s." in found
+        "It reaches recall@50 0.38 on validation links (chance: 0.001) in 2.89 s (0.95 of the best"
+        " that was reached), and 0.4 within 4 s." in found
     )
     assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4 " in found
     assert "Statistically tied with it: ns." in found
@@ -256,10 +307,9 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
     assert max(map(len, captured.get().splitlines())) <= 80
 
 
-def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Path) -> None:
-    path = tmp_path / "advice.parquet"
-    tables.write_rows(path, answer_rows.rows(answer), schemas.ADVICE)
-    rows = tables.read_rows(path, schemas.ADVICE)
+def test_json_says_how_each_entrant_ended(answer: RaceAnswer, tmp_path: Path) -> None:
+    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
+    rows = found["entrants"]
     assert [row["status"] for row in rows] == [
         "recommended",
         "tied",
@@ -267,7 +317,6 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
         "left",
         "diverged",
     ]
-    assert set(schemas.ADVICE.names) == set(answer_rows.rows(answer)[0])
     assert rows[0]["times_slower"] is None
     assert rows[2]["times_slower"] == pytest.approx(5.385, rel=0.01)
     assert [each["times_slower_expected"] for each in rows] == [
@@ -282,16 +331,15 @@ def test_rows_and_json_are_what_the_schema_says(answer: RaceAnswer, tmp_path: Pa
         (None, None),
         (None, 10),
     ]
-    found = json.loads(json_text(answer_rows.as_json(answer, tmp_path, {})))
     assert found["recommended"] == "strat-ns lr=0.02"
     assert found["tied"] == ["ns"]
-    assert found["entrants"][0]["level"] == -0.4
+    assert rows[0]["level"] == -0.4
 
 
 def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, export), (_, resume) = steps
-    assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
+    assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
@@ -304,19 +352,9 @@ def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path)
 def test_a_command_names_all_that_was_asked() -> None:
     question = Question(
         FIXED | {"dimension": 8},
-        losses=("sg", "mse"),
-        samplers=("ns", "iid"),
-        learning_rates=(0.01, 0.1),
-        seeds=3,
+        tried={"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)},
     )
     assert summary.advise_command(question, 600.0, {}) == (
-        "ncfbench advise tiny --encoder cnn --loss sg,mse --samplers ns,iid"
-        " --learning-rates 0.01,0.1 --seeds 3 --set dimension=8 --budget 10m"
+        "ncfbench advise tiny --try loss=sg,mse --try sampler=ns,iid --try learning_rate=0.01,0.1"
+        " --try encoder=cnn --set dimension=8 --budget 10m"
     )
-
-
-def test_the_figure_is_drawn(answer: RaceAnswer, tmp_path: Path) -> None:
-    drawing = draw_answer(answer)
-    assert drawing is not None
-    (path,) = save(drawing, [tmp_path / "advice.png"])
-    assert path.stat().st_size > 10_000

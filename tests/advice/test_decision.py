@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from race_records import answered, entrant, written
 
-from ncfbench.advice import answer_rows, summary
-from ncfbench.advice.chance import chance
+from ncfbench.advice import summary
+from ncfbench.advice.answer import chance
 from ncfbench.cli.output import json_text
 from ncfbench.data.store import Dataset
 from ncfbench.storage import tables
@@ -56,7 +56,7 @@ def test_an_arm_at_chance_is_not_recommended(
     )
     assert "tied" not in summary.headline(none)
     assert summary.answer_tables(none) == []
-    document = json.loads(json_text(answer_rows.as_json(none, tmp_path, {})))
+    document = json.loads(json_text(summary.as_json(none, tmp_path, {})))
     assert (document["recommended"], document["tied"]) == (None, [])
 
 
@@ -70,15 +70,16 @@ def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:
     found = answered(tiny, [early, best], records)
     assert summary.headline(found).startswith("No choice yet: no candidate has been evaluated.")
     assert (found.best, found.target) == (None, None)
-    tables.write_json(tmp_path / "answer.json", answer_rows.as_json(found, tmp_path, {}))
-    assert [row["level"] for row in answer_rows.rows(found)] == [None, None]
+    tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
+    shown = tables.read_json(tmp_path / "answer.json")
+    assert [row["level"] for row in shown["entrants"]] == [None, None]
     records["best"] = written(tmp_path, best, [0, 0.2, 0.4], 10)
     found = answered(tiny, [early, best], records)
     assert found.best is not None
     assert found.best.name == "best"
     (table,) = summary.answer_tables(found)
     assert [row[0].text for row in table.rows] == ["the recommended"]
-    tables.write_json(tmp_path / "answer.json", answer_rows.as_json(found, tmp_path, {}))
+    tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
 
 
 def test_a_longer_budget_reaches_two_epochs(

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from races import answer_of, ask
+from races import ask
 
-from ncfbench.advice import answer_rows, summary
+from ncfbench.advice import summary
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
 from ncfbench.floors.models import FLOORS
@@ -20,15 +20,14 @@ from ncfbench.reporting.quality import NEW_ITEMS
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("undrawn")
 def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     """Chance by plain loops, and recall of new and known items apart."""
     options = replace(tiny_options, hold_out="links")
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
-    few: dict[str, Any] = {"samplers": ("neg", "ns"), "learning_rates": (0.01,), "seeds": 1}
-    few |= {"encoder": "mf", "losses": ("log",), "metric": "recall@50"}
+    few: dict[str, Any] = {"sampler": ("neg", "ns"), "learning_rate": (0.01,)}
+    few |= {"encoder": "mf", "loss": ("log",), "metric": "recall@50"}
     advice, _ = ask(tmp_path, tmp_path, **few)
-    answer = answer_of(advice)
+    answer = advice.answer
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
     stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
     assert any(at.is_paired for at in stands)
@@ -38,7 +37,7 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))
     tables, text = summary.answer_tables(answer), summary.headline(answer)
     notes = [note for table in tables for note in table.notes]
-    notes += answer_rows.as_json(answer, tmp_path, {})["trust"]
+    notes += summary.as_json(answer, tmp_path, {})["trust"]
     assert not re.search("(test|validation|held-out) items", " ".join([text, *notes]))
     if answer.best is not None:
         assert answer.best.reported is not None

@@ -1,4 +1,4 @@
-"""Races of made curves in virtual time: who stays, waves, the budget, resuming."""
+"""Races of made curves in virtual time: who stays, waves, the budget."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from hypothesis import strategies as st
 
 from ncfbench.advice import candidate_runs
 from ncfbench.advice.candidate_runs import TURNS, CandidateRuns, Clock
-from ncfbench.advice.candidates import Status
+from ncfbench.advice.candidates import State, Status
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import Race, rests
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.advice.state import State, read_state
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.rule import Curve
-from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.training import turns
@@ -158,38 +156,28 @@ def hold(
     def plan(config: RunConfig, locations: Locations, **_: Any) -> Any:
         return SimpleNamespace(config=config, locations=locations)
 
-    def find(_folder: Path, config: RunConfig, _fingerprint: str) -> Path | None:
-        return next((path for path, run in Run.records.items() if run.config == config), None)
-
     monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
     monkeypatch.setattr(candidate_runs, "Session", Run)
     monkeypatch.setattr(turns, "Session", Run)
     monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
-    monkeypatch.setattr(choice, "find", find)
 
     def hold(
         law: Law = hidden,
         *,
-        cut: float = math.inf,
-        state: State | None = None,
         budget: float = 300.0,
         encoders: Mapping[str, Cost] | None = None,
     ) -> tuple[State, list[str]]:
-        if state is None:
-            Run.now, Run.records, Run.law = 0.0, {}, staticmethod(law)
-            Run.costs = dict(encoders or {})
-            state = State(DATASET.fingerprint, [], [], 0.0)
+        Run.now, Run.records, Run.law = 0.0, {}, staticmethod(law)
+        Run.costs = dict(encoders or {})
+        state = State(DATASET.fingerprint)
         progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
-        clock = Clock(budget, 3.0, state.spent_seconds, began=Run.now)
-        work: Any = state, DATASET, None, here, clock, progress, lambda: Run.now > cut
+        clock = Clock(budget, 3.0, began=Run.now)
+        work: Any = state, DATASET, None, here, clock, progress, lambda: False
         own = search(tuple(encoders or ["bow"]))
-        try:
-            Race(Question({"dataset": "tiny"}), own, CandidateRuns(*work)).run()
-        finally:
-            state.spent_seconds = clock.spent
-            state.write(tmp_path)
+        Race(Question({"dataset": "tiny"}), own, CandidateRuns(*work)).run()
+        state.spent_seconds = clock.spent
         return state, [call.args[0] for call in progress.say.call_args_list]
 
     return hold
@@ -217,27 +205,6 @@ def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> Non
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
     with pytest.raises(NcfbenchError, match="No candidate is left. .* diverged: The loss"):
         hold(lambda config, seconds: math.nan)
-
-
-@pytest.mark.long_cases("25|280")
-@pytest.mark.parametrize("cut", [5.0, 25.0, 40.0, 150.0, 280.0])
-def test_an_interrupted_race_continues(
-    hold: Callable[..., Any], tmp_path: Path, cut: float
-) -> None:
-    """Nothing that was trained is lost, and the budget counts what was spent before."""
-    with pytest.raises(KeyboardInterrupt):
-        hold(cut=cut)
-    state = read_state(tmp_path)
-    assert state is not None
-    assert not state.is_over
-    trained = {folder: len(run.curve) for folder, run in Run.records.items()}
-    state, _ = hold(state=state)
-    assert state.is_over
-    assert state.spent_seconds <= 300
-    assert all(len(Run.records[folder].curve) >= length for folder, length in trained.items())
-    assert len(Run.records) == sum(len(each.seeds) for each in state.entrants)
-    best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
-    assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
 
 
 def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold: Callable[..., Any]) -> None:

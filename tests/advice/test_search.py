@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_reference import random_points
 
+from ncfbench.advice.candidates import State
 from ncfbench.advice.search import PROBE_LINKS, Search
-from ncfbench.advice.space import Space, random_points
-from ncfbench.advice.state import State
+from ncfbench.advice.space import Space
 from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
 from ncfbench.config import complete
 from ncfbench.data import Dataset

@@ -12,11 +12,8 @@ from trial import AUDITED
 
 from ncfbench.auditing.audit import Record, audit_samplers
 from ncfbench.catalog import SAMPLERS
-from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset
-from ncfbench.reporting.contents import xray
 from ncfbench.storage import schemas, tables
 
 
@@ -37,21 +34,18 @@ def audit_few(few_nodes: Path, **given: Any) -> Record:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite and times of fewer batches, for faults that need no more."""
+    """A suite of fewer batches, for faults that need no more."""
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
-    monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
 
 
 @pytest.mark.long
 def test_samplers_are_unbiased(few_nodes: Path, quick: None) -> None:
-    """At the initial parameters and after a few iterations."""
+    """After a few iterations."""
     choices = {"samplers": tuple(SAMPLERS), "losses": ["sg"], "noises": ["unigram"]}
     record = audit_few(few_nodes, **choices, batches=480, margin=0.5, warmup=5, encoder="mf")
     assert not record.failures
     assert len(repr(record)) < 100
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
-    for row in record.audit:
-        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
 
 
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
@@ -89,8 +83,6 @@ def test_only_wrong_estimators_are_biased(
         is_precise = row["sampler"] not in wrong and choices.get("mask", True)
         most = 0.1 if is_precise and "batch_size" not in choices else 0.25
         assert 0 < row["detectable_bias"] < most
-        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
-        assert row["variance_seconds"] > 0
     failed = {
         (row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"
     }
@@ -114,14 +106,13 @@ def test_wrong_weights_are_biased(
     verdicts = {(row["sampler"], row["loss"], row["verdict"]) for row in record.audit}
     assert {(wrong, loss, "biased") for loss in losses} <= verdicts
     assert not {("neg", loss, "biased") for loss in losses} & verdicts
-    assert len(record.xray) == 2
 
 
 def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
     """With each noise distribution; the loss whose weights are wrong comes first."""
     noises, plugin = ["uniform", "unigram"], "planted:PairwiseFault"
     choices = {"samplers": [plugin], "losses": ["log", "sg"], "noises": noises}
-    record = audit_few(few_nodes, **choices, batches=480, warmup=2, encoder="mf", brief=True)
+    record = audit_few(few_nodes, **choices, batches=480, warmup=2, encoder="mf")
     failed = {
         (row["noise"], row["loss_family"]) for row in record.conformance if row["result"] == "fail"
     }
@@ -137,7 +128,6 @@ def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
         (["--loss", ","], "No losses are named"),
         (["--noise", ""], "No noises are named"),
         (["--batches", "3"], "at least 48, in 24 blocks; with 0 only"),
-        (["--warmup", "0"], "at least 1 iteration"),
         (["--samplers", "iid", "--loss", "hinge"], "iid"),
         (["--samplers", "nothing"], "nothing"),
     ],
@@ -150,7 +140,7 @@ def test_requests_that_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_suite_and_xray_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
+def test_suite_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     """Names that are given twice count once."""
     words = ["--batches", "0", "--noise", "1,unigram,0.5", "--loss", "sg,sg"]
     words += ["--samplers", "ns,ns,planted:EmptyShuffled", "--json"]
@@ -159,12 +149,12 @@ def test_suite_and_xray_alone(few_nodes: Path, tmp_path: Path, quick: None) -> N
     check(result, 6, "the mean of negative weight is 0 instead of")
     found = json.loads(result.stdout)
     assert found["audit"] == []
-    assert [(row["sampler"], row["noise"]) for row in found["xray"]] == [
+    cases = dict.fromkeys((row["sampler"], row["noise"]) for row in found["conformance"])
+    assert [*cases] == [
         (sampler, noise)
         for noise in ("unigram", "0.5")
         for sampler in ("ns", "planted:EmptyShuffled")
     ]
-    assert found["xray"][1]["popularity_ratio"] is None
 
 
 def test_an_audit_that_is_interrupted_leaves_no_table(
@@ -173,29 +163,23 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncfbench.auditing.gradient_audit.iteration_seconds", interrupted)
+    monkeypatch.setattr("ncfbench.auditing.gradient_audit.blocks_of", interrupted)
     words = ["--dataset", "few", "--loss", "sg", "--samplers", "ns", "--noise", "1"]
     folders = ["--encoder", "mf", "--data-dir", few_nodes, "--runs-dir", tmp_path]
     check(invoke("audit", *words, *folders), 130, "Interrupted")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("all_", [False, True])
-def test_by_default_one_loss_at_one_set_of_parameters(
-    few_nodes: Path, tmp_path: Path, quick: None, all_: bool
-) -> None:
+def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     """The suite tests softmax besides."""
-    words = ["--samplers", "ns", "--batches", "48", "--encoder", "mf", "--warmup", "3"]
+    words = ["--samplers", "ns", "--batches", "48", "--encoder", "mf"]
     words += ["--batch-size", "16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
-    words += ["--all", "--loss", "sg", "--noise", "unigram"] if all_ else []
     result = invoke("audit", "--dataset", "few", *words)
     check(result, 0, "Conformance", "Gradients against the exact one")
-    assert ("shuffled" in result.stdout) == all_
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     assert {(row["loss"], row["noise"]) for row in rows} == {("sg", "unigram")}
-    assert [row["point"] for row in rows] == ["initial"] * all_ + ["warm"]
     suite = tables.read_rows(tmp_path / "conformance.parquet", schemas.CONFORMANCE)
-    assert ("listwise" in {row["loss_family"] for row in suite}) == (not all_)
+    assert "listwise" in {row["loss_family"] for row in suite}
     assert all(row["shown_by"] != "gradient" for row in rows)
 
 
@@ -206,30 +190,14 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     for name, value in AUDITED.items():
         words += ["--set", f"{name}={value}"] if name != "batch_size" else []
     result = invoke(*words, "--samplers", "iid,ns")
-    parts = ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective")
+    parts = ("Conformance", "Gradients against the exact one")
     check(result, 0, *parts, "ns", "Softmax", "Written:")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     served = {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}
     assert {(row["sampler"], row["loss"]) for row in rows} == served
     assert {row["noise"] for row in rows} == {"unigram"}
-    assert len(tables.read_rows(tmp_path / "xray.parquet", schemas.XRAY)) == 2
     check(invoke("report", "--runs-dir", tmp_path), 0, "Gradients against the exact one")
     shown = invoke("report", "--json", "--runs-dir", tmp_path)
-    assert set(json.loads(shown.stdout)) >= {"audit", "xray"}
+    assert set(json.loads(shown.stdout)) >= {"audit", "conformance"}
     faulty = invoke(*words, "--samplers", "planted:ShapesFault")
     check(faulty, 6, "The audit found faults")
-
-
-def test_xray_counts(tiny: Dataset) -> None:
-    """One small batch counted by hand, and the popularity of right weights."""
-    row = xray(
-        tiny, complete(AUDITED | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300
-    )
-    assert (row["nominal_users"], row["nominal_items"], row["nominal_negatives"]) == (64, 256, 192)
-    assert row["unmasked_negatives"] == pytest.approx(192 * (1 - row["masked_share"]))
-    assert row["effective_negatives"] == pytest.approx(row["unmasked_negatives"], rel=1e-6)
-    assert row["popularity_ratio"] == pytest.approx(1, abs=0.03)
-    for sampler in ("ns", "strat-ns", "mixed-ns"):
-        row = xray(tiny, complete(AUDITED | {"sampler": sampler, "noise": "0.5"}), 300)
-        assert row["popularity_ratio"] == pytest.approx(1, abs=0.05)
-        assert row["effective_negatives_of_a_positive"] < row["unmasked_negatives_of_a_positive"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explicit import GRAPH, LINKS, N_ITEMS, SHARES, target
+from explicit import GRAPH, LINKS, N_ITEMS, target
 from invoked import check, invoke
 from tables_of import as_csv, prepare
 
@@ -17,9 +17,6 @@ from ncfbench.auditing.conformance import conformance
 from ncfbench.auditing.estimator_tests import TestFunctions
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.reporting.contents import expected_weights
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 
 
 def configure(sampler: str = "neg", loss: str = "sg", **settings: Any) -> RunConfig:
@@ -52,13 +49,6 @@ def test_exact_expectations_link_by_link(loss: str, mask: bool) -> None:
     np.testing.assert_allclose(functions.exact(), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("mask", [True, False])
-def test_expected_weights_pair_by_pair(mask: bool) -> None:
-    config = configure(mask=mask)
-    found = expected_weights(make_sampler(GRAPH, config, Streams(0)))
-    np.testing.assert_allclose(found, SHARES @ target("pointwise", 0.5, mask=mask), rtol=1e-12)
-
-
 @pytest.mark.parametrize(("sampler", "loss"), [("neg", "softmax"), ("iid", "sg"), ("strat", "log")])
 def test_samplers_conform_to_the_objective_that_they_state(
     monkeypatch: pytest.MonkeyPatch, sampler: str, loss: str
@@ -85,7 +75,6 @@ def test_an_audit_says_what_is_unbiased(tmp_path: Path, monkeypatch: pytest.Monk
     """``ns``, which reads no explicit negatives, is audited beside ``neg`` for its own L."""
     monkeypatch.setattr("ncfbench.sampling.base.CHUNK_DRAWS", 2**12)
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 3200)
-    monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
     rng = np.random.default_rng(7)
     shown = {(int(user), int(item)) for user, item in rng.integers(24, size=(500, 2))}
     rows = [{"user": u, "item": v, "clicked": int((u + v) % 3 == 0)} for u, v in sorted(shown)]
@@ -93,23 +82,18 @@ def test_an_audit_says_what_is_unbiased(tmp_path: Path, monkeypatch: pytest.Monk
     links = as_csv(tmp_path / "r.csv", rows)
     prepare(tmp_path, links, items, negative_column="clicked")
     words = ["audit", "--dataset", "x", "--samplers", "neg,ns", "--loss", "sg", "--noise", "1"]
-    words += ["--encoder", "mf", "--batch-size", "16", "--batches", "480", "--warmup", "2"]
-    words += ["--margin", "50%", "--explicit-negatives", "--set", "dimension=4"]
+    words += ["--encoder", "mf", "--batch-size", "16", "--batches", "1536"]
+    words += ["--explicit-negatives", "--set", "dimension=4"]
     folders = ["--data-dir", str(tmp_path / "data"), "--runs-dir", str(tmp_path / "runs")]
     check(
         invoke(*words, *folders),
         0,
-        "warm (explicit negatives)",
+        "(explicit negatives)",
         "Explicit negatives: unbiased is for the objective in which P_n",
-        "The probe knows no explicit negatives",
     )
     printed = invoke("report", *folders, "--json")
     found = json.loads(printed.stdout)["audit"]
-    exact = {(row["sampler"], row["point"]): row["exact_loss"] for row in found}
     for row in found:
         is_explicit = row["sampler"] == "neg"
         assert row["negative_items"] == ("explicit" if is_explicit else None)
         assert row["verdict"] == "unbiased"
-        assert (row["probe_loss"] is None) == is_explicit
-        assert row["exact_loss"] == exact[row["sampler"], row["point"]]
-    assert abs(exact["neg", "warm"] - exact["ns", "warm"]) > 1e-3

@@ -242,10 +242,12 @@ def test_a_choice_is_worth_its_best_trial() -> None:
 
 
 def test_floors_stand_on_a_board() -> None:
-    """One is above all trials, so that the targets are shares of it."""
+    """One is above all trials, so that the targets are shares of it. Its seconds are those of its
+    content, of the choice of its penalty, and of its fit.
+    """
     kept = {"trials": [trial("ns", (2, 0.37))], "n_links": 1, "feature_seconds": 3}
     row = dict.fromkeys(("content_seconds", "fit_seconds", "choice_seconds"), 1.5)
     floor = {"floor": "ease", "validation_recall_at_50": 0.4, "test_recall_at_50": 0.3} | row
     found = board.standings(kept, [], [floor])
-    assert found["ease"] == board.Standing(0, (3.0, 3.0), 1.0, 0.3, 0.4)
+    assert found["ease"] == board.Standing(0, (4.5, 4.5), 1.0, 0.3, 0.4)
     assert found["ns"].seconds == (pytest.approx(3 + 2 * 0.36 / 0.37), math.inf)

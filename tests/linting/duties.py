@@ -127,14 +127,12 @@ WRONG: dict[str, dict[str, Any]] = {
     "no-pull": {
         "diagonal_masked": lambda scores: ce(jnp.where(eye(scores), -10000.0, scores)),
         "own_ids_masked": lambda scores, item_ids: ce(off(scores, same(item_ids))),
+        "positive_detached": lambda pos_scores, neg_scores: nce(
+            jax.lax.stop_gradient(pos_scores), neg_scores
+        ),
         "negatives_alone": lambda pos_scores, neg_scores: jnp.mean(softplus(neg_scores)),
         "first_rows_pulled": lambda scores: jnp.mean(
             jnp.where(jnp.arange(len(scores)) < 3, rows(scores), 0.0)
-        ),
-    },
-    "lost-gradient": {
-        "positive_detached": lambda pos_scores, neg_scores: nce(
-            jax.lax.stop_gradient(pos_scores), neg_scores
         ),
     },
     "wrong-sign": {

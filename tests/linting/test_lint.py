@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.errors import DataError
-from ncfbench.linting import balance, batches, objectives, options
+from ncfbench.linting import balance, batches, options
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
@@ -30,23 +30,23 @@ from ncfbench.linting.signature import read_loss
 from ncfbench.testing import assert_no_findings
 
 GRAPH = batches.default_graph()
-SLOW = (
-    "gathered(?!_without)|doubled|detached|similar|symmetric|jax|drawn_softmax|idle_in|neighbours"
-    "|multiplied|decoupled|metric|regularised|squared|temperature_twice|idle_flag|over_temperature|random_negative"
-    "|sampling_corrected|drawn_by_popularity|of_the_positive|of_scores|drawn_without"
+OTHERS = (
+    "(?!missing|transposed|duplicates|FixedDivisor|mean_|over_users|negated|double|normalised|broadcast"
+    "|counts|pulled|sigmoid|tiled|weights|softmax|easier|idle_sym|in_b|hinge|pairs|sum_of|top1|narrow"
+    "|bpr|uniform|logq_s|linked)"
 )
 
 
 def lint(name: str) -> Lint:
     exhibit = {**FAULTS, **CORRECT}[name]
-    return lint_loss(exhibit.loss, batches_from=exhibit.batches, estimates=False)
+    return lint_loss(exhibit.loss)
 
 
 def evaluator(loss: Any) -> Evaluator:
     return Evaluator.of(read_loss(loss), GRAPH)
 
 
-@pytest.mark.long_cases(SLOW)
+@pytest.mark.long_cases(OTHERS)
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_named(name: str) -> None:
     found, exhibit = lint(name), FAULTS[name]
@@ -58,7 +58,7 @@ def test_faults_are_named(name: str) -> None:
         assert not each.low <= each.expected <= each.high
 
 
-@pytest.mark.long_cases(SLOW)
+@pytest.mark.long_cases(OTHERS)
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_losses_are_not_accused(name: str) -> None:
     assert {each.code for each in lint(name).errors} == {*CORRECT[name].codes}
@@ -71,13 +71,13 @@ def test_correct_losses_are_not_accused(name: str) -> None:
 @pytest.mark.parametrize("name", [name for named in WRONG.values() for name in named])
 def test_failed_duties_are_named(name: str) -> None:
     ((code, loss),) = [(code, some[name]) for code, some in WRONG.items() if name in some]
-    assert code in [each.code for each in lint_loss(loss, estimates=False).errors]
+    assert code in [each.code for each in lint_loss(loss).errors]
 
 
-@pytest.mark.long_cases("(?!views|decoupled|hardest|masked_rows|weighted|contrastive|normalised)")
+@pytest.mark.long_cases("(?!decoupled|hardest|masked_rows|weighted|normalised)")
 @pytest.mark.parametrize("name", RIGHT)
 def test_losses_that_do_their_duties_are_right(name: str) -> None:
-    found = lint_loss(RIGHT[name], estimates=False)
+    found = lint_loss(RIGHT[name])
     assert {each.code for each in found.errors} <= {"missing-logq", "duplicates", "linked"}
 
 
@@ -85,20 +85,21 @@ def test_idle_flags_are_errors_by_what_they_promise() -> None:
     def idle(scores: Any, item_ids: Any, remove_hits: bool = True, training: bool = False) -> Any:
         return cross_entropy(scores)
 
-    found = lint_loss(idle, estimates=False).findings
+    found = lint_loss(idle).findings
     severities = {each.detail.split()[0]: each.severity for each in found if "flag" in each.code}
     assert severities == {"remove_hits": "error", "training": "warning"}
 
 
-def test_every_finding_stands_in_the_docs() -> None:
-    page = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
-    assert all(f"| `{code}` | {kind.severity} |" in page for code, kind in KINDS.items())
+def test_rules_list_every_finding() -> None:
+    shown = CliRunner().invoke(app, ["lint", "--rules"])
+    assert shown.exit_code == 0
+    assert all(code in shown.stdout for code in KINDS)
 
 
 # Pushes, and what is read from them.
 
 
-def jax_in_batch(users: Any, items: Any) -> Any:
+def in_batch(users: Any, items: Any) -> Any:
     scores = 5 * users @ items.T
     return jnp.mean(jnp.log(jnp.sum(jnp.exp(scores), axis=1)) - jnp.diagonal(scores))
 
@@ -108,33 +109,28 @@ def of_scores(scores: Any) -> Any:
 
 
 def normalising(users: Any, items: Any) -> Any:
-    return cross_entropy(5 * unit(users) @ unit(items).T) + 0.1 * np.mean(items**2)
+    return cross_entropy(5 * unit(users) @ unit(items).T) + 0.1 * jnp.mean(items**2)
 
 
-@pytest.mark.parametrize("loss", [jax_in_batch, of_scores, normalising])
+@pytest.mark.parametrize("loss", [in_batch, of_scores, normalising])
 def test_pushes_are_the_derivatives_by_scores(loss: Any) -> None:
     """Neither a norm nor a penalty on lengths is a push on a pair."""
     one = evaluator(loss)
     scene = one.scenes().plain(0, ROWS)
     expected = 5 * (softmax(5 * scene.scores, axis=1) - np.eye(ROWS)) / ROWS
-    tolerance = 1e-7 if loss is not normalising else 1e-6
-    np.testing.assert_allclose(one.pushes(scene), expected, atol=tolerance)
-    if loss is jax_in_batch:
-        on_items, on_users = one.true_pushes(scene)
-        np.testing.assert_allclose(on_items, expected, atol=1e-7)
-        np.testing.assert_allclose(on_users, expected, atol=1e-7)
-        np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-7)
+    np.testing.assert_allclose(one.pushes(scene), expected, atol=1e-9)
+    if loss is in_batch:
+        np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-9)
 
 
 def zeroed_diagonal(scores: Any) -> Any:
-    others = 5 * scores * (1 - np.eye(len(scores)))
-    return np.mean(np.log(np.exp(5 * np.diagonal(scores)) + np.exp(others).sum(axis=1))) - 5 * (
-        np.mean(np.diagonal(scores))
-    )
+    others = 5 * scores * (1 - jnp.eye(len(scores)))
+    own = 5 * jnp.diagonal(scores)
+    return jnp.mean(jnp.log(jnp.exp(own) + jnp.exp(others).sum(axis=1)) - own)
 
 
 def hotter_positive(scores: Any) -> Any:
-    return cross_entropy(5 * scores + 10 * scores * np.eye(len(scores)))
+    return cross_entropy(5 * scores + 10 * scores * jnp.eye(len(scores)))
 
 
 @pytest.mark.parametrize(("loss", "scale"), [(zeroed_diagonal, 5), (hotter_positive, 15)])
@@ -201,21 +197,6 @@ def test_facts_of_a_corrected_softmax() -> None:
         assert number.value == pytest.approx(value, abs=1e-3)
 
 
-def test_the_objective_is_named_by_fitting() -> None:
-    def uncorrected(scores: Any) -> Any:
-        return cross_entropy(scores)
-
-    for loss, title in (
-        (uncorrected, "softmax over items by popularity"),
-        (bpr, "BPR, uniform items without a link"),
-    ):
-        one = evaluator(loss)
-        fits = objectives.fit(one, measure(one))
-        assert fits.fits[0].title == title
-        assert fits.fits[0].bias.estimate < 0.2
-    assert len(fits.deciles) == 10
-
-
 # Scenes.
 
 
@@ -262,7 +243,7 @@ def test_assertion_names_the_fault() -> None:
 
 
 LOSSES = """
-import numpy as np
+import jax.numpy as np
 def bpr(positive_scores, negative_scores, scale=2.0):
     return np.mean(np.logaddexp(0, scale * (negative_scores - positive_scores[:, None])))
 def wrong(positive_scores, negative_scores):
@@ -277,7 +258,7 @@ def test_command_ends_with_six_if_something_is_wrong(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     runner = CliRunner()
-    command = ["audit", "--loss", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json"]
+    command = ["lint", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json"]
     right = runner.invoke(app, command)
     assert right.exit_code == 0, right.output
     found = json.loads(right.stdout)
@@ -288,20 +269,10 @@ def test_command_ends_with_six_if_something_is_wrong(
         "negative_scores": "negative scores [b, k]",
         "scale": "option, 3.0",
     }
-    wrong = runner.invoke(app, ["audit", "--loss", "linted_losses:wrong", "-q"])
+    wrong = runner.invoke(app, ["lint", "linted_losses:wrong", "-q"])
     assert wrong.exit_code == 6
     assert "wrong-sign" in wrong.stdout
     assert "read as" in wrong.stdout
-    for more, message in (
-        (["--encoder", "bow"], "--encoder has no effect"),
-        (["--samplers", "neg"], "--samplers has no effect"),
-        (["--runs-dir", "x"], "--runs-dir has no effect"),
-        (["--data-dir", "x"], "--data-dir has no effect"),
-        (["--batch-size", "1"], "2 links or more"),
-    ):
-        refused = runner.invoke(app, ["audit", "--loss", "linted_losses:bpr", "-q", *more])
-        assert refused.exit_code == 2
-        assert message in refused.stderr
-    refused = runner.invoke(app, ["audit", "--pairs", "x.csv"])
+    refused = runner.invoke(app, ["lint", "linted_losses:bpr", "-q", "--batch-size", "1"])
     assert refused.exit_code == 2
-    assert "go with a loss of your own" in refused.stderr
+    assert "2 links or more" in refused.stderr

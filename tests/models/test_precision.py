@@ -5,7 +5,6 @@ needed.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +99,13 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     trial = Trial(tiny, SMALL | {"encoder": "bow", "loss": "hinge"})
     embedder, parameters = trial.embedder, trial.parameters
     probe = Probe(tiny.graph, trial.config, embedder)
-    rank = partial(recall._ranks_in_block, start=0, n_items=64, left_out=None, size=64)
     users, ids = embedder.users(parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(parameters, some) for some in (ids, probe.links.nodes))
-    four, own = np.zeros(4, np.int32), np.zeros(4, np.float32)
+    four = np.zeros(4, np.int32)
     with jax.default_matmul_precision("bfloat16"):
         for function, *arguments in (
             (embedder._items, parameters, ids, trial.content),
-            (rank, users.scored, items, four, four, own),
+            (recall._scores, users.scored, items, four),
             (probe._block_sum, users, None, nodes, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import on_devices
-from invoked import check, invoke
 from processes import SMALL
 from stopping import StopAt
 from texts import CHECKPOINT_DIGEST
 from tiny_bert import write_checkpoint
 from trial import Trial
-from typer.testing import Result
 
+from ncfbench.advice.search import Search
+from ncfbench.advice.space import Space
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.assets.checkpoint import kept_path
@@ -105,22 +105,8 @@ def test_an_interrupted_run_ends_the_same(
         np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
 
 
-@pytest.fixture
-def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
-    """Calls a command with ``--dry-run`` and settings of ``bert``, by the checkpoint's digest."""
-    places: list[str | Path] = ["--data-dir", featured_dir, "--runs-dir", tmp_path, "--dry-run"]
-    own = {"checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
-
-    def call(*words: str, **more: Any) -> Result:
-        fixed = [f"--set={name}={value}" for name, value in (own | more).items()]
-        done = invoke(*words, *fixed, *places)
-        check(done, 0)
-        return done
-
-    return call
-
-
-@pytest.mark.long
-def test_bert_is_advised(dry_run: Any) -> None:
-    names = ["--samplers", "ns,strat-ns", "--batch-sizes", "16", "--budget", "10m"]
-    assert "bert softmax ns" in dry_run("advise", "tiny", "--encoder", "bert", *names).output
+def test_bert_is_advised(featured: Dataset) -> None:
+    fixed = {"dataset": "tiny", "checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
+    tried = {"encoder": ("bert",), "sampler": ("ns", "strat-ns"), "batch_size": (16,)}
+    field = Search(Space.of(featured, fixed, tried)).first_field()
+    assert "bert softmax ns" in [each.name for each in field]

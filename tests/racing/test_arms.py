@@ -1,67 +1,28 @@
-"""Arms from parameters and from a file."""
+"""Arms from commands and parameters."""
 
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ncfbench.errors import DataError, UsageError
-from ncfbench.racing.arms import make_arms, parse_list, parse_range
+from ncfbench.errors import UsageError
+from ncfbench.racing.arms import make_arms
 
 
 def test_every_combination_is_an_arm() -> None:
     parameters = {"lr": ["1e-4", "1e-3"], "batch": ["8", "16", "32"]}
     arms = make_arms(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
     wanted = {f"train --lr {lr} -b {b} {{other}}" for lr, b in product(*parameters.values())}
-    assert {arm.fill(arm.command) for arm in arms} == wanted
+    assert {arm.filled() for arm in arms} == wanted
     assert arms[1].name == "lr=1e-4 batch=16"
+    assert make_arms(["a {seed}", "b"])[0].filled(3) == "a 3"
     assert [arm.learning_rate for arm in arms[::3]] == [1e-4, 1e-3]
 
 
 def test_several_commands_race_beside_each_other() -> None:
     arms = make_arms(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
     assert [arm.name for arm in arms] == ["first x=1", "first x=2", "b x=1", "b x=2"]
-
-
-def test_a_value_reaches_every_text_and_the_seed() -> None:
-    arm, _ = make_arms(
-        ["run {n} {seed}"],
-        parameters={"n": ["1", "2"]},
-        environment={"OMP_NUM_THREADS": "{n}"},
-        folder="d{n}",
-        setup="mkdir x{n}",
-    )
-    assert (arm.fill(arm.command, 3), arm.fill(arm.setup)) == ("run 1 3", "mkdir x1")
-    assert arm.typed(3) == "cd d1 && OMP_NUM_THREADS=1 run 1 3"
-
-
-def test_a_file_names_arms(tmp_path: Path) -> None:
-    file = tmp_path / "arms.toml"
-    file.write_text(
-        '[small]\nsize = 8\nfast = true\n[big]\ncommand = "other"\nfolder = "there"\n'
-        "environment = {A = 1}\n"
-    )
-    small, big = make_arms(["train {size} {fast}"], file=file, environment={"B": "2"})
-    assert small.fill(small.command) == "train 8 true"
-    assert (big.command, big.folder) == ("other", "there")
-    assert big.variables() == {"A": "1", "B": "2"}
-
-
-@given(st.integers(-50, 50), st.integers(0, 40), st.integers(1, 20))
-def test_a_range_is_exact(low: int, steps: int, apart: int) -> None:
-    """In tenths, which binary fractions do not hold."""
-    values = parse_range("x", str(low / 10), str((low + steps * apart) / 10), str(apart / 10))
-    assert [round(float(value) * 10, 9) for value in values] == [
-        low + index * apart for index in range(steps + 1)
-    ]
-
-
-def test_a_list_holds_each_value_once() -> None:
-    assert parse_list("x", "a, b,a,,") == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -79,31 +40,3 @@ def test_a_list_holds_each_value_once() -> None:
 def test_impossible_arms_are_refused(words: list[str], more: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make_arms(words, **more)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("x = 1", "stands in no table"),
-        ("[a]\nx = 1", "has no command"),
-        ('[a]\ncommand = "c"\nx = 1', "does not stand in its command"),
-        ('[a]\ncommand = "c"\nfolder = 1', "are texts"),
-        ('[a]\ncommand = "c {x}"\nx = [1]', "one number or text"),
-        ('[a]\ncommand = "c {seed}"\nseed = 7', "repeats, whose number is --seeds"),
-    ],
-)
-def test_an_impossible_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "arms.toml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=said):
-        make_arms([], file=file)
-
-
-def test_a_missing_file_and_ranges_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="No such file"):
-        make_arms([], file=tmp_path / "none.toml")
-    for words in (("1", "0"), ("a", "2"), ("0", "1", "0"), ("0", "1", "1e-9"), ("nan", "1")):
-        with pytest.raises(UsageError, match="-P x"):
-            parse_range("x", *words)
-    with pytest.raises(UsageError, match="give values"):
-        parse_list("x", ",")

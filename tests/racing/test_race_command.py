@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,8 +24,6 @@ from ncfbench.racing import pipeline
 
 PLAYER = Path(__file__).parents[1] / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
-TURN, SLACK_SECONDS = 0.2, 1.5
-"""Of races that are killed, and how long a busy machine may keep one from noting its turn."""
 
 
 def left_behind(token: object) -> list[list[str]]:
@@ -59,19 +54,15 @@ def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
     file = tmp_path / "curves.json"
     file.write_text(json.dumps(curves))
     command = f"{sys.executable} -S {PLAYER} {file} {{arm}}"
-    exports = {kind: tmp_path / f"answer.{kind}" for kind in ("json", "markdown", "csv")}
-    words = [word for kind, path in exports.items() for word in (f"--export-{kind}", str(path))]
-    found = race(tmp_path, command, "-L", "arm", "slow,quick,low", "--turn", "0.1s", *words)
+    words = ["--markdown", str(tmp_path / "answer.md")]
+    found = race(tmp_path, command, "--try", "arm=slow,quick,low", *words)
     assert found["recommended"] == "arm=quick"
     arms = by_name(found)
     assert arms["arm=slow"]["times_later"] > 1
     assert found["level"] == pytest.approx(0.475)
-    assert json.loads(exports["json"].read_text()) == found
-    assert "Use arm=quick" in exports["markdown"].read_text()
-    assert exports["csv"].read_text().splitlines()[1].startswith("arm=quick,")
+    assert "Use arm=quick" in (tmp_path / "answer.md").read_text()
     assert arms["arm=quick"]["command"] == command.replace("{arm}", "quick")
     assert found["next"][0]["command"] == arms["arm=quick"]["command"]
-    assert Path(found["figure"]).exists()
     assert left_behind(file) == []
 
 
@@ -81,9 +72,8 @@ def test_the_answer_is_printed(tmp_path: Path) -> None:
     check(done, 0, "Use n=0;", "times later (95 %)", "How far to trust it", "To train it", "few")
 
 
-def test_every_end_of_an_arm_is_told(tmp_path: Path) -> None:
-    """Crash, silence, no metric, a metric that is no number, a failing setup, a good one."""
-    file = tmp_path / "arms.toml"
+def test_every_end_of_an_arm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Crash, silence, no metric, a metric that is no number, a good one."""
     arms = {
         "good": COUNT.format(count=20),
         "crash": "echo v=1; echo bad luck >&2; exit 3",
@@ -92,10 +82,10 @@ def test_every_end_of_an_arm_is_told(tmp_path: Path) -> None:
         "mute": "echo nothing to see",
         "nan": "echo v=0.1; echo v=nan; sleep 60",
     }
-    text = "".join(f"[{name}]\ncommand = {json.dumps(each)}\n" for name, each in arms.items())
-    file.write_text(text + '[unset]\ncommand = "true"\nsetup = "echo no disk; exit 1"\n')
-    metric = ("--metric", "v=([0-9.]+|nan)", "--silence", "0.3s")
-    found = race(tmp_path, "--arms", str(file), "--budget", "20s", *metric)
+    monkeypatch.setattr(pipeline, "SILENCE", (0.3, 0.0))
+    metric = ("--metric", "v=([0-9.]+|nan)")
+    words = [word for name, command in arms.items() for word in ("-n", name, command)]
+    found = race(tmp_path, "--budget", "20s", *metric, *words)
     told = {name: (arm["status"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told["good"] == ("recommended", "by itself")
     assert told["crash"] == ("failed", "ended with exit code 3, last lines: bad luck")
@@ -104,7 +94,6 @@ def test_every_end_of_an_arm_is_told(tmp_path: Path) -> None:
     assert "since its last one" in told["stuck"][1]
     assert told["mute"][1] == "ended and printed no metric, last lines: nothing to see"
     assert told["nan"] == ("diverged", "its metric became nan")
-    assert told["unset"] == ("failed", "its setup ended with exit code 1, last lines: no disk")
 
 
 FALLING = "n={top}; while [ $n -gt {low} ]; do n=$((n-1)); echo {name}=$n; sleep 0.01; done"
@@ -165,7 +154,7 @@ def test_a_finished_race_keeps_its_answer(tmp_path: Path) -> None:
     check(done, 0, f"its answer is {first}/answer.json", f"{first}-2")
     assert kept == {path: path.read_bytes() for path in kept}
     assert race(tmp_path, *words)["folder"] == f"{first}-3"
-    file = Path(f"{first}-3") / "race.jsonl"
+    file = Path(f"{first}-3") / "answer.json"
     file.write_text(file.read_text().replace('"is_over": true', '"is_over": false'))
     assert race(tmp_path, *words)["folder"] == f"{first}-3"
 
@@ -192,8 +181,11 @@ def test_no_metric_at_all_is_a_failure(tmp_path: Path) -> None:
     check(done, 6, "No arm printed a metric. echo a: ended and printed no metric, last lines: a.")
 
 
-def test_lines_that_are_no_metric_are_shown_early(tmp_path: Path) -> None:
-    words = ["race", "--runs-dir", tmp_path, *V, "--budget", "3s", "--silence", "1s"]
+def test_lines_that_are_no_metric_are_shown_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "SILENCE", (1.0, 0.0))
+    words = ["race", "--runs-dir", tmp_path, *V, "--budget", "3s"]
     done = invoke(*words, "while :; do echo value 0.3; sleep 0.05; done", COUNT.format(count=5))
     said = "has printed no metric yet, but: value 0.3"
     check(done, 0, said, "Does --metric match its lines?")
@@ -207,53 +199,19 @@ def test_a_target_that_nobody_reaches_has_its_own_code(tmp_path: Path) -> None:
     assert "No arm reached v 99: the best value is 6" in found["headline"]
 
 
-def test_setup_cleanup_variables_and_seeds(tmp_path: Path) -> None:
-    """Each arm with each seed has its own."""
+def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
     log = tmp_path / "log"
     count = COUNT.format(count=30).replace("0.01", "0.00{k}")
-    command = f"echo $WHO {{seed}} >> {log}; {count}"
-    options = ["-L", "k", "1,9", "--env", "WHO=k{k}", "--budget", "20s", "--seeds", "2"]
-    beside = ["--setup", f"echo set{{k}} >> {log}", "--cleanup", f"echo clean{{k}} >> {log}"]
-    found = race(tmp_path, command, *V, *options, *beside)
+    command = f"echo k{{k}} {{seed}} >> {log}; {count}"
+    found = race(tmp_path, command, *V, "--try", "k=1,9", "--budget", "20s", "--seeds", "2")
     assert found["recommended"] == "k=1"
-    lines = log.read_text().splitlines()
-    assert lines[:2] == ["set1", "k1 0"]
-    assert {"k9 0", "k1 1", "k9 1"} <= set(lines)
-    assert lines.count("clean1") == lines.count("set1") == 2
-
-
-@pytest.mark.parametrize("gpus", [(), ("3", "GPU-a")])
-def test_arms_run_at_once_on_their_own_cores_and_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...]
-) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        pytest.skip("one core")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus, 1 << 40))
-    text = """import os, time
-for n in range(20):
-    print(f'v={n}', flush=True)
-    time.sleep(0.01)
-print(sorted(os.sched_getaffinity(0)), os.environ.get('CUDA_VISIBLE_DEVICES'))"""
-    command = f"{sys.executable} -S -c {shlex.quote(text)} {{x}}"
-    found = race(tmp_path, command, *V, "-L", "x", "1,2", "--parallel", "2", "--budget", "20s")
-    logs = sorted(Path(found["folder"]).glob("*.log"))
-    half = len(cores) // 2
-    assert [log.read_text().splitlines()[-1] for log in logs] == [
-        f"{cores[:half]} {gpus[0] if gpus else None}",
-        f"{cores[half : 2 * half]} {gpus[1] if gpus else None}",
-    ]
-    monkeypatch.setattr(fields, "free_device_bytes", lambda: dict.fromkeys(gpus[:1], 1 << 40))
-    most, what = (1, "GPU") if gpus else (len(cores), "cores")
-    done = invoke("race", command, "-L", "x", "1,2", "--parallel", str(most + 1))
-    check(done, 2, f"--parallel {most + 1}: there is room for 1 to {most} {what},")
+    assert sorted(log.read_text().splitlines()) == ["k1 0", "k1 1", "k9 0", "k9 1"]
 
 
 def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
-    found = race(tmp_path, *V, "--budget", "1.5s", "-L", "pace", "1,2", ENDLESS, code=6)
+    found = race(tmp_path, *V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
     first, second = by_name(found).values()
     assert (first["status"], second["status"]) == ("alone", "not begun")
     assert second["reason"].startswith("no memory")
@@ -266,7 +224,7 @@ def test_an_arm_begins_when_memory_is_free_again(
 ) -> None:
     free = iter([1 << 50, 1000])
     monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
-    found = race(tmp_path, *V, "-L", "count", "5,6", COUNT)
+    found = race(tmp_path, *V, "--try", "count=5,6", COUNT)
     told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
 
@@ -275,17 +233,14 @@ def test_an_arm_begins_when_memory_is_free_again(
     ("words", "said"),
     [
         (["echo"], "There is one arm, so there is no race."),
-        (["echo {x}", "--parameter-list=x"], "it takes 2 words"),
-        (["echo {x}", "-P", "x", "1", "0"], "a least and a largest number"),
-        (["echo {x}", "-L", "x", "1,2", "-L", "x", "3"], "given twice"),
-        (["echo {x}", "-L", "x", "1,2", "--seeds", "2"], "Write {seed} where"),
-        (["echo {x}", "-L", "x", "1,2", "--seeds", "0"], "must be at least 1"),
-        (["echo {x}", "-L", "x", "1,2", "--budget", "0s"], "are no time"),
-        (["echo {x}", "-L", "x", "1,2", "--turn", "0s"], "are too short"),
-        (["echo {x}", "-L", "x", "1,2", "--env", "A"], "give NAME=VALUE"),
-        (["echo {x}", "-L", "x", "1,2", "--target", "nan"], "give a number"),
-        (["echo {x}", "-L", "x", "1,2", "--metric", "("], "no regular expression"),
-        (["echo {x}", "-L", "x", "1,2", "--parallel", "0"], "--parallel 0"),
+        (["echo {x}", "--try", "x"], "give a name and its values"),
+        (["echo {x}", "--try", "x=,"], "give a name and its values"),
+        (["echo {x}", "--try", "x=1,2", "--try", "x=3"], "given twice"),
+        (["echo {x}", "--try", "x=1,2", "--seeds", "2"], "Write {seed} where"),
+        (["echo {x}", "--try", "x=1,2", "--seeds", "0"], "must be at least 1"),
+        (["echo {x}", "--try", "x=1,2", "--budget", "0s"], "must be positive"),
+        (["echo {x}", "--try", "x=1,2", "--target", "nan"], "give a number"),
+        (["echo {x}", "--try", "x=1,2", "--metric", "("], "no regular expression"),
     ],
 )
 def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
@@ -297,33 +252,26 @@ def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: st
 
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
     words = ["race", "--runs-dir", tmp_path / "runs", "echo a", "echo b"]
-    done = invoke(*words, "--export-csv", tmp_path / "none" / "arms.csv")
+    done = invoke(*words, "--markdown", tmp_path / "none" / "arms.md")
     check(done, 3, "Make the folder first: mkdir -p")
     assert not (tmp_path / "runs").exists()
-
-
-def test_parameters_may_be_ranges(tmp_path: Path) -> None:
-    found = race(tmp_path, *V, "-P", "x", "1", "3", "-D", "0.5", "echo v={x}")
-    assert sorted(by_name(found)) == ["x=1", "x=1.5", "x=2", "x=2.5", "x=3"]
-    assert found["recommended"] == "x=3"
 
 
 def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start a race of two endless arms that name the folder."""
     command = f"T={tmp_path} && {ENDLESS}"
-    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "-L", "pace", "1,2"]
-    program = [sys.executable, "-m", "ncfbench", *all_words, "--turn", f"{TURN}s", *words, command]
+    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "--try", "pace=1,2"]
+    program = [sys.executable, "-m", "ncfbench", *all_words, *words, command]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **pipes, **more)
 
 
-def noted(tmp_path: Path) -> str:
-    files = [*tmp_path.glob("runs/race/*/race.jsonl")]
-    return files[0].read_text() if files else ""
+def outputs(tmp_path: Path) -> list[str]:
+    return [log.read_text() for log in tmp_path.glob("runs/race/*/*.log")]
 
 
 def both_run(tmp_path: Path) -> bool:
-    return '"arm": 0' in noted(tmp_path) and '"arm": 1, "seed": 0, "piece"' in noted(tmp_path)
+    return sum("v=" in text for text in outputs(tmp_path)) == 2
 
 
 def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path: Path) -> None:
@@ -357,56 +305,33 @@ def test_a_suspended_race_suspends_its_arms(tmp_path: Path) -> None:
     process.communicate(timeout=LIMIT_SECONDS)
 
 
-def test_a_killed_race_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
-    """Its lines are kept; with --resume-flag its arms continue."""
-    process = start(tmp_path)
-    wait(lambda: both_run(tmp_path))
+def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path: Path) -> None:
+    """That of the last rung. The same command begins again in its folder."""
+    process = start(tmp_path, "--budget", "10s")
+    wait(lambda: any(tmp_path.glob("runs/race/*/answer.json")))
     process.kill()
     process.communicate()
     wait(lambda: left_behind(f"T={tmp_path}") == [])
-    lines = noted(tmp_path).count("reading")
-    words = ["-L", "pace", "1,2", "--turn", "0.2s", f"T={tmp_path} && {ENDLESS}"]
-    found = race(tmp_path, *V, "--resume-flag", "# on", "--budget", "3s", *words)
-    assert sum(arm["lines"] for arm in found["arms"]) > lines
-    assert all(arm["running_seconds"] > 0.1 for arm in found["arms"])
-    assert found["next"][0]["command"].endswith("done # on")
-
-
-def test_a_repeat_goes_on_in_a_piece_of_its_own(tmp_path: Path) -> None:
-    """The file is cut in the middle of it, as by a kill. Once whole, it does not begin again."""
-    words = [*V, "-L", "count", "20,30", "--seeds", "2", "--budget", "20s", "--resume-flag", "# on"]
-    words.append(f"{COUNT} # {{seed}}")
-    file = Path(race(tmp_path, *words)["folder"]) / "race.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    places = [place for place, line in enumerate(lines) if re.search('"seed": 1.*reading', line)]
-    file.write_text("".join(lines[: places[len(places) // 2]]))
-    race(tmp_path, *words)
-    pieces = defaultdict[tuple[int, ...], list[float]](list)
-    for line in map(json.loads, file.read_text().splitlines()):
-        if "reading" in line:
-            pieces[line["arm"], line["seed"], line["piece"]].append(line["reading"][0])
-    assert [*pieces] == [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)]
-    assert all(running == sorted(running) for running in pieces.values())
-    race(tmp_path, *words)
-    assert file.read_text().count("reading") == sum(map(len, pieces.values()))
+    (file,) = tmp_path.glob("runs/race/*/answer.json")
+    found = json.loads(file.read_text())
+    assert (found["recommended"], found["is_over"]) == ("pace=1", False)
+    words = ["--try", "pace=1,2", f"T={tmp_path} && {ENDLESS}"]
+    assert race(tmp_path, *V, "--budget", "3s", *words)["folder"] == str(file.parent)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kill", range(8))
 def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
-    """Of the race, its terminal's process group, an arm, or a keeper, at a random moment; at most
-    one turn is lost.
-    """
+    """Of the race, its terminal's process group, an arm, or a keeper, at a random moment."""
     draw = random.Random(kill)
     process = start(tmp_path, "--budget", "20s", start_new_session=True)
-    wait(lambda: bool(noted(tmp_path)))
+    wait(lambda: bool(outputs(tmp_path)))
     time.sleep(draw.uniform(0, 2))
     keepers, arms = [], []
     for each in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.Error):
             (keepers if "keeper.py" in " ".join(each.cmdline()) else arms).append(each)
-    kind, (file,) = kill % 4, tmp_path.glob("runs/race/*/race.jsonl")
-    lost = time.time() - file.stat().st_mtime
+    kind = kill % 4
     if kind == 0:
         process.kill()
     elif kind == 1:
@@ -417,6 +342,3 @@ def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
         process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT_SECONDS)
     wait(lambda: left_behind(f"T={tmp_path}") == [])
-    assert lost < TURN + SLACK_SECONDS
-    whole = noted(tmp_path).splitlines()[:-1]
-    assert all(json.loads(line) for line in whole)

@@ -97,7 +97,7 @@ def test_lines_of_other_data_do_not_count() -> None:
     """Their values neither, which may have been seen before it was known."""
     own = [Reading(1.0, 0.9, split="train"), Reading(2.0, 0.1, split="validation")]
     own += [Reading(3.0, 0.95, split="train"), Reading(4.0, 0.2, split="validation")]
-    timeline = Timeline([own])
+    timeline = Timeline(own)
     assert timeline.lowest(is_less_better=False) == -0.95
     timeline.split = "validation"
     assert timeline.lowest(is_less_better=False) == -0.2

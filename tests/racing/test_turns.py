@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import played_field
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from played_field import PlayedField, Points
 
 from ncfbench.errors import CheckFailedError
+from ncfbench.racing import race as races
 from ncfbench.racing.answer import Answer, ArmResult, make_answer
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.clock import Reading, Timeline
@@ -47,7 +47,7 @@ def rising(pace: float, top: float = 0.5, end: float = 100.0, every: float = 0.5
 
 
 def answer_of(race: Race) -> Answer:
-    return make_answer(race.question, race.entries, race.spent, is_over=race.is_over)
+    return make_answer(race.question, race.entries, race.spent, is_over=True)
 
 
 def best_of(race: Race) -> ArmResult:
@@ -75,7 +75,6 @@ def test_the_soonest_wins_within_a_tenth_of_the_time() -> None:
     times = full_times(curves)
     assert times[best.name] <= 1.1 * min(times.values())
     assert field.seconds <= 100
-    assert race.is_over
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,8 +92,9 @@ def test_races_keep_their_budget_and_their_books(laws: list[tuple[float, float]]
         assert bool(each.entry.reason) == (each.entry.status is not Status.RACING)
 
 
-def test_arms_take_turns() -> None:
-    race, field = played({"a": rising(9), "b": rising(9)}, budget=60.0, turn_seconds=2.0)
+def test_arms_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(races, "TURN_SECONDS", 2.0)
+    race, field = played({"a": rising(9), "b": rising(9)}, budget=60.0)
     names = [name for name, _ in field.turns[2:]]
     assert max(seconds for _, seconds in field.turns) == pytest.approx(2)
     assert names[:8] in (["a", "b"] * 4, ["b", "a"] * 4)
@@ -109,18 +109,6 @@ def test_startup_is_not_counted() -> None:
     best = best_of(race)
     assert best.name == "a"
     assert best.entry.timeline.startup_seconds == pytest.approx(10)
-    counted, _ = played(curves, budget=100.0, startup=10.0, count_startup=True)
-    assert best_of(counted).seconds == pytest.approx((best.seconds or 0) + 10, rel=0.05)
-
-
-def test_resumed_arms_begin_until_their_line() -> None:
-    """Memory is known from then on: the lines from before show nothing of the new process."""
-    field = PlayedField({name: rising(4.0) for name in "ab"}, startup=3.0)
-    entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate("ab")]
-    for each in entries:
-        each.timeline.pieces = [[Reading(at, 0.01 * at, at) for at in (3.5, 4.0)], []]
-    Race(Question(Metric("value"), 100.0), entries, field).run()
-    assert field.turns[:2] == [(name, pytest.approx(3.5)) for name in "ab"]
 
 
 def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
@@ -205,41 +193,6 @@ def test_a_target_of_a_loss_is_decided_sooner() -> None:
     assert field.seconds < 2 * LOSS_SPREAD.factor * wanted + 5
 
 
-@pytest.mark.parametrize(
-    ("earlier", "present", "later"),
-    [
-        (
-            [],
-            [Reading(2 * at, 0.01 * at, None, at) for at in range(1, 9)],
-            Reading(36, 0.1, None, 15),
-        ),
-        (
-            [Reading(at, 0.01 * at, at) for at in range(1, 9)],
-            [Reading(8 + at, 0.01 * at, 8 + at) for at in (1, 2)],
-            Reading(36, 0.1, 36),
-        ),
-    ],
-    ids=["own clock", "resumed"],
-)
-def test_an_arm_is_late_by_the_clock_of_its_curve(
-    earlier: list[Reading], present: list[Reading], later: Reading
-) -> None:
-    """One leaves evaluation out of its clock, the other one started up twice, the second time for
-    8 s. They can tie until they have trained for 2.7 times 5 s.
-    """
-    first, late = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
-    first.timeline.pieces[-1] += [Reading(at, 0.1 * at, at) for at in range(1, 6)]
-    late.timeline.pieces, late.before = [earlier, present], float(len(earlier))
-    late.running_seconds = present[-1].running
-    first.status = late.status = Status.RACING
-    first.is_open = late.is_open = True
-    race = Race(Question(Metric("value"), 100.0, target=0.5), [first, late], PlayedField({}))
-    assert race.active == [late]
-    present.append(later)
-    late.running_seconds = later.running
-    assert not race.active
-
-
 def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """An arm of a thousand lines has its curve made about once a turn, not once a line."""
     made: list[int] = []
@@ -266,7 +219,7 @@ def test_one_arm_alone_is_recommended_only_if_others_have_lost(
     question = Question(Metric("value"), 100.0, target=target)
     alone, silent = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
     alone.status = silent.status = Status.RACING
-    alone.timeline.pieces[-1] += [Reading(at, 0.1 * at, at) for at in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    alone.timeline.readings += [Reading(at, 0.1 * at, at) for at in (1.0, 2.0, 3.0, 4.0, 5.0)]
     answer = make_answer(question, [alone, silent], 50.0, is_over=is_over)
     assert (answer.best is not None) == (is_over and target is not None)
     assert answer.results[0].status == ("alone" if answer.best is None else "recommended")
@@ -336,16 +289,6 @@ def test_finalists_are_repeated() -> None:
     assert other.behind is not None
     assert other.behind.seeds == 2
     assert other.behind.value == pytest.approx(6, rel=0.1)
-
-
-def test_repeats_end_by_the_clock_of_their_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluation takes three quarters of the time, and the programs leave it out of theirs."""
-    monkeypatch.setattr(
-        played_field, "Reading", lambda ran, value, at: Reading(ran, value, None, at / 4)
-    )
-    curves = {"a": rising(4, end=1000), "b": rising(6, end=1000)}
-    race, _ = played(curves, budget=400.0, seeds=2)
-    assert {each.reason for each in race.entries if each.seed} == {"at the level"}
 
 
 def test_the_next_one_may_have_left() -> None:

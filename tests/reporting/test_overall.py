@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,9 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
     assert rows[:3] == [*of_sampler, ("loss", "softmax", "ns")]
     said = views.headline(found)
     assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
-    assert "0.38 on test links in 0.944 s (0.95 of the best that was reached)" in said
+    assert (
+        "0.38 on test links (chance: 0.625) in 0.944 s (0.95 of the best that was reached)" in said
+    )
     # Two seeds that are 0.01 off: sqrt((2 * 0.005**2 + 0.0002) / 2) beside ridge's 0.005.
     assert (
         "Ridge regression reaches 0.350 in 19 s without training; this arm passes it after 1 s"
@@ -95,7 +96,8 @@ def test_time_counts_features_or_is_of_training(tmp_path: Path) -> None:
     assert times["s of training"].text == "1.5"
     said = views.headline(found)
     assert (
-        "0.38 on test links in 30.9 s (0.95 of the best that was reached), and 0.395 within" in said
+        "0.38 on test links (chance: 0.625) in 30.9 s (0.95 of the best that was reached), and"
+        " 0.395 within" in said
     )
     assert "within 31.5 s. " in said
     assert "this arm passes it after 31 s" in said
@@ -162,19 +164,6 @@ def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None
         change(folder, "curve", ranked)
     (found,) = collect(tmp_path, tmp_path).overall
     assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
-
-
-def test_a_race_to_a_loss_is_refused(tmp_path: Path) -> None:
-    """An earlier version held such races; their runs are reported without its answer."""
-    write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], learning_rate=0.03)
-    answer = tmp_path / "answer.json"
-    tables.write_json(answer, {"format": 1, "target": "loss", "headline": "Use ns."})
-    check(invoke("report", tmp_path), 3, "is the answer of a race to a loss", "Remove this file")
-    tables.write_json(answer, {"format": 1, "target": "recall", "entrants": []})
-    assert collect(tmp_path, tmp_path).race, "of an earlier version, and still reported"
-    answer.unlink()
-    check(invoke("report", tmp_path), 0)
 
 
 def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
@@ -275,7 +264,7 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check(
         invoke("report", "absent", "--runs-dir", tmp_path),
         2,
-        "absent is no folder, and no race and no sweep below",
+        "absent is no folder, and no sweep below",
     )
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"
@@ -286,14 +275,6 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "What ranks best soonest" in first
     assert "Which sampler trains soonest" not in first.partition('id="figures"')[0]
     assert "Which sampler trains soonest" in rest
-
-
-def test_a_race_shows_the_papers_tables_as_details(tmp_path: Path) -> None:
-    """Its arms differ in so much that most cells would say that there is no run."""
-    results = replace(write_three(tmp_path), race={"target": "recall"})
-    sections = {table.name: table.section for table in results.tables}
-    assert "main" not in sections.values()
-    assert sections["speedup-sg"] == sections["recall"] == "detail"
 
 
 @pytest.mark.parametrize("seed", range(2))

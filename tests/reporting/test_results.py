@@ -90,7 +90,7 @@ def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
             f"{alone.name} is interrupted at iteration 100, and left out. To continue it:"
             f" {command}",
             f"{turns.name} is interrupted at iteration 100, and left out. To continue it: the"
-            " command of its sweep or race",
+            " command of its sweep",
         ]
     )
     assert found.comparisons[0]

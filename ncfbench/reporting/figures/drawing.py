@@ -155,7 +155,7 @@ def draw_floors(axis: Any, floors: Sequence[FloorResult]) -> None:
 
     Args:
         axis: with its curves against seconds; its x-axis has the scale that it will have.
-        floors: the highest first.
+        floors: in any order.
     """
     if not floors:
         return
@@ -169,10 +169,10 @@ def draw_floors(axis: Any, floors: Sequence[FloorResult]) -> None:
     bottom, top = axis.get_ylim()
     gap = (top - bottom) / LABELS
     y = top + gap
-    for floor in floors:
+    for floor in sorted(floors, key=lambda floor: -floor.recall):
         y = min(floor.recall, y - gap)
         place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
-        axis.annotate(floor.label, (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
+        axis.annotate(floor.label(), (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
 
 
 def thin(points: Sequence[T]) -> list[T]:

@@ -113,10 +113,8 @@ def _checks(
     yield from floor_checks(answer, cell, standings.shown(arms, best), floors)
 
 
-def floor_checks(
-    answer: Row, cell: str, arm: Arm, floors: Sequence[Row], split: str = "test"
-) -> Iterator[Check]:
-    """Yield the check of each floor, and of how an arm stands to it by a split's links."""
+def floor_checks(answer: Row, cell: str, arm: Arm, floors: Sequence[Row]) -> Iterator[Check]:
+    """Yield the check of each floor, and of how an arm stands to it."""
     written = {row["floor"]: row for row in answer["floors"]}
     for floor in floors:
         name = f"{cell}/{floor['floor']}"
@@ -128,7 +126,7 @@ def floor_checks(
         seconds = floor["content_seconds"] + floor["choice_seconds"] + floor["fit_seconds"]
         values: Values = {"recall_at_50": level.recall, "recall_at_50_error": level.error}
         values |= {"seconds": seconds, "ndcg_at_50": level.ndcg}
-        values |= standings.beside(arm, standings.floor_level(floor, split), split)
+        values |= standings.beside(arm, level)
         yield Check("answer", name, row, values)
     for name, row in written.items():
         yield Check("answer", f"{cell}/{name}", row, {}, ["this floor is not kept"])

@@ -19,21 +19,18 @@ PLACES = {"recommended": 0, "tied": 1, "lower": 1, "slower": 2, "left": 2}
 LIMITS = (1.3, 2.0, 4.0)
 
 
-def board_checks(
-    board: Row | None, arms: Sequence[Arm], floors: Sequence[Row], race: Row
-) -> Iterator[Check]:
+def board_checks(board: Row | None, arms: Sequence[Arm], floors: Sequence[Row]) -> Iterator[Check]:
     """Yield the checks of each contestant: its times, and its profile over the data sets.
 
     Args:
         board: as ``report --json`` prints it; None where there is none.
         arms: those of the answers on each loss and encoder.
         floors: kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
-        race: the answer of the race whose runs these are; empty without one.
     """
     of_digest: dict[str, list[Arm]] = {}
     for arm in arms:
         of_digest.setdefault(arm[min(arm)].record.data_fingerprint, []).append(arm)
-    ranked = {digest: rank(own, race) for digest, own in of_digest.items()}
+    ranked = {digest: rank(own) for digest, own in of_digest.items()}
     rankings = {
         digest: ranking
         for digest, ranking in ranked.items()

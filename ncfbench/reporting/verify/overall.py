@@ -32,27 +32,21 @@ UNTRIED = {
 class Ranked:
     """An arm with its curves; ``quality`` and ``iterations`` are of the seeds that decide."""
 
-    def __init__(
-        self, runs: Arm, column: str, statuses: Mapping[str, str], chances: Mapping[str, float]
-    ) -> None:
+    def __init__(self, runs: Arm, column: str, chance: float) -> None:
         timed = {seed: run for seed, run in runs.items() if not math.isnan(run.full)}
         self.runs: Arm = timed or runs
         self.first = next(iter(self.runs.values()))
         self.config = self.first.config
         self.points = {
-            seed: _points(run, column, chances[column])
+            seed: _points(run, column, chance)
             for seed, run in timed.items()
             if not run.has_diverged
         }
         self.features = mean(run.feature_seconds for run in self.runs.values())
-        status = statuses.get(self.first.name, "tied")
-        self.status = status if status in ("left", "failed", "diverged") else "tied"
-        if any(run.has_diverged for run in runs.values()):
-            self.status = "diverged"
-        recall = f"{column.partition('_')[0]}_recall_at_50"
-        self.learned = _learned(self.first, recall, chances[recall])
-        self.is_able = self.learned is not None and bool(self.points) and self.status != "failed"
-        self.is_able &= self.status != "diverged"
+        has_diverged = any(run.has_diverged for run in runs.values())
+        self.status = "diverged" if has_diverged else "tied"
+        self.learned = _learned(self.first, column, chance)
+        self.is_able = self.learned is not None and bool(self.points) and not has_diverged
         self.decide_by([])
         self.is_able &= math.isfinite(self.quality)
 
@@ -121,23 +115,22 @@ class Ranking:
 
 
 def overall_checks(
-    written: Sequence[Row], arms: Sequence[Arm], floors: Sequence[Row], race: Row
+    written: Sequence[Row], arms: Sequence[Arm], floors: Sequence[Row]
 ) -> Iterator[Check]:
     """Yield the checks of each answer, of its arms, floors and choices.
 
     Args:
         written: answers as ``report --json`` prints them.
         arms: those of the answers on each loss and encoder.
-        race: the answer of the race whose runs these are; empty without one.
     """
     for answer in written:
         digest, cell = answer["data_fingerprint"], f"overall/{answer['dataset']}"
         own = [arm for arm in arms if _first(arm).record.data_fingerprint == digest]
         fitted = [row for row in floors if row["data_fingerprint"] == digest]
-        yield from _checks(answer, cell, own, fitted, race)
+        yield from _checks(answer, cell, own, fitted)
 
 
-def rank(arms: Sequence[Arm], race: Row) -> Ranking | None:
+def rank(arms: Sequence[Arm]) -> Ranking | None:
     """Return the ranking of a data set's arms: those of the newest run's environment that were
     evaluated; None without any.
     """
@@ -149,18 +142,15 @@ def rank(arms: Sequence[Arm], race: Row) -> Ranking | None:
     last = max(runs, key=lambda run: str(run.environment.get("time"))).environment["key"]
     arms = [arm for arm in arms if all(run.environment["key"] == last for run in arm.values())]
     known = all(_evaluated(_first(arm), "validation_recall_at_50") for arm in arms)
-    split, metric = ("validation" if known else "test"), race.get("metric", "recall@50")
-    statuses = {run: row["status"] for row in race.get("entrants", ()) for run in row["runs"]}
-    column = f"{split}_{metric.replace('@', '_at_')}"
-    chances = {name: _chance(runs, name) for name in (column, f"{split}_recall_at_50")}
-    ranked = [Ranked(dict(sorted(arm.items())), column, statuses, chances) for arm in arms]
-    return Ranking(ranked, metric, split, *_decide(ranked))
+    split = "validation" if known else "test"
+    column = f"{split}_recall_at_50"
+    chance = _chance(runs, column)
+    ranked = [Ranked(dict(sorted(arm.items())), column, chance) for arm in arms]
+    return Ranking(ranked, "recall@50", split, *_decide(ranked))
 
 
-def _checks(
-    answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row], race: Row
-) -> Iterator[Check]:
-    ranking = rank(arms, race)
+def _checks(answer: Row, cell: str, arms: Sequence[Arm], floors: Sequence[Row]) -> Iterator[Check]:
+    ranking = rank(arms)
     if ranking is None:
         yield Check("overall", cell, answer, {}, ["its data set has no run that can be ranked"])
         return
@@ -188,8 +178,7 @@ def _checks(
         listed = {f"{row['choice']}={row['value']}": row["entrant"] for row in answer["worth"]}
         yield Check("overall", f"{cell}/worth", dict.fromkeys(own) | listed, own)
         shown = {seed: best.runs[seed] for seed in best.seeds}
-        split = ranking.split if race else "test"
-        yield from floor_checks(answer, cell, shown, floors, split)
+        yield from floor_checks(answer, cell, shown, floors)
     yield Check("overall", cell, answer, values)
 
 

@@ -34,30 +34,30 @@ class Level(NamedTuple):
     of_seeds: float = 0.0
 
 
-def floor_level(floor: Row, split: str = "test") -> Level:
+def floor_level(floor: Row) -> Level:
     """Return the recall of a row of :data:`ncfbench.storage.schemas.FLOOR`."""
-    lists = [floor[f"{split}_user_recalls"], floor[f"{split}_item_shares"]]
+    lists = [floor["test_user_recalls"], floor["test_item_shares"]]
     known = None if None in lists else [np.asarray(values, float) for values in lists]
-    recall, ndcg = (floor[f"{split}_{name}_at_50"] for name in ("recall", "ndcg"))
-    return Level(recall, error_of([floor], split), known, ndcg)
+    recall, ndcg = (floor[f"test_{name}_at_50"] for name in ("recall", "ndcg"))
+    return Level(recall, error_of([floor]), known, ndcg)
 
 
-def chosen(arm: Arm, split: str = "test") -> Level | None:
+def chosen(arm: Arm) -> Level | None:
     """Return the mean recall at the row that each seed reports; None where some seed has none."""
-    rows, name = [run.chosen for run in arm.values()], f"{split}_recall_at_50"
+    rows, name = [run.chosen for run in arm.values()], "test_recall_at_50"
     if not rows or any(row.get(name) is None for row in rows):
         return None
     of_seeds = np.var([row[name] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [
-        evaluations.read(run.record.folder).get((row["iteration"], split))
+        evaluations.read(run.record.folder).get(row["iteration"])
         for run, row in zip(arm.values(), rows, strict=True)
     ]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]
     lists = None
     if len(known) == len(kept) and len({tuple(map(len, both)) for both in known}) == 1:
         lists = [np.mean(of, axis=0, dtype=float) for of in zip(*known, strict=True)]
-    ndcg = mean(row[f"{split}_ndcg_at_50"] for row in rows)
-    recall, error = mean(row[name] for row in rows), error_of(rows, split)
+    ndcg = mean(row["test_ndcg_at_50"] for row in rows)
+    recall, error = mean(row[name] for row in rows), error_of(rows)
     return Level(recall, error, lists, ndcg, of_seeds / len(rows))
 
 
@@ -76,15 +76,15 @@ def shown(arms: Sequence[Arm], best: Arm) -> Arm:
     return {}
 
 
-def beside(arm: Arm, level: Level, split: str = "test") -> Values:
+def beside(arm: Arm, level: Level) -> Values:
     """Return how an arm stands to a level: by its chosen recall, at two standard errors, and the
     time of the first evaluation of all seeds that is as much above the level.
     """
-    name = f"{split}_recall_at_50"
+    name = "test_recall_at_50"
     values: Values = {"best_arm": "unknown" if arm else None}
     unknown = ("passed_after_seconds", "above_by", "above_by_error", "best_arm_ndcg_at_50")
     values |= dict.fromkeys(unknown, math.nan)
-    own = chosen(arm, split)
+    own = chosen(arm)
     if own is None:
         return values
     if own.lists and level.lists and len(own.lists[0]) != len(level.lists[0]):
@@ -108,9 +108,9 @@ def beside(arm: Arm, level: Level, split: str = "test") -> Values:
     return values | {"best_arm": "passes", "passed_after_seconds": seconds}
 
 
-def error_of(ends: Sequence[Row], split: str = "test") -> float:
+def error_of(ends: Sequence[Row]) -> float:
     """Return the standard error of a mean recall: of users and items, and of seeds."""
-    name = f"{split}_recall_at_50"
+    name = "test_recall_at_50"
     names = (f"{name}_error", f"{name}_item_error")
     squares = np.array([[end.get(name) for name in names] for end in ends], float) ** 2
     recalls = np.array([end.get(name) for end in ends], float)

@@ -42,7 +42,6 @@ def verify(
     runs_dir: Path,
     answered: Row | None = None,
     floors: Sequence[Row] = (),
-    race: Row | None = None,
 ) -> Verification:
     """Recompute the tables that ``report`` left in a folder, its answers and its board.
 
@@ -50,7 +49,6 @@ def verify(
         answered: ``answers``, those ``overall`` and the ``board``, where there is one, as ``report
             --json`` prints them; None leaves them out.
         floors: their kept rows of :data:`ncfbench.storage.schemas.FLOOR`.
-        race: the last answer of the race whose runs these are.
 
     Raises:
         NothingToReportError: there are no tables.
@@ -65,7 +63,7 @@ def verify(
             )
     profile = runs_dir / "costmodel.parquet"
     profiled = tables.read_rows(profile, schemas.COSTMODEL) if profile.exists() else []
-    records, problems = runs.read_compared(runs_dir)
+    records, problems = runs.read_all(runs_dir)
     own = [Run(record) for record in records]
     expected = cells(own)
     checks = [
@@ -76,8 +74,8 @@ def verify(
     arms: list[Arm] = []
     if answered is not None:
         checks += answer_checks(answered["answers"], own, profiled, floors, arms)
-        checks += overall_checks(answered.get("overall", ()), arms, floors, race or {})
-        checks += board_checks(answered.get("board"), arms, floors, race or {})
+        checks += overall_checks(answered.get("overall", ()), arms, floors)
+        checks += board_checks(answered.get("board"), arms, floors)
     results = [check.run() for check in checks]
     return Verification(
         sum(count for count, _ in results),

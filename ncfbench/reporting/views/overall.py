@@ -232,7 +232,7 @@ def facts(answer: Overall) -> dict[str, Any]:
 
 
 def arm_facts(arm: RankedArm) -> dict[str, Any]:
-    """Return what JSON and :data:`ncfbench.storage.schemas.ADVICE` say of an arm's curves."""
+    """Return what JSON says of an arm's curves."""
     has_run = arm.has_run
     recalls = arm.reported.values if has_run and arm.reported else {}
     return {
@@ -254,9 +254,11 @@ def _reach(answer: Overall, best: RankedArm) -> str:
     seconds = best.total_seconds
     when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
     clock = three_digits(best.feature_seconds + best.curve.clock)
+    chance = "" if answer.split_chance is None else f" (chance: {answer.split_chance:.3f})"
+    level = f"{answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links{chance}"
     return (
-        f"It reaches {answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links"
-        f" {when} ({SHARE:g} of the best that was reached), and {-best.level:.3g} within {clock} s."
+        f"It reaches {level} {when} ({SHARE:g} of the best that was reached), and"
+        f" {-best.level:.3g} within {clock} s."
     )
 
 

@@ -1,0 +1,99 @@
+"""``ncfbench lint``: what is wrong with a loss of the user's own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncfbench.cli import options
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
+from ncfbench.errors import CheckFailedError, UsageError
+
+
+def _show_rules(wanted: bool) -> None:
+    from ncfbench.linting.tables import rules_table
+
+    if wanted:
+        print_views(rules_table())
+        raise typer.Exit
+
+
+@reporting
+def lint(
+    loss: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME", help="A function, a class or an object: my_losses:loss."
+        ),
+    ],
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Training links: CSV, TSV, JSON Lines or Parquet with a user and an item in each"
+                " row."
+            ),
+            show_default="a small random graph",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Links in a batch.")] = 64,
+    accept: Annotated[
+        str,
+        typer.Option(
+            metavar="CODE[,CODE]",
+            help="Findings that are meant to be, such as missing-logq.",
+            show_default=False,
+        ),
+    ] = "",
+    set_: Annotated[
+        list[str] | None,
+        options.option("--set", metavar="NAME=VALUE", help="An argument of the loss."),
+    ] = None,
+    rules: Annotated[
+        bool,
+        typer.Option(
+            "--rules", callback=_show_rules, is_eager=True, help="List all findings, and end."
+        ),
+    ] = False,
+    quiet: options.Quiet = False,
+    json_: options.Json = False,
+) -> None:
+    """Find faults in a loss of your own, in PyTorch, JAX or TensorFlow.
+
+    Judges it by what a change of one score does to its gradient: which objective it has, which of
+    its negatives are positives, which corrections, masks and options are wrong, and whether it does
+    what a right loss must: pull each positive, as hard as it pushes the others, on one scale. Its
+    arguments are recognised by their names; a row of the answer says as what. Ends with exit code 6
+    if something is wrong.
+
+    ncfbench lint my_losses:loss --pairs train.parquet --batch-size 1024
+    """
+    from ncfbench.linting.lint import lint_loss
+    from ncfbench.linting.tables import lint_tables
+
+    found = lint_loss(
+        loss,
+        pairs=pairs,
+        batch_size=batch_size,
+        accept=options.names(accept),
+        options_=dict(map(_assignment, set_ or ())),
+        progress=progress_bar(quiet=quiet),
+    )
+    print_json(found.as_json()) if json_ else print_views(*lint_tables(found))
+    if found.errors:
+        codes = ", ".join(dict.fromkeys(each.code for each in found.errors))
+        raise CheckFailedError(f"{loss} has faults: {codes}.")
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``--set NAME=VALUE``, as Python reads it, or as text."""
+    name, is_there, value = text.partition("=")
+    if not is_there:
+        raise UsageError(f"--set {text}: write NAME=VALUE, an argument of the loss.")
+    try:
+        return name, ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return name, value
