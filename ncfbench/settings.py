@@ -85,8 +85,6 @@ class Setting:
     """Default as ``--help`` shows it, where the value says less."""
     tried: tuple[Any, ...] = ()
     """Values that a search tries: of numbers in ascending order, neighbours side by side."""
-    changes_objective: bool = False
-    """Runs that differ in it minimise other things: reports compare them by recall alone."""
     has_flag: bool = True
 
     def __post_init__(self) -> None:

@@ -113,8 +113,6 @@ class _Suite:
         if name == "expectation" and claims.bias:
             detail = claims.bias + (f" ({fault})" if fault else "")
             return PropertyResult(name, "declared", detail)
-        if name == "expectation" and claims.objective and not fault:
-            return PropertyResult(name, "pass", f"for {claims.objective}")
         return PropertyResult(name, "fail" if fault else "pass", fault)
 
     def _fault(self, name: str) -> str:

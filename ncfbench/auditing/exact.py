@@ -27,7 +27,7 @@ from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.models.scores import pair_scores, score_matrix
-from ncfbench.sampling.noise import Noise, explicit_measure
+from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
@@ -100,18 +100,8 @@ class ExactObjective:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
         negative_row = user if self.is_pointwise else row
-        own = explicit_measure(graph, self.config)
-        has_own = np.zeros(len(user), bool) if own is None else np.diff(own.indptr)[user] > 0
-        negative = _zero(scored)
-        for chosen, measure, table in (
-            (~has_own, self.measure, left_out),
-            (has_own, np.zeros(len(self.nodes)), left_out if own is None else own[:, self.nodes]),
-        ):
-            if chosen.any():
-                terms = negative_row[chosen], item[chosen], weight[chosen], measure
-                named = table, user[chosen]
-                part = sum_rows(scored, *terms, named, self.loss, self.config.lambda_)
-                negative = _added(negative, part)
+        terms = negative_row, item, weight, self.measure, (left_out, user)
+        negative = sum_rows(scored, *terms, self.loss, self.config.lambda_)
         whole = _added(positive, negative)
         shares = np.bincount(row, minlength=rows.count) / graph.n_links
         raw = np.asarray(users.raw, np.float64)

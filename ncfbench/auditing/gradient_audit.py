@@ -42,18 +42,11 @@ SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, str]
 """Choices that weights depend on: noise distribution, sampler, and the loss's family."""
-Objective: TypeAlias = tuple[str, bool]
-"""Loss, and whether negatives are drawn from explicit ones."""
 
 
 def weighing(config: RunConfig) -> Weighing:
     """Return what the weights of batches depend on."""
     return config.noise, config.sampler, config.family
-
-
-def objective_of(config: RunConfig) -> Objective:
-    """Return what the exact gradient of a noise distribution depends on."""
-    return config.loss, config.draws_explicit
 
 
 @dataclass(frozen=True)
@@ -94,8 +87,8 @@ class GradientAudit:
         rows: list[dict[str, Any]] = []
         for noise, of_noise in grouped(configs, attrgetter("noise")).items():
             anchors = {
-                objective: towers[last.loss].anchor(dataset.graph, last)
-                for objective, (*_, last) in grouped(of_noise, objective_of).items()
+                loss: towers[loss].anchor(dataset.graph, last)
+                for loss, (*_, last) in grouped(of_noise, attrgetter("loss")).items()
             }
             for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
                 begin = time.perf_counter()
@@ -109,7 +102,7 @@ class GradientAudit:
     def _rows_of(
         self,
         configs: Sequence[RunConfig],
-        anchors: Mapping[Objective, Anchor],
+        anchors: Mapping[str, Anchor],
         *,
         check: bool,
     ) -> list[dict[str, Any]]:
@@ -117,7 +110,7 @@ class GradientAudit:
 
         Args:
             configs: complete settings, one of each loss.
-            anchors: by objective.
+            anchors: by loss.
             check: compare a batch's gradient with the training step's.
         """
         biases: dict[str, Bias] = {}
@@ -125,7 +118,7 @@ class GradientAudit:
         # kind share their batches.
         kinds = grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
         for alike in kinds.values():
-            targets = [(config, anchors[objective_of(config)]) for config in alike]
+            targets = [(config, anchors[config.loss]) for config in alike]
             self._measure(targets, biases, check=check)
         return [self._row(config, biases[config.loss]) for config in configs]
 
@@ -160,7 +153,6 @@ class GradientAudit:
         effective = identity_of(config)
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
-            "negative_items": _negative_items(config),
             "verdict": word,
             "batches": bias.batches,
             "margin": self.margin,
@@ -174,8 +166,3 @@ class GradientAudit:
             "batches_needed": batches_needed(bias, self.margin) if is_open else None,
             "batch_variance": bias.variance,
         }
-
-
-def _negative_items(config: RunConfig) -> str | None:
-    """Return the items that negatives are drawn from, where it is not P_n that draws them."""
-    return "explicit" if config.draws_explicit else None

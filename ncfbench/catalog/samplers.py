@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ncfbench.catalog.infos import FAMILIES, LossFamily, SamplerInfo
-from ncfbench.settings import Setting
 
-EXPLICIT_NEGATIVES = Setting(
-    "explicit_negatives",
-    False,
-    "Draw the negatives of a user who has explicit ones from these, uniformly, and not from P_n",
-    symbol="explicit",
-    changes_objective=True,
-)
 BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
 """The sampler against which the speedups of a family's losses are measured."""
 _RECORDS: dict[str, SamplerInfo] = {
@@ -21,7 +13,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         path="ncfbench.sampling.listed:IidSampler",
         in_paper=True,
         uses=("negatives", "mask"),
-        settings=(EXPLICIT_NEGATIVES,),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
         drawn_off_paper_clock=True,
@@ -30,7 +21,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         path="ncfbench.sampling.listed:NegativeSampler",
         in_paper=True,
         uses=("negatives", "mask"),
-        settings=(EXPLICIT_NEGATIVES,),
         families=FAMILIES,
         symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
     ),
@@ -42,10 +32,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
         by_user={
             "families": FAMILIES,
-            "uses": (
-                *("stratum_size", "strata", "negatives", "mask"),
-                "explicit_negatives",
-            ),
             "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
         },
     ),

@@ -80,7 +80,6 @@ def describe(
         "fingerprint": dataset.fingerprint,
         "statistics": dict(manifest["statistics"]),
         "held_out": _held_out(manifest),
-        "explicit_negatives": _explicit_negatives(manifest, int((users > 0).sum())),
         "cautions": cautions(manifest),
         "removed": dict(manifest.get("removed", {})),
         "missing": {
@@ -120,22 +119,6 @@ def _held_out(manifest: Mapping[str, Any]) -> str:
     to_new, n_test = counts["test_links_to_new_items"], counts["test_links"]
     share = f", {100 * to_new / n_test:.1f} % of them to new items" if n_test else ""
     return f"{what}: {n_test:,} links of {counts['users_with_test_links']:,} users{share}"
-
-
-def _explicit_negatives(manifest: Mapping[str, Any], trained_users: int) -> str | None:
-    """Return how many explicit negatives there are, and for which share of the users with training
-    links, in words; None where none were asked for.
-    """
-    counts = manifest["statistics"]
-    if "explicit_negatives" not in counts:
-        return None
-    pairs, users = counts["explicit_negatives"], counts["users_with_explicit_negatives"]
-    share = f" ({100 * users / trained_users:.1f} %)" if trained_users else ""
-    return (
-        f"{pairs:,} pairs shown and not chosen, {counts['explicit_negatives_of_training_items']:,}"
-        f" of them of training items, for {users:,} of {trained_users:,} users with training"
-        f" links{share}"
-    )
 
 
 def distribution(counts: NDArray[np.integer]) -> dict[str, Any] | None:

@@ -37,8 +37,6 @@ class Claims(NamedTuple):
     """Relative bias of the negative term when positives are shuffled over an epoch instead of drawn
     with replacement, an order of magnitude; None where it is not known.
     """
-    objective: str = ""
-    """The objective that the batches estimate, in words, where it is not L; empty where it is."""
     bias: str = ""
     """Why the estimate is biased on purpose; empty where it is not. An audit measures such a bias,
     says so, and does not count it as a fault.

@@ -5,7 +5,6 @@ Sampling.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,9 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
-from ncfbench.sampling.claims import Claims
-
-PICK_BITS = 31
-"""Bits of the random number that picks an explicit negative: among E of them, one is more probable
-than another by at most E / 2^31.
-"""
-EXPLICIT_OBJECTIVE = (
-    "the objective in which P_n of a user with explicit negatives is uniform over these; a listwise"
-    " loss sums over these alone"
-)
 
 
 class ListedSampler(Sampler):
@@ -34,84 +22,10 @@ class ListedSampler(Sampler):
 
     A negative link joins a drawn user, or else the positive link's, with a drawn item, or else the
     positive link's.
-
-    Under ``explicit_negatives`` the item of a user with E explicit negatives is one of these, each
-    with probability 1 / E, with replacement; that of another user comes from P_n. None of them is a
-    link. The estimate is unbiased for the objective in which P_n of a user with explicit negatives
-    is uniform over these (a listwise loss sums over these only), shuffled or not. Weight 1 / (b k),
-    and for a listwise loss E / (b k).
     """
 
     required_capacity = Sampler._count_items
     shuffled_bias = 0.0  # an epoch holds each link once, and negative links are drawn all the same
-
-    @cached_property
-    def is_explicit(self) -> bool:
-        """True if users who have explicit negatives get theirs from these."""
-        return self.config.draws_explicit
-
-    @cached_property
-    def n_explicit(self) -> NDArray[np.int64]:
-        """int64[n_users]: the explicit negatives of each user; zeros where they are not drawn."""
-        offsets = self.graph.negative_offsets
-        if not self.is_explicit or offsets is None:
-            return np.zeros(self.graph.n_users, np.int64)
-        return np.diff(offsets)
-
-    def _check(self) -> None:
-        if self.is_explicit and not self.draws_items:
-            raise UsageError(
-                f"--explicit-negatives are items that a user was shown, and {self.config.sampler}"
-                " draws users for the item of a positive link. Use --strata user, or"
-                " --no-explicit-negatives."
-            )
-        if self.is_explicit and not self.n_explicit[self.graph.link_user].any():
-            raise UsageError(
-                "--explicit-negatives: no user with training links has an explicit negative in"
-                " these data. Prepare them with ncfbench prepare custom --negative-column NAME or"
-                " ncfbench prepare mind --unclicked, or use --no-explicit-negatives."
-            )
-
-    def draw(self, start: int, count: int) -> list[Draw]:
-        """See :meth:`Sampler.draw`."""
-        draws = super().draw(start, count)
-        if not self.is_explicit:
-            return draws
-        picks = self._draw_negatives("explicit-negatives", start, count)
-        return list(map(self._with_explicit, draws, picks.reshape(count, *draws[0].items.shape)))
-
-    def _with_explicit(self, draw: Draw, picks_bk: Int32) -> Draw:
-        """Return the draw with explicit negatives for the users who have some.
-
-        Args:
-            picks_bk: int32[b, k], uniform in 0 .. 2^31 - 1.
-        """
-        items, offsets = self.graph.negative_items, self.graph.negative_offsets
-        assert items is not None
-        assert offsets is not None
-        users_bk = self._negative_users(draw)
-        count_bk = self.n_explicit[users_bk]
-        rank_bk = (picks_bk.astype(np.int64) * count_bk) >> PICK_BITS
-        place_bk = np.minimum(offsets[users_bk] + rank_bk, len(items) - 1)
-        return draw._replace(items=np.where(count_bk > 0, items[place_bk], draw.items))
-
-    def _negative_users(self, draw: Draw) -> Int32:
-        """Return int32[b, k]: the user of each negative link."""
-        if self.draws_users:
-            return draw.users
-        return np.broadcast_to(self.graph.link_user[draw.links][:, None], draw.items.shape)
-
-    def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
-        if role == "explicit-negatives":
-            return rng.integers(2**PICK_BITS, size=size, dtype=np.int32)
-        return super()._draw_nodes(role, rng, size)
-
-    def claims(self) -> Claims:
-        """See :meth:`Sampler.claims`; explicit negatives depend on the user."""
-        claims = super().claims()
-        if not self.is_explicit:
-            return claims
-        return claims._replace(drawn_items=None, objective=EXPLICIT_OBJECTIVE)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -125,8 +39,6 @@ class ListedSampler(Sampler):
         else:
             negative_item, negative_id = np.repeat(pos_item, k).reshape(b, k), ids[:, None]
         weight = self._link_weights(negative_id, (b, k))
-        if self.is_explicit:
-            self._explicit_weights(weight, users[negative_user])
         if self.config.mask:
             weight[self.graph.linked(users[negative_user], negative_id)] = 0
         return Batch(
@@ -153,12 +65,6 @@ class ListedSampler(Sampler):
         if self.measure is not self.noise.probability:
             weight *= self.rho[items].astype(self.weight_dtype)
         return weight
-
-    def _explicit_weights(self, weight_bk: NDArray[np.floating], users_bk: Int32) -> None:
-        """Put the importance of explicit negatives in place of that of items from P_n."""
-        count_bk = self.n_explicit[users_bk]
-        importance = count_bk if self.config.family == "listwise" else np.ones_like(count_bk)
-        np.copyto(weight_bk, importance / weight_bk.size, where=count_bk > 0, casting="same_kind")
 
 
 class IidSampler(ListedSampler):

@@ -205,7 +205,7 @@ AUDIT = _schema(
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
     "number: batch_variance",
-    "text: negative_items data_fingerprint",
+    "text: data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.

@@ -150,7 +150,7 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
     """
     settings = [cell.config.to_dict() for cell in cells]
     defaults = [default_values(cell.config) for cell in cells]
-    of_arms = {name for cell in cells for name in cell.config.arm_settings}
+    of_arms = {name for cell in cells for name in cell.config.sampler_settings}
     return [
         name
         for name in dict.fromkeys(name for values in settings for name in values)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ncfbench.data.content import Content, distinct_negatives, renumbered
+from ncfbench.data.content import Content, renumbered
 from ncfbench.data.files import File, find_members, read_lines, sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import natural_order
@@ -63,11 +63,6 @@ class Options(TextOptions, TimedOptions):
         choices=TEXT_PARTS,
     )
     history: bool = option(False, "Take what a user had clicked before as links too.")
-    unclicked: bool = option(
-        False,
-        "Keep the news that a user was shown and did not click as explicit negatives.",
-        omits_default=True,
-    )
     users: int | None = option(
         None, "Draw this many of the users that have a link.", shown="all", at_least=1
     )
@@ -81,11 +76,6 @@ class Options(TextOptions, TimedOptions):
                 f"--history and --hold-out {self.hold_out} exclude each other: the history's clicks"
                 " have no times."
             )
-
-    @property
-    def has_negatives(self) -> bool:
-        """See :attr:`TimedOptions.has_negatives`."""
-        return self.unclicked
 
 
 def plan(
@@ -117,7 +107,7 @@ def _read_content(
     removed: Counter[str] = Counter()
     news = _read_news([part[NEWS] for part in parts], options.text, removed, say)
     behaviors = [part[BEHAVIORS] for part in parts]
-    links, shown_pairs, user_ids, item_ids = _read_links(behaviors, news, options)
+    links, user_ids, item_ids = _read_links(behaviors, news, options)
     links, removed["duplicate_links"] = links.distinct()
     is_known = pc.is_in(item_ids, pa.array(news)).to_numpy(False)
     removed["links_to_unknown_news"] = unknown = int(np.sum(~is_known[links.items]))
@@ -141,18 +131,13 @@ def _read_content(
     has_user = np.bincount(links.users, minlength=len(user_ids)) > 0
     has_item = np.bincount(links.items, minlength=len(item_ids)) > 0
     item_ids = item_ids.filter(pa.array(has_item))
-    removed["items_without_links"] = unclicked = len(news) - len(item_ids)
-    if unclicked:
+    removed["items_without_links"] = unlinked = len(news) - len(item_ids)
+    if unlinked:
         say(
-            f"Left out: {unclicked:,} of {len(news):,} news, to which none of the {n_users:,} users"
+            f"Left out: {unlinked:,} of {len(news):,} news, to which none of the {n_users:,} users"
             " has a link."
         )
     users, items = renumbered(has_user, links.users), renumbered(has_item, links.items)
-    negatives = None
-    if options.unclicked:
-        shown = renumbered(has_user, shown_pairs[0]), renumbered(has_item, shown_pairs[1])
-        negatives, counts = distinct_negatives(*shown, (users, items))
-        removed.update(counts)
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
@@ -164,7 +149,6 @@ def _read_content(
         vocabulary=vocabulary,
         user_ids=user_ids.filter(pa.array(has_user)),
         item_ids=item_ids,
-        negatives=negatives,
         **held_out._replace(removed={**removed, **held_out.removed})._asdict(),
     )
 
@@ -193,21 +177,19 @@ def _read_news(
 
 def _read_links(
     files: Sequence[File], news: Iterable[str], options: Options
-) -> tuple[Links, tuple[Int32, Int32], pa.StringArray, pa.StringArray]:
-    """Return the clicks, with their moments where what is held out depends on them; the users and
-    news of explicit negatives if these are wanted; and the ids of all users and of all news.
+) -> tuple[Links, pa.StringArray, pa.StringArray]:
+    """Return the clicks, with their moments where what is held out depends on them; and the ids
+    of all users and of all news.
     """
     numbers_of_users: defaultdict[str, int] = defaultdict(count().__next__)
     numbers_of_news: defaultdict[str, int] = defaultdict(count().__next__)
     for id_ in news:
         numbers_of_news[id_]
     users, items, times = array("i"), array("i"), array("d")
-    shown_users, shown_items = array("i"), array("i")
     has_times = options.hold_out in NEED_TIMES
     for file in files:
         for where, (_, user_id, time, before, impressions) in _rows(file, BEHAVIORS):
             clicked: list[str] = before.split() if options.history else []
-            passed: list[str] = []
             if not impressions.strip():
                 raise DataError(f"{where}: no impression.")
             for impression in impressions.split():
@@ -219,19 +201,13 @@ def _read_links(
                     )
                 if mark == "1":
                     clicked.append(id_)
-                elif options.unclicked:
-                    passed.append(id_)
             user = numbers_of_users[_id(user_id, where, "user")]
-            for those, owners, owned in (
-                (clicked, users, items),
-                (passed, shown_users, shown_items),
-            ):
-                owned.extend(map(numbers_of_news.__getitem__, those))
-                owners.extend([user] * len(those))
+            items.extend(map(numbers_of_news.__getitem__, clicked))
+            users.extend([user] * len(clicked))
             if has_times:
                 times.extend([_seconds(time, where)] * len(clicked))
-    (of_links, of_shown), user_ids = _ranked(numbers_of_users, users, shown_users)
-    (to_links, to_shown), item_ids = _ranked(numbers_of_news, items, shown_items)
+    of_links, user_ids = _ranked(numbers_of_users, users)
+    to_links, item_ids = _ranked(numbers_of_news, items)
     moments = None
     if has_times:
         cut = None if options.cut is None else _seconds(options.cut, "--cut")
@@ -241,7 +217,7 @@ def _read_links(
             lambda row: _shown(times[row]),
             cut,
         )
-    return Links(of_links, to_links, moments), (of_shown, to_shown), user_ids, item_ids
+    return Links(of_links, to_links, moments), user_ids, item_ids
 
 
 def _seconds(text: str, where: str) -> float:
@@ -257,12 +233,12 @@ def _shown(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(TIME_FORMAT)
 
 
-def _ranked(numbers: Mapping[str, int], *values: array[int]) -> tuple[list[Int32], pa.StringArray]:
+def _ranked(numbers: Mapping[str, int], values: array[int]) -> tuple[Int32, pa.StringArray]:
     """Return the rank of each value in the natural order of ids, and the ids in this order."""
     ids = pa.array(list(numbers), pa.string())
     order = natural_order(ids)
     rank = np.argsort(order).astype(np.int32)
-    return [rank[np.asarray(each, np.int32)] for each in values], ids.take(pa.array(order))
+    return rank[np.asarray(values, np.int32)], ids.take(pa.array(order))
 
 
 def _find_parts(
