@@ -4,9 +4,7 @@ The candidates of the test are ranked, as for recall: all test items; or, where 
 all items but those that the user has a training link with. Ties are broken by item id, the smaller
 first. The parameters are those of the epoch that the run reports.
 
-Users are those of the data set who have a link of any split; or those of a file of histories, whom
-training does not know. The vectors of these are made from their items as those of known users are,
-and nothing is trained. They get none of the items of their histories.
+Users are those of the data set who have a link of any split.
 """
 
 from __future__ import annotations
@@ -19,18 +17,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.catalog import ENCODERS, find_encoder
-from ncfbench.catalog.models import USER_TOWERS
 from ncfbench.config import Folder, RunConfig
-from ncfbench.data.history_file import NewUsers, read_new_users
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, UsageError, either
-from ncfbench.models.histories import Histories
-from ncfbench.models.precision import full
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
@@ -44,7 +36,7 @@ from ncfbench.training.trained import (
     restore_trained,
 )
 
-FILE, NEW_USERS_FILE = "recommendations.parquet", "recommendations-new-users.parquet"
+FILE = "recommendations.parquet"
 Int32 = NDArray[np.int32]
 
 
@@ -52,10 +44,7 @@ def recommend(
     run: str | PathLike[str],
     *,
     count: int = 50,
-    history: Path | None = None,
     output: Path | None = None,
-    user_column: str | None = None,
-    item_column: str | None = None,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     say: Callable[[str], None] = lambda text: None,
@@ -65,53 +54,33 @@ def recommend(
     Args:
         run: folder of a run, or its name below ``runs_dir``.
         count: items of each user at most.
-        history: file of a row for each user and item, with the ids of the prepared items: its users
-            get recommendations, in place of those of the data set. The run's user tower must read
-            histories.
-        output: a Parquet file; by default :data:`FILE`, or :data:`NEW_USERS_FILE` with ``history``,
-            in the run's folder.
-        user_column, item_column: columns of ``history``; by default those of a usual name.
+        output: a Parquet file; by default :data:`FILE` in the run's folder.
         say: receives messages, a line each.
 
     Raises:
         DataError: a file cannot be read or written, the data set is not that of the run, or the
             run has no checkpoint of its end any more.
         DivergedError: a score is not finite.
-        UsageError: the user tower reads no histories, or there is nothing to rank.
+        UsageError: there is nothing to rank.
     """
     record = read_trained(run, runs_dir)
     config = record.config
-    if history is None and (user_column or item_column):
-        raise UsageError("--user-column and --item-column name columns of --history FILE.")
-    if history is not None and not config.reads_histories:
-        able = [name for name, info in USER_TOWERS.items() if "history" in info.content]
-        raise UsageError(
-            f"{record.folder} has a vector for each user that it was trained on (--user-tower"
-            f" {config.user_tower}), and none for others. Train with --user-tower {either(able)}."
-        )
     dataset = open_data(record, data_dir, say)
     require_items(config, dataset, count)
     n_candidates = len(dataset.candidates("test"))
     if count > n_candidates:
         what = "items" if dataset.ranks_known_items else "test items"
         say(f"--count {count}: there are only {n_candidates} {what}.")
-    new, histories = None, ""
-    if history is not None:
-        new = _read_histories(history, config, dataset, say, user_column, item_column)
-        histories = f" with {len(new.items):,} items in their histories"
     embedder, reported = restore_trained(record, dataset, say)
-    if new is None:
-        users = known_users(dataset, embedder, reported.parameters)
-    else:
-        users = _new_users(new, config, dataset, embedder, reported.parameters)
+    users = known_users(dataset, embedder, reported.parameters)
     about = {
         "parameters": describe_parameters(record),
         "epoch": f"{Schedule.of(config, dataset.graph.n_links).epoch_of(reported.iteration):g}",
         "iteration": str(reported.iteration),
     }
-    path = output or record.folder / (FILE if new is None else NEW_USERS_FILE)
+    path = output or record.folder / FILE
     write(path, dataset, embedder, reported.parameters, users, count, about)
-    say(f"{len(users.ids):,} users{histories}; {n_candidates:,} items ranked.")
+    say(f"{len(users.ids):,} users; {n_candidates:,} items ranked.")
     return path
 
 
@@ -131,25 +100,6 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
         )
 
 
-def _read_histories(
-    path: Path,
-    config: RunConfig,
-    dataset: Dataset,
-    say: Callable[[str], None],
-    user_column: str | None,
-    item_column: str | None,
-) -> NewUsers:
-    reads_ids = getattr(config, "history_of", "ids") != "content"
-    is_usable = dataset.graph.item_degrees > 0 if reads_ids else np.ones(dataset.n_items, bool)
-    columns = {"user_column": user_column, "item_column": item_column}
-    new = read_new_users(path, dataset, is_usable, say, **columns)
-    if dataset.user_ids is not None:
-        known = pc.sum(pc.is_in(new.names, value_set=dataset.user_ids)).as_py()
-        if known:
-            say(f"Users of {path.name} whom training knows too: {known:,}. The file's rows count.")
-    return new
-
-
 class Users(NamedTuple):
     """U users who get recommendations."""
 
@@ -162,8 +112,8 @@ class Users(NamedTuple):
     """User u gets none of the candidates at ``excluded[offsets[u]:offsets[u + 1]]``; None: each
     user may get all.
     """
-    held_out: NDArray[np.int64] | None
-    """Test links as u * n_items + item; None for users whom the data set does not have."""
+    held_out: NDArray[np.int64]
+    """Test links as u * n_items + item."""
 
 
 def known_users(dataset: Dataset, embedder: Embedder, parameters: Parameters) -> Users:
@@ -177,21 +127,6 @@ def known_users(dataset: Dataset, embedder: Embedder, parameters: Parameters) ->
     held_out = np.searchsorted(users, test_user).astype(np.int64) * dataset.n_items + test_item
     vectors = embedder.users(parameters).scored[users]
     return Users(named(users, dataset.user_ids), vectors, offsets, excluded, held_out)
-
-
-def _new_users(
-    new: NewUsers, config: RunConfig, dataset: Dataset, embedder: Embedder, parameters: Parameters
-) -> Users:
-    features = dataset.item_features if config.reads_history_features else None
-    histories = Histories.of_lists(new.items, new.offsets, features)
-    towers = nnx.merge(embedder.towers, parameters)
-    vectors = jax.jit(full(towers.new_users))(embedder.content._replace(histories=histories))
-    candidates = dataset.candidates("test")
-    index = np.searchsorted(candidates, new.items).clip(max=len(candidates) - 1)
-    is_candidate = candidates[index] == new.items
-    row = np.repeat(np.arange(len(new.names)), np.diff(new.offsets))[is_candidate]
-    offsets = np.searchsorted(row, np.arange(len(new.names) + 1))
-    return Users(new.names, vectors, offsets, index[is_candidate].astype(np.int32), None)
 
 
 def write(
@@ -220,12 +155,10 @@ def write(
         n_left -= np.diff(users.offsets)
     count = min(count, int(n_left.max()))
     schema = recommendations(users.ids.type == pa.string(), dataset.item_ids is not None)
-    if users.held_out is None:
-        schema = schema.remove(schema.get_field_index("hit"))
     ranked = "all items" if dataset.ranks_known_items else "all held-out test items"
     more = {
         "candidates": ranked if users.offsets is None else f"{ranked} but the user's",
-        "users": "new ones" if users.held_out is None else "all with a link of any split",
+        "users": "all with a link of any split",
         "items_of_a_user": str(count),
     }
 
@@ -246,9 +179,8 @@ def write(
                 named(item, dataset.item_ids),
                 pa.array(place.astype(np.int32) + 1),
                 pa.array(scores),
+                pa.array(np.isin(row * dataset.n_items + item, users.held_out)),
             ]
-            if users.held_out is not None:
-                columns.append(pa.array(np.isin(row * dataset.n_items + item, users.held_out)))
             yield pa.table(columns, schema=schema)
             done += len(index)
 

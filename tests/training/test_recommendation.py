@@ -376,7 +376,6 @@ def test_from_the_command_line(data_dir: Path, tmp_path: Path, record: RunRecord
     output = tmp_path / "best.parquet"
     words = "recommend", record.folder, "--data-dir", data_dir, "--output", output
     check(invoke(*words, "--count", "0"), 2, "--count 0: it must be at least 1")
-    check(invoke(*words, "--user-column", "user"), 2, "columns of --history FILE")
     assert not output.exists()
     result = invoke(*words, "-m", "3", "--json")
     check(result, 0)
