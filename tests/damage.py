@@ -134,7 +134,7 @@ CASES: dict[str, Source] = {
     ),
     "mind": Source(
         "mind",
-        {"from_": Path(), "history": True},
+        {"from_": Path()},
         {"news.tsv": "".join(NEWS).encode(), "behaviors.tsv": "".join(BEHAVIORS).encode()},
     ),
 }

@@ -28,8 +28,8 @@ RESOLUTION = 1e-3
 class Bias:
     """Bias of a mean of vectors, as fractions of the exact vector's length."""
 
-    estimate: float
-    """Square root of the unbiased estimate of the squared bias; 0 where that is negative."""
+    squared: float
+    """The unbiased estimate of the squared bias; may be negative."""
     lower: float
     upper: float
     detectable: float
@@ -39,6 +39,11 @@ class Bias:
     variance: float
     """Variance of one batch: E |g - E g|^2 / |exact|^2."""
     batches: int
+
+    @property
+    def estimate(self) -> float:
+        """Square root of the estimate; 0 where that is negative."""
+        return math.sqrt(max(self.squared, 0.0))
 
 
 def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
@@ -75,7 +80,7 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
     direction = errors.astype(np.float64) @ (exact.astype(np.float64) / scale)
     length = math.sqrt(max(squared + 2 * float(direction.mean()) + 1, 1e-30))
     return Bias(
-        estimate=math.sqrt(max(squared, 0)),
+        squared=float(squared),
         lower=math.sqrt(max(squared - quantile * error, 0)),
         upper=_upper(float(squared), error, noisiest, quantile),
         detectable=_detectable(quantile + t_quantile(n - 1, POWER), error, noisiest),

@@ -5,7 +5,7 @@
   where every id of a column, and of the columns that it is matched with, is a whole number such as
   ``5``, ``5.0``, ``1e+15`` or ``1.0E7``: programs write whole numbers so where some are missing.
 - From 2^53 a whole number that is spelled as a float has lost digits, and is refused everywhere.
-- ``007`` is text, and not 7. Spaces, zero bytes and invisible characters around an id do not count.
+- ``007`` is text, and not 7. Spaces, control and invisible characters around an id do not count.
 - Accents are compared as they are encoded, but where ids differ in nothing else (NFC and NFD).
 - Spellings of a missing value are no ids: :data:`MISSING`.
 """
@@ -33,9 +33,10 @@ MISSING = (
     "NaT", "None", "Null", "\\N", "n/a", "nan", "none", "null", "undefined",
 )  # fmt: skip
 """Spellings of a missing id: those that pandas, databases and programs write. Nan is a name."""
-_INVISIBLE = r"[\x{61C}]|[^\P{Cf}\x{600}-\x{8FF}\x{E0020}-\x{E007F}]"
-"""Format characters, but visible ones and those that make a flag of an emoji."""
-_AROUND = rf"^(?:[\x00\t-\r\x1C-\x20\x{{85}}\p{{Z}}]|{_INVISIBLE})+"
+_FILLERS = r"\x{34F}\x{61C}\x{115F}\x{1160}\x{2800}\x{3164}\x{FFA0}"
+_INVISIBLE = rf"[{_FILLERS}]|[^\P{{Cf}}\x{{600}}-\x{{8FF}}\x{{E0020}}-\x{{E007F}}]"
+"""Fillers and format characters, but visible ones and those that make a flag of an emoji."""
+_AROUND = rf"^(?:[\x00-\x20\x7F\x{{80}}-\x{{9F}}\p{{Z}}]|{_INVISIBLE})+"
 _LONG_FLOAT = r"^[+-]?([0-9]{16,}\.[0-9]*|[0-9]+(\.[0-9]*[eE]\+?|[eE]\+)[0-9]{1,3})$"
 _SEPARATORS = "[ ',\u00a0\u2009\u202f]"  # of thousands
 _PLAIN = r"^-?(0|[1-9][0-9]*)$"

@@ -204,7 +204,7 @@ def measure(
         "data_fingerprint": case.dataset.fingerprint,
     }
     row |= {f"test_{name}": value for name, value in exposure.figures().items()}
-    for split, quality in (("validation", validation), ("test", evaluation)):
+    for split, quality in zip(EVALUATED, (validation, evaluation), strict=True):
         if quality is not None:
             row |= {f"{split}_{measure}": value for measure, value in quality.figures.items()}
             lists = quality.user_recalls.tolist(), quality.item_shares.tolist()

@@ -177,7 +177,8 @@ def term_weights(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def margins(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that a margin makes the loss larger, where it changes it smoothly: one that only masks
-    negatives near the positive does not. One between a negative and a constant makes it smaller.
+    negatives near the positive does not. One between a score and a constant may make it smaller: a
+    loss that changes where all scores do is not judged.
     """
     if evaluator.is_random or evaluator.is_stateful or facts.kind == "pointwise":
         return
@@ -193,6 +194,9 @@ def margins(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
                 for step in (0.0, SMALL_STEP)
             )
             slopes.append((there - here) / SMALL_STEP)
+            moved = evaluator.value(replace(scene, score=scene.score + SMALL_STEP))
+            if abs(moved - here) > 1e-3 * abs(there - here):
+                slopes.append(0.0)
         if max(slopes) < -1e-3:
             unit = f"change of the loss by that of {name}"
             yield finding("margin", slopes, unit, abs(float(np.mean(slopes))), f"{name} = {value}")

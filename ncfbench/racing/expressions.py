@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 
 from ncfbench.errors import UsageError
 from ncfbench.racing.numerals import NOT_FINITE
@@ -13,11 +14,14 @@ UNSEEN = re.compile(
     r"|[\x00-\x07\x0e\x0f\x7f\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]"
 )
 """Colours, movements of a terminal's cursor, and characters without a width."""
+MINUS_OF_EXPONENT = re.compile(r"(?<=[0-9.][eE])[\u2010-\u2013](?=[0-9])")
+SIGN = re.compile(r"(?<![\w)\]])[-+](?=\.?[0-9])")
+"""A sign of a number, not a hyphen between two words."""
 
 
 def cleaned(text: str) -> str:
     """Return a line as a terminal shows it: without colours, and what was deleted."""
-    text = text.replace("\u2212", "-")
+    text = MINUS_OF_EXPONENT.sub("-", text.replace("\u2212", "-"))
     if text.isprintable():
         return text
     text = UNSEEN.sub("", text)
@@ -43,6 +47,16 @@ def finite(line: str) -> str:
     if "nan" not in lower and "inf" not in lower:
         return line
     return NOT_FINITE.sub(lambda found: "0.0".ljust(len(found[0]), "0"), line)
+
+
+def matches_in(pattern: re.Pattern[str], line: str) -> Iterator[re.Match[str]]:
+    """Return where an expression matches a line; an expression of digits matches numbers with a
+    sign, and those that are not finite, too: positions are those of the line.
+    """
+    plain = finite(line)
+    if pattern.search(plain) is None:
+        plain = SIGN.sub("0", plain)
+    return pattern.finditer(plain)
 
 
 def value_group(pattern: re.Pattern[str]) -> int:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ncfbench.errors import UsageError, either
 from ncfbench.racing import direction
-from ncfbench.racing.expressions import cleaned, escaped, finite, name_of, value_group
+from ncfbench.racing.expressions import cleaned, escaped, matches_in, name_of, value_group
 from ncfbench.racing.json_lines import fields_of, flat, is_number, last_of, numbers_of
 from ncfbench.racing.numerals import Number, number_at, number_of
 from ncfbench.racing.series import SPLIT, first_of, source_in, split_in
@@ -167,7 +167,7 @@ class Metric:
         source, self.sample = source_in(line), line
         return Line(
             value.value,
-            step and step.value,
+            step.value if step and math.isfinite(step.value) else None,
             split,
             f"{source[1].lower()} {source[2]}" if source and source[1] not in self.name else "",
         )
@@ -184,7 +184,7 @@ class Metric:
     def _expression(self, line: str) -> tuple[str, int]:
         """Return an expression for the metric of a line, and the metric's position there."""
         if self.pattern is not None:
-            found = self.pattern.search(finite(line))
+            found = next(matches_in(self.pattern, line), None)
             return self.pattern.pattern, found.start(self.group) if found else 0
         name = re.escape(last_of(self.name))
         found = re.search(rf"(?<![\w.])[\"']?{name}\W{{1,4}}(?=[-+.]?[0-9])", line)
@@ -207,8 +207,7 @@ class Metric:
 
     def _matched(self, line: str) -> _Found:
         assert self.pattern is not None
-        # An expression of digits does not match nan: it is given zeros of the same length.
-        matches = self.pattern.finditer(finite(line))
+        matches = matches_in(self.pattern, line)
         matched = next(matches, None)
         if matched is None or matched[self.group] is None:
             return _NOTHING

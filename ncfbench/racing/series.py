@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from ncfbench.racing.clock import Reading
 
 SPLITS = {
-    "validation": "val|valid|validat(?:e|ion|ing)|dev|eval|evaluat(?:e|ion|ing)|holdout",
+    "validation": ("val|valid|validat(?:e|ion|ing)|dev|eval|evaluat(?:e|ion|ing)|h[eo]ld[-_ ]?out"),
     "test": "test|testing",
     "train": "train|training|trn",
 }
@@ -22,7 +22,7 @@ SPLIT = re.compile(
     rf"(?<![a-z])(?:{'|'.join(f'(?P<{name}>{words})' for name, words in SPLITS.items())})(?![a-z])",
     re.IGNORECASE,
 )
-SPLIT_PARTS = ("val", "test", "train", "trn", "dev", "hold")
+SPLIT_PARTS = ("val", "test", "train", "trn", "dev", "hold", "held")
 """One of them is in each such word: most lines need no further look."""
 SOURCE_PARTS = ("rank", "process", "worker", "replica", "gpu", "cuda", "device", "node")
 SOURCE = re.compile(
@@ -33,7 +33,8 @@ SOURCE = re.compile(
 """A process of several, such as ``"rank": 1`` and ``[rank1]``."""
 WINDOW = 60
 """Last lines of an arm that are looked at."""
-MOST_SERIES = 10
+MOST_SERIES = 20
+"""Lines that may be of training between two of validation."""
 JUMPS = (1.5, 3.0)
 """Lines are of several series if values differ so many times as much from line to line as within a
 series: of lines that repeat a step, and of lines that only take turns.

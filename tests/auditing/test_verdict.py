@@ -9,7 +9,7 @@ from ncfbench.auditing.verdict import Evidence, batches_needed, verdict
 
 
 def bias(lower: float, upper: float) -> Bias:
-    return Bias((lower + upper) / 2, lower, upper, 0.1, 1.0, 1.0, 100)
+    return Bias((lower + upper) ** 2 / 4, lower, upper, 0.1, 1.0, 1.0, 100)
 
 
 WITHIN, WIDE, SHOWN, LARGE = bias(0, 0.08), bias(0, 0.25), bias(0.01, 0.25), bias(0.15, 0.25)

@@ -348,6 +348,8 @@ def test_hours_of_the_day_are_times_of_day(tmp_path: Path) -> None:
         ({"hour": "09:30", "timestamp": 1600000000}, "timestamp"),
         ({"date": "2020-01-16", "timestamp": 1600000000}, "timestamp"),
         ({"date": "2020-01-16"}, "date"),
+        ({"date": "2020-01-16", "created_at": "2020-01-16 09:30"}, "created_at"),
+        ({"created_at": "2020-01-16", "date": "2020-01-16"}, "date"),
         ({"date": "2020-01-16", "time": 12}, "time '12' has no known form"),
         ({"date": "2020-01-16", "hour": 25}, "date"),
         ({"date": "16/01/2020", "time": "09:30"}, "date '16/01/2020' is not a time"),
@@ -367,6 +369,15 @@ def test_what_orders_links_is_chosen_by_what_it_says(
     else:
         _, said = prepare(tmp_path, links, items, hold_out="newest-items")
         assert f"times {chosen}, every" in said[0]
+
+
+def test_invisible_characters_of_a_name_need_not_be_typed(tmp_path: Path) -> None:
+    links = [{"\u200ecustomer\u00ad": row["userId"], "movieId": row["movieId"]} for row in LINKS]
+    _, said = prepare(tmp_path, links, user_column="customer")
+    assert "user \u200ecustomer\u00ad, item movieId" in said[0]
+    twice = [{"\u200ewho": 1, "who\u200e": 1, "movieId": 5}]
+    with pytest.raises(NcfbenchError, match="has no such column"):
+        prepare(tmp_path, twice, user_column="who")
 
 
 def test_a_name_with_a_comma_is_a_name(tmp_path: Path) -> None:
@@ -471,6 +482,7 @@ def test_columns_that_fit_as_well_are_asked_for(
         (["1", "0", ""], 4, True),
         (["1", "0", " null "], 4, True),
         (["TRUE", "FALSE", "NA"], 4, True),
+        (["1", "0", "-"], 4, True),
         ([1, -1, None], 4, True),
         ([1, None], 3, True),
         ([1, 0, -1], 4, False),
@@ -497,7 +509,7 @@ def test_columns_that_mark_links_are_pointed_at(
     if count:
         assert f"{count} rows where it is less{' or missing' * missing} count" in warnings[0]
         assert ("write 0 where it is missing, and use" in warnings[0]) == missing
-        gaps = {None, "", " null ", "NA"}
+        gaps = {None, "", " null ", "NA", "-"}
         for row, mark in zip(rows, marks, strict=True):
             row["clicked"] = 0 if mark != mark or mark in gaps else mark
         options = {"rating_column": "clicked", "rating_threshold": 1, "test_fraction": 0.0}

@@ -266,8 +266,6 @@ def test_mind_has_times(tmp_path: Path, kind: str) -> None:
         assert manifest["statistics"]["test_links"] == 1
     if kind == "time":
         assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
-        with pytest.raises(UsageError, match="--history and --hold-out time exclude"):
-            mind_files.prepare(tmp_path / "m", tmp_path / "d", hold_out="time", history=True)
 
 
 def test_cold_users_lose_their_training_links(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables_of import FORMATS, as_csv, as_jsonl, as_parquet, ids_of, named_links, prepare
 
-from ncfbench.data.ids import encode
+from ncfbench.data.ids import encode, natural_order
 from ncfbench.data.table import Column, Table
 from ncfbench.errors import DataError
 
@@ -61,6 +61,7 @@ TEXTS = {
         ["5", "\u202a5\u202c", "\u200e 5\u2060", "\xad5", "\u061c5\u200d", "\u2067\0 5\u3000"],
         ["5"],
     ),
+    "fillers around": (["5", "\u034f5", "5\u3164", "\u28005\x7f", "\x1b5"], ["5"]),
     "marks within": (["a\u200cb", "ab"], ["ab", "a\u200cb"]),
     "visible marks": (["\u06005", "5"], ["5", "\u06005"]),
     "long decimals": (["1.10", "12345678901234567.5"], ["1.10", "12345678901234567.5"]),
@@ -230,3 +231,19 @@ def test_texts_may_be_called_like_missing_ids(tmp_path: Path) -> None:
     links = [{"user": 1, "item": n} for n in (1, 2)]
     dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
     assert dataset.lengths.tolist() == [1, 1]
+
+
+def test_ids_are_in_natural_order() -> None:
+    ids = ["N10", "N9", "M100", "N010", "x", "N", "N10b", "10", "9"]
+    order = natural_order(pa.array(ids))
+    assert [ids[index] for index in order] == [
+        "9",
+        "10",
+        "M100",
+        "N",
+        "N9",
+        "N010",
+        "N10",
+        "N10b",
+        "x",
+    ]

@@ -216,6 +216,18 @@ def test_tables_with_a_log_are_refused_by_name(
         prepare(tmp_path, folder / given)
 
 
+def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path: Path) -> None:
+    for place in ("links", "elsewhere"):
+        (tmp_path / place).mkdir()
+        as_parquet(tmp_path / place / f"{place}.parquet", LINKS)
+    (tmp_path / "links" / "more.parquet").symlink_to(tmp_path / "elsewhere" / "elsewhere.parquet")
+    (tmp_path / "links" / ".hidden").symlink_to(tmp_path / "elsewhere")
+    assert len(read_table(tmp_path / "links")["userId"].values) == 2 * len(LINKS)
+    (tmp_path / "links" / "year=2020").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="year=2020 is a symbolic link to a folder"):
+        read_table(tmp_path / "links")
+
+
 def test_a_folder_of_descriptions_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "links" / "metadata").mkdir(parents=True)
     (tmp_path / "links" / "metadata" / "columns.json").write_text("{}")

@@ -267,6 +267,24 @@ RIGHT: dict[str, Any] = {
         jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
         + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
     ),
+    "contrastive_by_far": lambda users, items, negatives, margin=0.4: (
+        jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
+        + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+    ),
+    "circle": lambda users, items, margin=0.25, gamma=8.0: jnp.mean(
+        softplus(
+            logsumexp(
+                off(
+                    gamma * relu(cosine(users, items) + margin) * (cosine(users, items) - margin),
+                    eye(users),
+                ),
+                axis=1,
+            )
+            - gamma
+            * (1 + margin - jnp.diagonal(cosine(users, items)))
+            * (jnp.diagonal(cosine(users, items)) - 1 + margin)
+        )
+    ),
     "top1_of_hardest": lambda pos_scores, neg_scores: jnp.mean(
         jnp.sum(
             softmax(neg_scores, axis=1)

@@ -42,6 +42,14 @@ def test_series_that_take_turns_are_noticed(series: tuple[Values, ...], step: bo
     assert why == ("a step has several values" if step else "values jump to and fro")
 
 
+@pytest.mark.parametrize("between", [1, 2, 10, 18])
+def test_validation_after_several_lines_of_training_is_noticed(between: int) -> None:
+    """Under one name, without a word that says which is which."""
+    draw = random.Random(between)
+    training = [lambda n: recall(0.8)(n) + draw.gauss(0, 0.01)] * between
+    assert doubt(lines(*training, recall(0.3))) == "values jump to and fro"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_one_noisy_series_is_not_doubted(seed: int) -> None:
     """Rising, at rest, and with several lines of one step, which are no copies."""
@@ -77,6 +85,8 @@ def test_processes_that_name_themselves_are_noticed() -> None:
         ("Training epoch 3 | val recall=0.5", "validation"),
         ("eval/recall=0.5", "validation"),
         ("recall=0.5 (test)", "test"),
+        ("held-out recall=0.5", "validation"),
+        ("upheld, recall=0.5", ""),
         ("recall=0.5 - val_loss: 2", ""),
         ("trained for 3 s, recall=0.5", ""),
         ("evaluator device recall=0.5", ""),

@@ -356,7 +356,7 @@ def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     run = write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
     add_recall(run, cold_users=0.125, cold_users_error=0.0625)
     brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
-    titles = ["All arms", "Quality on", "Best recall at", "What the ratios"]
+    titles = ["All arms", "Quality on", "Best test recall at", "What the ratios"]
     assert brief.startswith("Which sampler trains soonest")
     assert not any(title in brief for title in titles)
     assert all(title in full for title in titles)

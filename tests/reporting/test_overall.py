@@ -63,7 +63,7 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
     said = views.headline(found)
     assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
     assert (
-        "0.38 on test links (chance: 0.625) in 0.944 s (0.95 of the best that was reached)" in said
+        "0.38 on test links (chance: 0.001) in 0.944 s (0.95 of the best that was reached)" in said
     )
     # Two seeds that are 0.01 off: sqrt((2 * 0.005**2 + 0.0002) / 2) beside ridge's 0.005.
     assert (
@@ -96,7 +96,7 @@ def test_time_counts_features_or_is_of_training(tmp_path: Path) -> None:
     assert times["s of training"].text == "1.5"
     said = views.headline(found)
     assert (
-        "0.38 on test links (chance: 0.625) in 30.9 s (0.95 of the best that was reached), and"
+        "0.38 on test links (chance: 0.001) in 30.9 s (0.95 of the best that was reached), and"
         " 0.395 within" in said
     )
     assert "within 31.5 s. " in said

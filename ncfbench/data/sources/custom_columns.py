@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, product
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import pyarrow as pa
@@ -121,8 +122,9 @@ def _choose(role: str, options: Options, table: Table) -> str | None:
 
 
 def _choose_time(options: Options, links: Table) -> str | None:
-    """Return the column of times: the one asked for; or the first with a usual name that can be,
-    with the time of day of another, after a comma, if it has dates alone; None without one.
+    """Return the column of times: the one asked for; or the first with a usual name that can be.
+    If that has dates alone, with the time of day of another, after a comma, or the first with both.
+    None without one.
     """
     asked = options.time_column
     if asked is not None:
@@ -134,9 +136,12 @@ def _choose_time(options: Options, links: Table) -> str | None:
     ]
     durations = [name for name in names if is_duration(links[name])]
     moments = [name for name in names if name not in (*clocks, *durations)]
-    if moments and (clocks or durations) and are_days(links[moments[0]]):
+    if moments and are_days(links[moments[0]]):
+        if clocks:
+            return f"{moments[0]},{clocks[0]}"
+        exact = [name for name in moments if not are_days(links[name])]
         # A duration may be a time of day, as MySQL's TIME is, or any other.
-        return f"{moments[0]},{clocks[0]}" if clocks else durations[0]
+        return [*exact, *durations, *moments][0]
     return next(iter(moments or names), None)
 
 
@@ -235,13 +240,22 @@ def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str 
 
 
 def named(name: str, table: Table, flag: str) -> str:
-    """Return the column of exactly this name; a UsageError if the file has none."""
+    """Return the column of exactly this name, but for invisible characters of the file's; a
+    UsageError if the file has none.
+    """
     if name not in table.names:
+        alike = [own for own in table.names if name == _visible(own)]
+        if len(alike) == 1:
+            return alike[0]
         raise UsageError(
             f"{flag} {name}: {table.path.name} has no such column{nearest(name, table.names)} Its"
             f" columns: {_listed(table.names)}."
         )
     return name
+
+
+def _visible(name: str) -> str:
+    return "".join(char for char in name if category(char) != "Cf").strip()
 
 
 def describe(
@@ -295,6 +309,7 @@ def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
             found = pc.value_counts(column.values)
             spelled = pc.utf8_trim_whitespace(found.field("values").cast(pa.string()))
             is_missing = pc.or_kleene(pc.is_null(spelled), pc.is_in(spelled, pa.array(MISSING)))
+            is_missing = pc.or_kleene(is_missing, pc.match_substring_regex(spelled, r"^\pP+$"))
             present = spelled.filter(pc.invert(is_missing))
             if len(present) > MOST_MARKS:
                 continue

@@ -49,7 +49,7 @@ def chosen(arm: Arm) -> Level | None:
         return None
     of_seeds = np.var([row[name] for row in rows], ddof=1) if rows[1:] else 0.0
     kept = [
-        evaluations.read(run.record.folder).get(row["iteration"])
+        evaluations.read(run.record.folder).get((row["iteration"], "test"))
         for run, row in zip(arm.values(), rows, strict=True)
     ]
     known = [(one.user_recalls, one.item_shares) for one in kept if one]

@@ -87,7 +87,7 @@ def one_seed_caveats(answer: Answer) -> list[Caveat]:
     """Return a warning if the arm that stands beside floors has one seed."""
     split = answer.judged_by
     arm = arm_beside(answer.arms, answer.best, split) if answer.floors else None
-    own = arm and arm.judged(split)
+    own = None if arm is None else arm.judged(split)
     if own is None or len(own.recalls) > 1:
         return []
     text = "With one seed, errors of recall are of users and items alone: how much seeds differ"
