@@ -46,11 +46,6 @@ from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.errors import UsageError
 from ncfbench.reporting.table import Table
 
-UNSCALED = ("xbm",)
-"""Samplers that are measured only if they are named: they meet too many pairs for a check that
-looks at each, or refuse popular items.
-"""
-
 
 class Scale(Benchmark):
     """A cell for each size: its steps."""
@@ -59,7 +54,7 @@ class Scale(Benchmark):
 
     options: ClassVar = {
         "links": ("1e8", "sizes, separated by commas"),
-        "samplers": ("", f"separated by commas; by default all but {', '.join(UNSCALED)}"),
+        "samplers": ("", "separated by commas; by default all"),
         "seconds": (2.0, "of timed batches of a sampler"),
         "train": (60.0, "seconds of training of each of some settings; 0 for none"),
         "scratch": (None, "where the data sets lie; by default a temporary folder"),
@@ -70,7 +65,7 @@ class Scale(Benchmark):
     def cells(self, options: argparse.Namespace) -> Mapping[str, int]:
         if options.quick:
             options.links, options.seconds, options.train = "1e4,2e4", 0.05, 0.5
-        scaled = [name for name in SAMPLERS if name not in UNSCALED]
+        scaled = list(SAMPLERS)
         options.samplers = options.samplers or ",".join(scaled)
         for name in options.samplers.split(","):
             find_sampler(name)

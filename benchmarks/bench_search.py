@@ -234,13 +234,9 @@ def says_floor(headline: str) -> bool:
 
 
 def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
-    """Return the curve of a recorded trial, by its iterations and the seconds of one; by its own
-    clock where iterations are of two kinds.
-    """
+    """Return the curve of a recorded trial, by its iterations and the seconds of one."""
     config, pace = Space({}, {}).config(trial["config"]), trial["iteration_seconds"]
     seconds = [iteration * pace for iteration in trial["iterations"]]
-    if config.has_two_paces:
-        seconds = trial["seconds"]
     reads = config.reads_item_features or config.reads_history_features
     trained = max(trial["seconds"][-1], 1e-9)
     return Curve(

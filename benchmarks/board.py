@@ -19,9 +19,8 @@ A contestant's time is that of its soonest trial to 0.9 or 0.97 of the best vali
 any trial of the data set reached, those of the search too, or a floor; of another family's board
 those of the usual one too, with the same encoder. The test recall is that of
 its best trial by validation. Floors have the seconds of one fit, as a contestant has those of one
-trial. A plus sign says that the best trial was ended at half of its training, as hopeless; an
-asterisk, that a value lies in a trial's warm start, before anything is hard or remembered. Times of
-one seed cannot be told apart within a factor that repeats with other seeds show.
+trial. A plus sign says that the best trial was ended at half of its training, as hopeless.
+Times of one seed cannot be told apart within a factor that repeats with other seeds show.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import search_reference as reference
-from bench_search import Curve, curve_of
+from bench_search import curve_of
 from board_training import CONTESTANTS as CONTESTANTS
 from board_training import LEAST as LEAST
 from board_training import train
@@ -75,8 +73,6 @@ class Standing(NamedTuple):
         test: test recall of its best trial by validation; None without a trial.
         top: the best validation recall known.
         is_cut: whether that trial was ended early, as hopeless.
-        is_warm: whether each of the seconds, and the best recall, lie in the trial's warm start,
-            before anything is hard or remembered.
     """
 
     trials: int
@@ -85,18 +81,6 @@ class Standing(NamedTuple):
     test: float | None
     top: float
     is_cut: bool = False
-    is_warm: tuple[bool, ...] = (False,) * (len(SHARES) + 1)
-
-
-def warm_end(trial: Trial, curve: Curve) -> float:
-    """Return the seconds, as the curve counts them, at which a trial's warm start ends; 0 without
-    one.
-    """
-    start = trial["config"].get("warm_start", 0)
-    if not start:
-        return 0.0
-    seconds = np.interp(start, [0, *trial["iterations"]], [0.0, *curve.seconds])
-    return curve.before + float(seconds)
 
 
 def standings(
@@ -124,23 +108,17 @@ def standings(
         tried = [each for each in trials if each["contestant"] == contestant]
         own = [each for each in tried if each["validation"]]
         curves = [curve_of(each, board) for each in own]
-        ends = list(map(warm_end, own, curves))
-        times = []
-        for share in SHARES:
-            came = [curve.time_to(share * top) for curve in curves]
-            marked = ((at, at <= end) for at, end in zip(came, ends, strict=True))
-            times.append(min(marked, default=(math.inf, False)))
+        seconds = tuple(
+            min((curve.time_to(share * top) for curve in curves), default=math.inf)
+            for share in SHARES
+        )
         best = max(own, key=reference.best, default=None)
-        seconds, is_warm = zip(*times, strict=True)
         if best is None:
             found[contestant] = Standing(len(tried), seconds, 0.0, None, top)
             continue
         at = best["validation"].index(reference.best(best))
         share, is_cut = reference.best(best) / top, best["status"] == "hopeless"
-        is_warm = (*is_warm, best["iterations"][at] <= best["config"].get("warm_start", 0))
-        found[contestant] = Standing(
-            *(len(tried), seconds, share, best["test"][at], top, is_cut, is_warm)
-        )
+        found[contestant] = Standing(len(tried), seconds, share, best["test"][at], top, is_cut)
     for floor in floors:
         name, taken = floor["floor"], FloorResult(floor).seconds
         seconds = tuple(taken if reached[name] >= share * top else math.inf for share in SHARES)
@@ -324,11 +302,11 @@ def _times(own: Standing) -> str:
 def _shown(own: Standing, at: int) -> str:
     if math.isinf(own.seconds[at]):
         return "never"
-    return f"{own.seconds[at]:.3g}{'*' * own.is_warm[at]}"
+    return f"{own.seconds[at]:.3g}"
 
 
 def _share(own: Standing) -> str:
-    return f"{own.share:.3f}{'+' * own.is_cut}{'*' * own.is_warm[-1]}"
+    return f"{own.share:.3f}{'+' * own.is_cut}"
 
 
 def board_table(name: str, board: Mapping[str, Standing]) -> Table:

@@ -34,20 +34,7 @@ CONTESTANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "ns": ({"sampler": "ns"}, RANKING),
     "strat-ns": ({"sampler": "strat-ns"}, RANKING),
     "mixed-ns": ({"sampler": "mixed-ns"}, RANKING),
-    "xbm": ({"sampler": "xbm"}, RANKING),
     "ns, usual logQ": ({"sampler": "ns"}, ["softmax-logq"]),
-    "ns, 32 hardest": ({"sampler": "ns", "hardest": 32}, RANKING),
-    "neg, 200 mined": ({"sampler": "neg", "mined": 200}, RANKING),
-    "ns, 32 hardest, warm": (
-        {"sampler": "ns", "hardest": 32, "positive_margin": 0.05, "warm_start": 150},
-        RANKING,
-    ),
-    "neg, 200 mined, warm": (
-        {"sampler": "neg", "mined": 200, "mine_every": 400, "positive_margin": 0.05}
-        | {"warm_start": 150},
-        RANKING,
-    ),
-    "xbm, warm": ({"sampler": "xbm", "warm_start": 150}, RANKING),
 }
 """Settings, and losses that they can train; the better one counts."""
 HOPELESS = (0.5, 0.5)

@@ -20,14 +20,12 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from flax import nnx
 from harness import FOLDER, TINY, Benchmark, Found, machine, read_result
 from measuring import process, time_to
 
 from ncfbench.config import complete
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
@@ -204,14 +202,13 @@ class Recall:
     def __init__(self, dataset: Dataset) -> None:
         given: Any = None  # no embedder
         self.evaluators = [RecallEvaluator(dataset, split, given) for split in EVALUATED]
-        self.interaction = DotProduct(complete({}), rngs=nnx.Rngs(0))
         self.items = np.concatenate([evaluator.items for evaluator in self.evaluators])
 
     def __call__(self, users_UxD: Any, items_VxD: Any) -> Iterator[float]:
         first = 0
         for one in self.evaluators:
             own = items_VxD[first : (first := first + len(one.items))]
-            ranks = link_ranks(self.interaction, users_UxD, own, one.users, one.index)
+            ranks = link_ranks(users_UxD, own, one.users, one.index)
             yield float(one.ranking(ranks).figures["recall_at_50"] or 0)
 
 

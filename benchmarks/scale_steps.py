@@ -110,7 +110,6 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     """Rank some links over all items, by vectors of an untrained model."""
     from flax import nnx
 
-    from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import DeviceContent, make_towers
     from ncfbench.training.inference import Embedder
     from ncfbench.training.recall import BLOCK_USERS, link_ranks
@@ -124,9 +123,8 @@ def evaluation(scratch: Path) -> dict[str, Any]:
     size = min(EVALUATED, len(dataset.users))
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
     user, item = dataset.users[chosen], dataset.items[chosen]
-    score = make_interaction(config)
-    link_ranks(score, users, items, user[:BLOCK_USERS], item[:BLOCK_USERS])
-    ranks, ranks_took = timed(lambda: link_ranks(score, users, items, user, item))
+    link_ranks(users, items, user[:BLOCK_USERS], item[:BLOCK_USERS])
+    ranks, ranks_took = timed(lambda: link_ranks(users, items, user, item))
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks.expected)
     return {
         "links": size,
@@ -146,7 +144,6 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import DeviceContent
     from ncfbench.training.inference import compiled
     from ncfbench.training.loop import timed_loops
@@ -158,7 +155,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
     rows, everything = (np.arange(size, dtype=np.int32) for size in (len(user), dataset.n_items))
     degrees = jnp.asarray(dataset.graph.item_degrees[:, None], jnp.float32)
     recall = partial(link_ranks, users=rows, index=item, known=known)
-    floor = recall(make_interaction(config), jnp.ones((len(rows), 1)), degrees)
+    floor = recall(jnp.ones((len(rows), 1)), degrees)
     content = DeviceContent.of(dataset)
     curve, trained = list[dict[str, float]](), 0.0
     blocks: dict[str, list[float]] = {"seconds": [], "processor_seconds": []}
@@ -182,7 +179,7 @@ def train(scratch: Path, name: str, seconds: float) -> dict[str, Any]:
             parameters = loop.state.parameters
             of_users = users_of(parameters, content, user).scored
             of_items = embedder.items(parameters, everything)
-            ranks = recall(embedder.interaction(parameters), of_users, of_items)
+            ranks = recall(of_users, of_items)
             del of_users, of_items
             curve.append({"seconds": trained, "iterations": loop.iteration, "recall": share(ranks)})
             peaks["evaluation"] = max(restart_peak(), peaks.get("evaluation", 0))

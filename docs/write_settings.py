@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ncfbench.catalog import BUILT_IN
+from ncfbench.catalog import BUILT_IN, INFOS
 from ncfbench.config import all_settings, default_text, users_of
 from ncfbench.settings import PANELS, Setting
 
@@ -55,7 +55,9 @@ def _panel(panel: str) -> Iterator[str]:
 
 def _valid(setting: Setting) -> str:
     if setting.name in BUILT_IN:
-        return ", ".join(BUILT_IN[setting.name]) + ", or a plug-in"
+        return ", ".join(BUILT_IN[setting.name]) + ", or a plug-in" * bool(
+            INFOS[setting.name].group
+        )
     words = {"int": "whole number", "float": "number", "bool": "", "str": ""}[setting.type]
     return ", ".join(filter(None, [words, setting.range]))
 

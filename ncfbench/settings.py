@@ -26,7 +26,7 @@ PANELS: tuple[Panel, ...] = get_args(Panel)
 """Groups of options in ``--help``, in their order."""
 Kind = str
 """A kind of class that a user chooses by name, built in or a plug-in: ``sampler``, ``loss``,
-``encoder``, ``user_tower`` or ``interaction``. The setting of that name chooses it.
+``encoder`` or ``user_tower``. The setting of that name chooses it.
 """
 BOUNDS: Mapping[str, Callable[[float, float], bool]] = {
     "at_least": operator.ge,
@@ -79,18 +79,12 @@ class Setting:
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
     only_with: tuple[str, ...] = ()
     """Another setting and the values of it with which this one counts; else it has its default."""
-    needs: tuple[str, ...] = ()
-    """Other settings that a class must have too where it has this one."""
     symbol: str = ""
     """Its letter in tables; by default its name."""
-    zero_word: str = ""
-    """A word for 0, which a user may write in its place."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
     tried: tuple[Any, ...] = ()
     """Values that a search tries: of numbers in ascending order, neighbours side by side."""
-    changes_objective: bool = False
-    """Runs that differ in it minimise other things: reports compare them by recall alone."""
     has_flag: bool = True
 
     def __post_init__(self) -> None:
@@ -136,14 +130,11 @@ class Setting:
             plain: Any = value.item() if hasattr(value, "item") else value
             if isinstance(plain, float) and getattr(value, "itemsize", 8) < 8:
                 plain = float(str(value))
-            if self.zero_word and isinstance(plain, str) and plain == self.zero_word:
-                return make(0)
             if isinstance(plain, bool) and self.type == "bool":
                 return plain
             if not isinstance(plain, bool) and isinstance(plain, valid):
                 return make(plain)
-        or_word = f" or {self.zero_word}" if self.zero_word else ""
-        raise UsageError(f"{self.name} = {value!r} is not {words}{or_word}.")
+        raise UsageError(f"{self.name} = {value!r} is not {words}.")
 
     def check(self, value: Any) -> None:
         """Refuse a value of the right type outside the range.
@@ -177,14 +168,10 @@ class Setting:
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""
         if not self.has_flag:
-            return ["--set", f"{self.name}={self.text(value)}"]
+            return ["--set", f"{self.name}={value}"]
         if self.type == "bool":
             return [self.flag if value else self.flag.replace("--", "--no-", 1)]
-        return [self.flag, self.text(value)]
-
-    def text(self, value: Any) -> str:
-        """Return a value as a user writes it."""
-        return self.zero_word if self.zero_word and value == 0 else str(value)
+        return [self.flag, str(value)]
 
     def _bounds(self) -> list[tuple[str, float]]:
         bounds = [(name, getattr(self, name)) for name in BOUNDS]

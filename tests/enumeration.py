@@ -120,9 +120,6 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
         (p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())
     ]
     shape, count = (b, -1), b * k
-    if sampler == "xbm":
-        one_negative = [(p, None, v) for v, p in noise_of(graph, 1.0).items()]
-        shape, count = (1, -1), config.memory
     if sampler == "mixed-ns":
         one_negative = [(p, None, v) for v, p in noise_of(graph, 0.0).items()]
         shape, count = (1, -1), config.uniform_items

@@ -12,5 +12,5 @@ SIZE = 32
 
 
 def configure(sampler: str, **settings: Any) -> RunConfig:
-    usual = {"batch_size": SIZE, "stratum_size": 4, "negatives": 3, "memory": 80}
+    usual = {"batch_size": SIZE, "stratum_size": 4, "negatives": 3}
     return complete({"sampler": sampler} | usual | settings)

@@ -50,7 +50,6 @@ def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: st
 
     def batch(**more: Any) -> list[np.ndarray]:
         usual = {"sampler": sampler, "strata": strata, "batch_size": 28, "negatives": 3}
-        usual |= {"memory": 80}
         made = make_sampler(tiny.graph, complete(usual | more), Streams(0))
         found = made.assemble(made.draw(1, 1)[0], 200)
         return [*found[:4], *found.negatives, found.n_items]

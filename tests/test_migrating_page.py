@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flax import nnx
 
 from ncfbench.config import complete
 from ncfbench.data import BipartiteGraph
-from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss
 from ncfbench.rng import Streams
@@ -46,7 +44,7 @@ def vectors() -> tuple[np.ndarray, np.ndarray]:
 def ours(batch: Batch, users: np.ndarray, items: np.ndarray, settings: dict[str, Any]) -> float:
     """The objective of a batch, as this program computes it."""
     config = complete(settings)
-    scores = batch_scores(users, items, batch, DotProduct(config, rngs=nnx.Rngs(0)))
+    scores = batch_scores(users, items, batch)
     value = link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
     return float(value)
 

@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hardest
+import numpy as np
 import pytest
 from folders import write_run
+from trained import train
 from typer.testing import CliRunner
 from write_settings import settings_page
 
@@ -18,6 +21,7 @@ from ncfbench import catalog
 from ncfbench.cli import app
 from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
+from ncfbench.models.losses import SampledSoftmax
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.runs import choice
@@ -30,9 +34,7 @@ MODULE = '''
 import jax.numpy as jnp
 from flax import nnx
 from ncfbench.catalog import SAMPLERS, EncoderInfo, LossInfo, SamplerInfo
-from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import Pairwise
-from ncfbench.models.user_towers import UserTable
 from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
@@ -105,14 +107,6 @@ class SilentLoss(Pairwise):
         return jnp.maximum(negative - positive + 0.5, 0)
 
 
-class SilentUserTower(UserTable):
-    """Nor does it."""
-
-
-class SilentInteraction(DotProduct):
-    """Nor does it."""
-
-
 class Sharing(StratifiedSharingSampler):
     """Shared negatives, a quarter of whose weight is gone."""
 
@@ -182,8 +176,6 @@ IDENTITY = [
     ("sampler", "Own", "uniform_items", False),
     ("sampler", "Own", "negatives", True),  # used by its base class
     *(("loss", "SilentLoss", name, True) for name in OTHERS),
-    *(("user_tower", "SilentUserTower", name, True) for name in OTHERS),
-    *(("interaction", "SilentInteraction", name, True) for name in OTHERS),
 ]
 
 
@@ -319,9 +311,30 @@ def test_the_documented_examples_are_right(
         "negatives": 4,
         "epochs": 1,
     }
-    for interaction in ("NegativeDistance", "ScaledDistance"):
-        config = complete(SMALL | chosen | {"interaction": f"documented:{interaction}"})
-        run(config, Locations(data_dir, tmp_path / "runs"))
+    run(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs"))
+
+
+def test_the_hardest_negatives_alone_count() -> None:
+    """The two of the highest scores that have weight, as in a softmax over these; the third is
+    linked.
+    """
+    loss, softmax = hardest.Hardest(2.0), SampledSoftmax(2.0)
+    positive, negative = np.array([0.5]), np.array([[0.1, 0.9, 0.7, -0.3, 0.6]])
+    weight = np.array([[3.0, 2.0, 0.0, 1.0, 4.0]])
+    whole = loss.batch_rows(positive, negative, weight, None)
+    assert whole == pytest.approx(softmax.rows(positive, negative, weight, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardest, "HARDEST", 2)
+        found = loss.batch_rows(positive, negative, weight, None)
+    weight[0, [0, 3]] = 0
+    assert found == pytest.approx(softmax.rows(positive, negative, weight, None))
+
+
+@pytest.mark.long
+def test_the_example_of_a_loss_trains(data_dir: Path, tmp_path: Path) -> None:
+    own = {"sampler": "ns", "loss": "hardest:Hardest", "batch_size": 64, "epochs": 1}
+    record = train(data_dir, tmp_path, **own)
+    assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
 
 
 def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 torch = pytest.importorskip("torch")
 
@@ -24,7 +23,6 @@ from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa:
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import UsageError  # noqa: E402
-from ncfbench.models.interaction import DotProduct  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
 from ncfbench.models.towers import DeviceContent  # noqa: E402
@@ -48,7 +46,6 @@ SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "s
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
-    if sampler != "xbm"  # a layout that a loader has no form for
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).reads("stratum_size")
     for loss in losses_for(find_sampler(sampler).with_strata(strata))
@@ -87,10 +84,9 @@ def test_loss_and_gradient_are_jax_ones(
     users, items = (
         rng.normal(size=(len(ids), 6)).astype(np.float32) for ids in (batch.users, batch.items)
     )
-    dot = DotProduct(config, rngs=nnx.Rngs(0))
 
     def ours(users: jax.Array, items: jax.Array) -> jax.Array:
-        scores = batch_scores(users, items, batch, dot)
+        scores = batch_scores(users, items, batch)
         return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
 
     value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(users, items)
@@ -211,10 +207,6 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),
-        ({"hardest": 3}, "hardest = 3: PyTorch's objective takes a batch's weights as they are"),
-        ({"sampler": "neg", "mined": 9}, "mined = 9: PyTorch's objective takes a batch's weights"),
-        ({"sampler": "xbm", "memory": 64}, "no form for the batch layout Remembered. Use a"),
-        ({"sampler": "xbm", "memory": 64, "warm_start": 9}, "no form for the batch layout Rem"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),
         ({"epochs": 3}, "Unknown setting 'epochs'"),
     ],

@@ -132,7 +132,6 @@ def test_strata_are_of_one_item_or_one_user() -> None:
     [
         ({"sampler": "neg"}, "The negatives of neg are not the batch's own items"),
         ({"sampler": "mixed-ns"}, "Use ns or strat-ns."),
-        ({"hardest": 2}, "hardest = 2: PyTorch's objective takes"),
         ({"batch_size": 9}, "not a multiple of stratum_size"),
         ({"loss": "cosine"}, "Unknown loss 'cosine'"),
     ],

@@ -34,18 +34,17 @@ PAGES_RUN = re.compile(r"runs/synthetic-\S+\w")
 USERS, ITEMS = 60, 250
 SMALL = {"dataset": "x", "sampler": "ns", "batch_size": 64, "epochs": 2, "learning_rate": 0.03}
 SMALL |= {"encoder": "bow", "dimension": 8, "word_dimension": 8}
-FREE = {"coupling": "regularised", "interaction": "cosine", "learn_temperature": True}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bow": ("items", {"loss": "softmax"}),
     "history": ("links", {"encoder": "mf", "user_tower": "history"}),
-    "cosine": ("links", FREE),
+    "free": ("links", {"loss": "softmax", "coupling": "regularised"}),
 }
 """Kind of hold-out, and settings."""
 BOW = "encoder.dense.bias encoder.dense.kernel encoder.words.embedding"
 PARAMETERS = {
     "bow": f"{BOW} user_tower.vectors.embedding",
     "history": "encoder.vectors.embedding user_tower.items.embedding",
-    "cosine": f"{BOW} free_items.embedding interaction.above_least user_tower.vectors.embedding",
+    "free": f"{BOW} free_items.embedding user_tower.vectors.embedding",
 }
 """In the order of their paths, in which a checkpoint numbers them, before all other arrays."""
 
@@ -83,7 +82,7 @@ def train(home: Path, **more: Any) -> RunRecord:
 
 
 @pytest.fixture(
-    scope="module", params=["bow", "history", pytest.param("cosine", marks=pytest.mark.long)]
+    scope="module", params=["bow", "history", pytest.param("free", marks=pytest.mark.long)]
 )
 def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """In blocks of 32 vectors, the last of which is not full."""
@@ -136,11 +135,6 @@ def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None
     lengths = np.linalg.norm([*g.values()], axis=1)
     is_unit = np.allclose(lengths, 1, atol=1e-6)
     assert meta["unit_length"] == is_unit == (exported.model != "history")
-    assert (meta["temperature"] is None) == (exported.model != "cosine")
-    if exported.model == "cosine":
-        assert meta["temperature"] != pytest.approx(0.1, abs=1e-6), "it is trained"
-        lengths = np.linalg.norm([*f.values()], axis=1)
-        assert lengths == pytest.approx(1 / meta["temperature"], rel=1e-5)
 
 
 def test_parquet_holds_the_same_vectors(exported: Exported) -> None:
@@ -221,10 +215,6 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     """In a sentence that says what to do, and nothing is written."""
     folder, data_dir = plain.folder, plain.folder.parents[1] / "data"
-    scored = shutil.copytree(folder, tmp_path / "scored")
-    config = json.loads((scored / "config.json").read_text())
-    config["config"]["interaction"] = "gmf"
-    (scored / "config.json").write_text(json.dumps(config))
     lost = shutil.copytree(folder, tmp_path / "lost", ignore=lambda *_: ["checkpoints"])
     for name, file in (("used", "letter"), ("old", "meta.json")):
         (tmp_path / name).mkdir()
@@ -236,14 +226,14 @@ def test_what_cannot_work_is_refused(
             ncfbench.export_vectors(run, tmp_path / name, **({"data_dir": data_dir} | more))
         assert sorted(tmp_path.rglob("*")) == before
 
-    refuse(UsageError, "gmf, and no .* Train with --interaction dot or cosine", scored)
     refuse(DataError, "has no checkpoint of its end .* Train it again: ncfbench run --again", lost)
     refuse(UsageError, "it holds letter. Name a new folder", folder, "used", again=True)
     refuse(UsageError, "holds vectors already. To replace them, use --again", folder, "old")
     refuse(DataError, "no run 'lst'.*; did you mean 'lost'", Path("lst"), runs_dir=tmp_path)
     refuse(DataError, "is not prepared", folder, data_dir=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(export, "full", lambda sides: lambda *both: [each * np.nan for each in both])
+        nans = lambda _, parameters, ids, is_new: np.full((len(ids), 8), np.nan)  # noqa: E731
+        patch.setattr(export.Embedder, "candidates", nans)
         refuse(DivergedError, "A vector is not finite", folder)
         patch.chdir(tmp_path / "old")
         refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)

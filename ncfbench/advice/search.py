@@ -34,10 +34,7 @@ reference search that has it over the best of all (benchmarks/results/searches).
 """
 PROBE_LINKS = 256
 """Links of a probe: rankings decide, and a probe of the usual size takes a fifth of such a race."""
-FIRST = (
-    *("features", "encoder", "loss", "sampler", "bare_bag", "dimension", "user_tower"),
-    "interaction",
-)
+FIRST = (*("features", "encoder", "loss", "sampler", "bare_bag", "dimension", "user_tower"),)
 """Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""

@@ -20,9 +20,8 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
-from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
-from ncfbench.training.state import Parameters, copy_state
+from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 STEP_TOLERANCE = 1e-3
@@ -41,10 +40,6 @@ class AuditedTowers:
     embedder: Embedder
     pullback: Pullback
     parameters: Parameters
-    earlier: Parameters
-    """Those from which negatives are mined."""
-    age: int
-    """Iterations between the two."""
 
     @classmethod
     def make(
@@ -53,13 +48,8 @@ class AuditedTowers:
         content: DeviceContent,
         config: RunConfig,
         warmup: int,
-        age: int = 0,
     ) -> AuditedTowers:
-        """Return the parameters after ``warmup`` iterations.
-
-        Args:
-            age: iterations that mined items are old after the warm-up.
-        """
+        """Return the parameters after ``warmup`` iterations."""
         shared = {
             name: value
             for name, value in _audited(config).to_dict().items()
@@ -67,18 +57,15 @@ class AuditedTowers:
         }
         neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
         trainer, state = Trainer.create(neutral, dataset)
-        trained, old = state, None
+        trained = state
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
-        for iteration in range(warmup):
-            if iteration == warmup - age:
-                old = copy_state(trained).parameters
+        for _ in range(warmup):
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)
         pullback = Pullback(embedder, dataset.graph)
-        earlier = old or trained.parameters
-        return cls(trainer, embedder, pullback, trained.parameters, earlier, age)
+        return cls(trainer, embedder, pullback, trained.parameters)
 
     def anchor(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
         """Return the anchor for the noise and mask of ``config``."""
@@ -98,16 +85,6 @@ class Anchor:
     gradient: NDArray[np.float32]
     """float32[P]: the exact one."""
     batch_gradients: BatchGradients
-
-    def mined_items(self, graph: BipartiteGraph, config: RunConfig) -> NDArray[np.int32] | None:
-        """Return the items that a run mines from the earlier parameters; None where it mines none.
-        See :class:`MinedItems`.
-        """
-        if not config.mines:
-            return None
-        return np.asarray(
-            MinedItems(config, graph).refreshed(self.towers.earlier, self.towers.embedder)
-        )
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""

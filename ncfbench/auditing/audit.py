@@ -95,8 +95,6 @@ def audit_samplers(
     )
     noises = tuple(noises)
     configs = configurations(given, samplers, losses, noises)
-    if any(config.first_hard for config in configs):
-        raise UsageError("An audit judges what comes after a warm start. Use --warm-start off.")
     tested = configs
     if besides := tuple(suite):
         tested = configurations(given, samplers, tuple(dict.fromkeys((*losses, *besides))), noises)

@@ -15,8 +15,7 @@ from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Remembered, negative_ids
-from ncfbench.training.step import hardness_of
+from ncfbench.sampling.batch import Batch, negative_ids
 
 CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
@@ -36,11 +35,9 @@ class Block:
     """
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, batches: Sequence[Batch]) -> None:
-        self.graph, self.hardness = graph, hardness_of(config)
+        self.graph = graph
         self.rows = UserRows.of(graph, config)
         self.batches = with_equal_shapes(batches)
-        self.remembers = isinstance(batches[0].negatives, Remembered)
-        """True if some items have no gradient: the table of all scores does not know which."""
         self._parts = list(_parts(self.batches))
         self.groups: list[Batch] = [
             jax.tree.map(lambda *arrays: np.stack(arrays), *part) for part in self._parts

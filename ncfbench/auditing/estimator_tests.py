@@ -16,7 +16,7 @@ from ncfbench.auditing.bias import POWER
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling.batch import Batch, Listed, negative_ids
-from ncfbench.sampling.noise import Noise, explicit_measure
+from ncfbench.sampling.noise import Noise
 
 Float64 = NDArray[np.float64]
 Ids = NDArray[np.integer]
@@ -159,11 +159,6 @@ class TestFunctions:
             of_link = np.einsum("ltd,ltd->lt", self.x[user], self.y[item])
             np.subtract.at(of_user, user, measure[item, None] * of_link)
             linked[:] = 0.0
-        if (own := explicit_measure(graph, self.config)) is not None:
-            has_own = np.diff(own.indptr) > 0
-            y = (own @ self.y.reshape(graph.n_items, -1)).reshape(self.x.shape)
-            of_user[has_own] = np.einsum("utd,utd->ut", self.x[has_own], y[has_own])
-            linked[has_own] = 0.0
         negative = np.mean(self._factor(user, item) * of_user[user], axis=0)
         own_links = linked[user].mean()
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [own_links]])

@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.auditing.gradients import Float64, VectorGradient, flat64
+from ncfbench.auditing.gradients import Float64, VectorGradient
 from ncfbench.auditing.user_rows import Ids, UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
-from ncfbench.sampling.noise import Noise, explicit_measure
+from ncfbench.models.scores import pair_scores, score_matrix
+from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
@@ -35,15 +35,15 @@ MAX_TERMS = 2**34
 BLOCK_TERMS = 2**20
 LINK_BLOCK = 2**16
 
-Scored: TypeAlias = tuple[Interaction, jax.Array, jax.Array]
-"""The interaction, and the vectors of all users and of the items in use."""
+Scored: TypeAlias = tuple[jax.Array, jax.Array]
+"""The vectors of all users and of the items in use."""
 Named: TypeAlias = tuple[Any, Ids]
 """Weights of named items as negatives of a group of rows, in place of the measure, a sparse table
 [groups, V] whose stored values count, zeros too; and the group of each row, [R].
 """
-Sum: TypeAlias = tuple[Any, Any, Any, Any]
-"""A sum of losses, float, and its gradients by the vectors of users and items and by the
-interaction, float64[rows, D], [V, D] and [R]. See :class:`UserRows`.
+Sum: TypeAlias = tuple[Any, Any, Any]
+"""A sum of losses, float, and its gradients by the vectors of users and items, float64[rows, D] and
+[V, D]. See :class:`UserRows`.
 """
 
 
@@ -86,7 +86,7 @@ class ExactObjective:
         rows = UserRows.of(graph, self.config)
         users = rows.vectors(self.embedder, parameters)
         items = self.embedder.items(parameters, self.nodes)
-        scored = self.embedder.interaction(parameters), users.scored, items
+        scored = users.scored, items
         user, item = graph.link_user, graph.index_in_use[graph.link_item]
         row = rows.of_links(user, graph.link_item)
         left_out = sparse.csr_array((graph.n_users, len(self.nodes)))
@@ -99,18 +99,8 @@ class ExactObjective:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
         negative_row = user if self.is_pointwise else row
-        own = explicit_measure(graph, self.config)
-        has_own = np.zeros(len(user), bool) if own is None else np.diff(own.indptr)[user] > 0
-        negative = _zero(scored)
-        for chosen, measure, table in (
-            (~has_own, self.measure, left_out),
-            (has_own, np.zeros(len(self.nodes)), left_out if own is None else own[:, self.nodes]),
-        ):
-            if chosen.any():
-                terms = negative_row[chosen], item[chosen], weight[chosen], measure
-                named = table, user[chosen]
-                part = sum_rows(scored, *terms, named, self.loss, self.config.lambda_)
-                negative = _added(negative, part)
+        terms = negative_row, item, weight, self.measure, (left_out, user)
+        negative = sum_rows(scored, *terms, self.loss, self.config.lambda_)
         whole = _added(positive, negative)
         shares = np.bincount(row, minlength=rows.count) / graph.n_links
         raw = np.asarray(users.raw, np.float64)
@@ -171,42 +161,41 @@ def _sum(
 ) -> Sum:
     total = _zero(scored)
     for block in blocks:
-        value, (interaction, users, items) = function(scored, block, loss, lambda_)
-        part = float(value), np.asarray(users), np.asarray(items), flat64(interaction)
-        total = _added(total, part)
+        value, (users, items) = function(scored, block, loss, lambda_)
+        total = _added(total, (float(value), np.asarray(users), np.asarray(items)))
     return total
 
 
 def _zero(scored: Scored) -> Sum:
-    interaction, users, items = scored
-    return 0.0, np.zeros(users.shape), np.zeros(items.shape), np.zeros(flat64(interaction).shape)
+    users, items = scored
+    return 0.0, np.zeros(users.shape), np.zeros(items.shape)
 
 
 def _added(one: Sum, other: Sum) -> Sum:
-    value, users, items, interaction = map(operator.add, one, other)
-    return value, users, items, interaction
+    value, users, items = map(operator.add, one, other)
+    return value, users, items
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @jax.value_and_grad
 def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
-    (interaction, users, items), (user, item, weight) = scored, block
-    return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
+    (users, items), (user, item, weight) = scored, block
+    return jnp.sum(weight * loss.positive(pair_scores(users[user], items[item])))
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @jax.value_and_grad
 def _rows(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
-    interaction, users, items = scored
+    users, items = scored
     user, item, weight, (named_row, named_item, masses), measure_V = block
     f_RxD = users[user]
-    scores_RxV = interaction.matrix(f_RxD, items)
+    scores_RxV = score_matrix(f_RxD, items)
     mass_RxV = jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
     mass_RxV = mass_RxV.at[named_row, named_item].set(masses, mode="drop")
     if isinstance(loss, Pointwise):
         silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
         rows = loss.negative_rows(silent, mass_RxV, lambda_)
     else:
-        positive = interaction.pairs(f_RxD, items[item])
+        positive = pair_scores(f_RxD, items[item])
         rows = row_losses(positive, scores_RxV, mass_RxV, loss, None)
     return jnp.sum(jnp.where(weight > 0, weight * rows, 0.0))

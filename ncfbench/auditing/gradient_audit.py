@@ -36,25 +36,17 @@ from ncfbench.reporting.frames import grouped
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.listed import NegativeSampler
 
 SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, str]
 """Choices that weights depend on: noise distribution, sampler, and the loss's family."""
-Objective: TypeAlias = tuple[str, bool]
-"""Loss, and whether negatives are drawn from explicit ones."""
 
 
 def weighing(config: RunConfig) -> Weighing:
     """Return what the weights of batches depend on."""
     return config.noise, config.sampler, config.family
-
-
-def objective_of(config: RunConfig) -> Objective:
-    """Return what the exact gradient of a noise distribution depends on."""
-    return config.loss, config.draws_explicit
 
 
 @dataclass(frozen=True)
@@ -88,18 +80,15 @@ class GradientAudit:
         dataset, configs, say = self.dataset, self.configs, self.progress.say
         content = DeviceContent.of(dataset, configs)
         say(f"{self.verdicts} verdicts, each from {self.batches:,} batches.")
-        # Mined items are oldest just before the next mining.
-        ages = [config.mine_every - 1 for config in configs if config.mines]
-        age = min(max(ages, default=0), self.warmup)
         towers = {
-            loss: AuditedTowers.make(dataset, content, first, self.warmup, age)
+            loss: AuditedTowers.make(dataset, content, first, self.warmup)
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
         for noise, of_noise in grouped(configs, attrgetter("noise")).items():
             anchors = {
-                objective: towers[last.loss].anchor(dataset.graph, last)
-                for objective, (*_, last) in grouped(of_noise, objective_of).items()
+                loss: towers[loss].anchor(dataset.graph, last)
+                for loss, (*_, last) in grouped(of_noise, attrgetter("loss")).items()
             }
             for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
                 begin = time.perf_counter()
@@ -113,7 +102,7 @@ class GradientAudit:
     def _rows_of(
         self,
         configs: Sequence[RunConfig],
-        anchors: Mapping[Objective, Anchor],
+        anchors: Mapping[str, Anchor],
         *,
         check: bool,
     ) -> list[dict[str, Any]]:
@@ -121,7 +110,7 @@ class GradientAudit:
 
         Args:
             configs: complete settings, one of each loss.
-            anchors: by objective.
+            anchors: by loss.
             check: compare a batch's gradient with the training step's.
         """
         biases: dict[str, Bias] = {}
@@ -129,14 +118,9 @@ class GradientAudit:
         # kind share their batches.
         kinds = grouped(configs, lambda c: (c.family, find_loss(c.loss).includes_positive))
         for alike in kinds.values():
-            targets = [(config, anchors[objective_of(config)]) for config in alike]
-            # Batches of mined items are those of one anchor.
-            for some in [[target] for target in targets] if alike[0].mines else [targets]:
-                self._measure(some, biases, check=check)
-        return [
-            self._row(config, anchors[objective_of(config)].towers.age, biases[config.loss])
-            for config in configs
-        ]
+            targets = [(config, anchors[config.loss]) for config in alike]
+            self._measure(targets, biases, check=check)
+        return [self._row(config, biases[config.loss]) for config in configs]
 
     def _measure(
         self, targets: Sequence[tuple[RunConfig, Anchor]], biases: dict[str, Bias], *, check: bool
@@ -145,8 +129,6 @@ class GradientAudit:
         config, graph = targets[0][0], self.dataset.graph
         streams = Streams(AUDIT_SEED + config.seed)
         sampler = make_sampler(graph, config, streams, replacement=True)
-        if isinstance(sampler, NegativeSampler):
-            sampler.hard_items = targets[0][1].mined_items(graph, config)
         size = self.batches // BLOCKS
         means: list[list[NDArray[np.float32]]] = []
         for block in blocks_of(sampler, BLOCKS, size):
@@ -158,7 +140,7 @@ class GradientAudit:
             exact, count = anchor.gradient, size * BLOCKS
             biases[own.loss] = estimate(np.stack(vectors), exact, count, self.verdicts)
 
-    def _row(self, config: RunConfig, age: int, bias: Bias) -> dict[str, Any]:
+    def _row(self, config: RunConfig, bias: Bias) -> dict[str, Any]:
         claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()
         evidence = Evidence(
             bias,
@@ -171,8 +153,6 @@ class GradientAudit:
         effective = identity_of(config)
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
-            "negative_items": _negative_items(config),
-            "cache_age": age if config.mines else None,
             "verdict": word,
             "batches": bias.batches,
             "margin": self.margin,
@@ -186,8 +166,3 @@ class GradientAudit:
             "batches_needed": batches_needed(bias, self.margin) if is_open else None,
             "batch_variance": bias.variance,
         }
-
-
-def _negative_items(config: RunConfig) -> str | None:
-    """Return the items that negatives are drawn from, where it is not P_n that draws them."""
-    return "mined" if config.mines else "explicit" if config.draws_explicit else None

@@ -1,7 +1,7 @@
 """Mean gradients of many batches at fixed parameters, dropout off.
 
 The towers are fixed functions then, so a batch's gradient is a linear image of its gradient with
-respect to the vectors of users and items and to the interaction's parameters. That one is cheap
+respect to the vectors of users and items. That one is cheap
 (:class:`BatchGradients`), and only the mean over a block of batches goes back through the towers
 (:class:`Pullback`).
 
@@ -25,17 +25,10 @@ from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
-from ncfbench.models.objective import (
-    ALL,
-    Hardness,
-    batch_link_loss,
-    hard_weights,
-    pairs_loss,
-    without_remembered,
-)
-from ncfbench.models.tables import INTERACTION, WHOLE_TABLES
+from ncfbench.models.objective import batch_link_loss, pairs_loss
+from ncfbench.models.scores import score_matrix
+from ncfbench.models.tables import WHOLE_TABLES
 from ncfbench.models.towers import UserVectors
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder, row_blocks
@@ -48,16 +41,12 @@ Float64 = NDArray[np.float64]
 
 
 class VectorGradient(NamedTuple):
-    """A gradient with respect to the vectors of all users and of the items in use, and to the
-    interaction's parameters.
-    """
+    """A gradient with respect to the vectors of all users and of the items in use."""
 
     users: Float64
     """float64[rows, D]: by the users' vectors that scores are made of, see :class:`UserRows`."""
     items: Float64
     """float64[nodes, D]."""
-    interaction: Float64
-    """float64[R]: by the interaction's parameters, as :func:`flat64` orders them."""
     raw: Float64
     """float64[rows, D]: by the users' vectors before any normalisation."""
 
@@ -106,12 +95,6 @@ class Pullback:
             by_items = np.where(is_new, gradient.items[rows], 0).astype(np.float32)
             part = self._by_items(parameters, by_items, self.nodes[rows], content)
             total = jax.tree.map(jnp.add, total, part)
-        if len(gradient.interaction):
-            leaves, structure = jax.tree.flatten(parameters[INTERACTION])
-            ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-            parts = np.split(gradient.interaction.astype(np.float32), ends)
-            shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-            total = nnx.State({**total, INTERACTION: jax.tree.unflatten(structure, shaped)})
         return flat(total)
 
 
@@ -120,16 +103,8 @@ def flat(parameters: Parameters) -> NDArray[np.float32]:
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(parameters)])
 
 
-def flat64(interaction: Interaction) -> Float64:
-    """Return an interaction's parameters, or a gradient by them, as one vector float64[R]."""
-    leaves = jax.tree.leaves(nnx.as_pure(nnx.state(interaction)))
-    return np.concatenate(
-        [np.zeros(0), *(np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves)]
-    )
-
-
 class BatchGradients:
-    """The gradient of the mean of some batches' losses, with respect to vectors and interaction.
+    """The gradient of the mean of some batches' losses, with respect to vectors.
 
     Args:
         parameters: at which gradients are taken.
@@ -141,121 +116,98 @@ class BatchGradients:
         users = UserRows.of(graph, config).vectors(embedder, parameters)
         items = np.asarray(embedder.items(parameters, graph.items_in_use))
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.scored = embedder.interaction(parameters), np.asarray(users.scored), items
+        self.scored = np.asarray(users.scored), items
         self.raw = np.asarray(users.raw, np.float64)
         self.is_small = len(users.scored) * len(items) <= TABLE_SCORES
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
-        by_score = self.is_small and not block.remembers
-        sums = self.by_score(block) if by_score else self.by_slot(block)
-        users, items, interaction = (total / len(block.batches) for total in sums)
+        sums = self.by_score(block) if self.is_small else self.by_slot(block)
+        users, items = (total / len(block.batches) for total in sums)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
-        return VectorGradient(users, items, interaction, penalty)
+        return VectorGradient(users, items, penalty)
 
-    def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
-        """Return the sums by users, items and the interaction's parameters, by way of the nodes'
-        slots, for graphs of any size.
-        """
-        interaction, users, items = self.scored
+    def by_slot(self, block: Block) -> tuple[Float64, Float64]:
+        """Return the sums by users and items, by way of their slots, for graphs of any size."""
+        users, items = self.scored
         by_user, by_item = np.zeros(users.shape), np.zeros(items.shape)
-        by_interaction = np.zeros(flat64(interaction).shape)
         for group, rows in zip(block.groups, block.positives, strict=True):
             group = group._replace(items=block.graph.index_in_use[group.items])
             own = rows if block.rows.has_links else None
-            made = _slot_gradients(self.scored, group, own, self.loss, self.lambda_, block.hardness)
-            r, f, g, by_own = made
+            f, g, by_own = _slot_gradients(self.scored, group, own, self.loss, self.lambda_)
             named = [(by_user, group.users, f), (by_item, group.items, g)]
             if own is not None:
                 named.append((by_user, own, by_own))
             for total, ids, parts in named:
                 total += _sum_by(ids.reshape(-1), np.asarray(parts).reshape(ids.size, -1), total)
-            by_interaction += flat64(r)
-        return by_user, by_item, by_interaction
+        return by_user, by_item
 
-    def by_score(self, block: Block) -> tuple[Float64, Float64, Float64]:
+    def by_score(self, block: Block) -> tuple[Float64, Float64]:
         """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.scored))
         scores, counts = table.reshape(-1), np.zeros(table.size)
-        keeps = block.hardness != ALL and self.loss.info.includes_positive
         is_pointwise = isinstance(self.loss, Pointwise)
         for positive, negative, weight in block.pairs(is_pointwise=is_pointwise):
-            kept = positive[:, :, None] == negative if keeps else None
-            pairs = scores[positive], scores[negative], weight, kept
-            parts = _score_gradients(pairs, self.loss, self.lambda_, block.hardness)
+            pairs = scores[positive], scores[negative], weight
+            parts = _score_gradients(pairs, self.loss, self.lambda_)
             for index, part in zip((positive, negative), parts, strict=True):
                 counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), table.size)
         by_score = counts.reshape(table.shape).astype(np.float32)
-        r, by_user, by_item = _table_gradient(self.scored, by_score)
-        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
+        by_user, by_item = _table_gradient(self.scored, by_score)
+        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64)
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
 def _slot_gradients(
-    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardness: Hardness
+    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None
 ) -> Any:
-    """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
-    vectors in its slots and of its positive links: float32[C, U, D], [C, V, D] and [C, b, D].
+    """Return each batch's gradient by the vectors in its slots and of its positive links:
+    float32[C, U, D], [C, V, D] and [C, b, D].
 
     Args:
         batches: with a leading axis of C batches; they name items by their index among those in
             use.
         own: int[C, b], the users' rows of the positive links, where these have their own.
     """
-    interaction, users, items = scored
+    users, items = scored
 
     def objective(
-        interaction: Interaction,
-        f_UxD: jax.Array,
-        g_VxD: jax.Array,
-        own_bxD: jax.Array | None,
-        batch: Batch,
+        f_UxD: jax.Array, g_VxD: jax.Array, own_bxD: jax.Array | None, batch: Batch
     ) -> jax.Array:
-        g_VxD = without_remembered(g_VxD, batch)
-        return batch_link_loss(
-            f_UxD, g_VxD, batch, interaction, loss, lambda_, hardness=hardness, own_bxD=own_bxD
-        )
+        return batch_link_loss(f_UxD, g_VxD, batch, loss, lambda_, own_bxD=own_bxD)
 
     def gradient(vectors: Any) -> Any:
-        return jax.grad(objective, argnums=(0, 1, 2, 3))(interaction, *vectors)
+        return jax.grad(objective, argnums=(0, 1, 2))(*vectors)
 
     own_bxD = None if own is None else users[own]
     vectors = users[batches.users], items[batches.items], own_bxD, batches
-    if not jax.tree.leaves(interaction):
-        return jax.vmap(gradient)(vectors)
-    # One batch after the other: a network has many numbers for each score.
-    r, *by_vectors = jax.lax.map(gradient, vectors)
-    return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), *by_vectors
+    return jax.vmap(gradient)(vectors)
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
-def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardness: Hardness) -> Any:
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
+def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None) -> Any:
     """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
 
     Args:
-        pairs: scores of positive and of negative pairs, and the last two arguments of
-            :func:`ncfbench.models.objective.hard_weights`.
+        pairs: scores of positive and of negative pairs, and the weights of these.
     """
-    positive, negative, weight, kept = pairs
-    weight = hard_weights(positive, negative, weight, hardness, kept)
 
     def gradient(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> Any:
         return jax.grad(pairs_loss, argnums=(0, 1))(positive, negative, weight, loss, lambda_)
 
-    return jax.vmap(gradient)(positive, negative, weight)
+    return jax.vmap(gradient)(*pairs)
 
 
 @jax.jit
 def _table(scored: Any) -> Any:
     """Return all scores, float32[rows, nodes]."""
-    interaction, users, items = scored
-    return interaction.matrix(users, items)
+    return score_matrix(*scored)
 
 
 @jax.jit
 def _table_gradient(scored: Any, by_score: jax.Array) -> Any:
-    """Return the gradient by interaction, users and items from that by all scores."""
-    return jax.vjp(type(scored[0]).matrix, *scored)[1](by_score)
+    """Return the gradient by users and items from that by all scores."""
+    return jax.vjp(score_matrix, *scored)[1](by_score)
 
 
 def _sum_by(ids: NDArray[np.integer], rows: NDArray[np.float32], like: Float64) -> Float64:

@@ -10,7 +10,6 @@ from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.auditing.verdict import worded
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
-from ncfbench.sampling.listed import EXPLICIT_OBJECTIVE
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import AUDIT_TABLES
 
@@ -33,17 +32,6 @@ NOISE = Col("P_n", "noise")
 
 def _sampler(row: Row) -> str:
     return find_sampler(row["sampler"]).with_strata(row["strata"]).title
-
-
-def _audited(row: Row) -> str:
-    """Return the sampler, with the items that it draws from and their age where P_n draws none."""
-    if row["cache_age"] is not None:
-        return f"{_sampler(row)} ({row['negative_items']} items, {row['cache_age']} old)"
-    return f"{_sampler(row)} (explicit negatives)" if _is_explicit(row) else _sampler(row)
-
-
-def _is_explicit(row: Row) -> bool:
-    return bool(row["negative_items"] == "explicit")
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
@@ -79,7 +67,7 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
 
 def _bias_cols() -> list[Col]:
     return [
-        Col("sampler", _audited),
+        Col("sampler", _sampler),
         Col("loss", lambda row: find_loss(row["loss"]).title),
         Col("verdict", worded, style=lambda row: VERDICTS[row["verdict"]], align="left"),
         *under(
@@ -107,13 +95,6 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         "Finds from: a bias of so many per cent would be found nine times in ten. Variance: of one"
         " batch's gradient, as a multiple of the exact gradient's squared length.",
     ]
-    if any(row["cache_age"] is not None for row in rows):
-        notes.append(
-            "Mined items: negatives come from those of the highest scores as many iterations"
-            " earlier."
-        )
-    if any(map(_is_explicit, rows)):
-        notes.append(f"Explicit negatives: unbiased is for {EXPLICIT_OBJECTIVE}.")
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(
             "Softmax: the logarithm of a sampled sum is never unbiased. Consistent: the suite finds"
@@ -150,13 +131,7 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         for row in rows
         if row["result"] == "declared"
     }
-    # The property holds for another objective than L.
-    others: dict[str, list[str]] = {}
-    for row in rows:
-        if row["result"] == "pass" and row["detail"]:
-            others.setdefault(row["detail"], []).append(f"{_sampler(row)} ({row['loss_family']})")
-    apart = [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in others.items()]
-    title, notes = "Conformance of the samplers", [legend, *sorted(declared), *apart]
+    title, notes = "Conformance of the samplers", [legend, *sorted(declared)]
     found = [Table.of(title, cols, summary, notes, labels=3, name="conformance")]
     faults = [row for row in rows if row["result"] == "fail"]
     if faults:

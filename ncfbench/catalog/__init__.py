@@ -12,17 +12,15 @@ from functools import partial
 from typing import Any
 
 from ncfbench.catalog.infos import FAMILIES as FAMILIES
-from ncfbench.catalog.infos import INFOS
+from ncfbench.catalog.infos import INFOS as INFOS
 from ncfbench.catalog.infos import EncoderInfo as EncoderInfo
 from ncfbench.catalog.infos import Info as Info
-from ncfbench.catalog.infos import InteractionInfo as InteractionInfo
 from ncfbench.catalog.infos import LossFamily as LossFamily
 from ncfbench.catalog.infos import LossInfo as LossInfo
 from ncfbench.catalog.infos import SamplerInfo as SamplerInfo
 from ncfbench.catalog.infos import UserTowerInfo as UserTowerInfo
 from ncfbench.catalog.models import BUILT_IN as BUILT_IN
 from ncfbench.catalog.models import ENCODERS as ENCODERS
-from ncfbench.catalog.models import INTERACTIONS as INTERACTIONS
 from ncfbench.catalog.models import LOSSES as LOSSES
 from ncfbench.catalog.models import own_settings
 from ncfbench.catalog.plugins import read_plugin
@@ -45,13 +43,17 @@ def find(kind: Kind, name: str) -> Any:
     built_in = BUILT_IN[kind]
     if name in built_in:
         return built_in[name]
-    plugins = {name: name} if ":" in name else registered(kind)
+    has_plugins = bool(INFOS[kind].group)
+    plugins = {}
+    if has_plugins:
+        plugins = {name: name} if ":" in name else registered(kind)
     if name in plugins:
         return read_plugin(kind, plugins[name])
     valid = [*built_in, *plugins]
+    more = ", or a plug-in as package.module:Class" * has_plugins
     raise UsageError(
         f"Unknown {kind.replace('_', ' ')} {name!r}{nearest(name, valid)} Valid:"
-        f" {', '.join(valid)}, or a plug-in as package.module:Class."
+        f" {', '.join(valid)}{more}."
     )
 
 
@@ -59,7 +61,6 @@ find_sampler: Callable[[str], SamplerInfo] = partial(find, "sampler")
 find_loss: Callable[[str], LossInfo] = partial(find, "loss")
 find_encoder: Callable[[str], EncoderInfo] = partial(find, "encoder")
 find_user_tower: Callable[[str], UserTowerInfo] = partial(find, "user_tower")
-find_interaction: Callable[[str], InteractionInfo] = partial(find, "interaction")
 
 
 def settings_for(infos: Collection[Info]) -> dict[str, Setting]:

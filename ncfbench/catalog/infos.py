@@ -1,4 +1,4 @@
-"""Records of samplers, losses, encoders, user towers and interactions.
+"""Records of samplers, losses, encoders and user towers.
 
 A record says what others must know of a class before it is imported. Built-in classes have theirs
 in :mod:`ncfbench.catalog`; a plug-in carries its own as the class attribute ``info``.
@@ -33,7 +33,9 @@ class Info:
 
     kind: ClassVar[Kind]
     group: ClassVar[str]
-    """Entry-point group in which an installed package registers plug-ins of this kind."""
+    """Entry-point group in which an installed package registers plug-ins of this kind; empty if it
+    has none.
+    """
     panel: ClassVar[Panel] = "Model"
     """Group of ``--help`` for settings of its own that name none."""
     base: ClassVar[tuple[str, str]] = ("flax", "Module")
@@ -114,8 +116,6 @@ class SamplerInfo(Info):
     """The families of losses that it serves."""
     shares_items: bool = False
     """True if a batch's items are negatives of all its links."""
-    keeps_vectors: bool = False
-    """True if item vectors are remembered from one iteration to the next: on one device."""
     least_strata: int = 1
     """Strata, or links where it has no strata, that a batch needs."""
     symbols: tuple[str, ...] = NO_SYMBOLS
@@ -192,7 +192,7 @@ class EncoderInfo(Info):
 class UserTowerInfo(Info):
     """Record of a user tower, a module like that of :mod:`ncfbench.models.user_towers`."""
 
-    kind, group = "user_tower", "ncfbench.user_towers"
+    kind, group = "user_tower", ""
 
     content: tuple[str, ...] = ()
     """Content of users that the tower reads beside the id: ``features``, ``history`` (the items of
@@ -204,15 +204,6 @@ class UserTowerInfo(Info):
     """Its :class:`flax.nnx.Embed` tables by item id, which it indexes by the items of histories:
     where an optimiser updates rows, they hold those items, and ``history.items`` are rows of them.
     """
-
-
-@dataclass(frozen=True, kw_only=True)
-class InteractionInfo(Info):
-    """Record of an interaction, a subclass of :class:`ncfbench.models.interaction.Interaction`."""
-
-    kind, group = "interaction", "ncfbench.interactions"
-    base = ("ncfbench", "Interaction")
-    base_words = "a subclass of ncfbench.models.interaction.Interaction"
 
 
 INFOS: Mapping[Kind, type[Info]] = {info.kind: info for info in Info.__subclasses__()}

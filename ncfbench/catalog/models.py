@@ -1,10 +1,10 @@
-"""Records of the built-in losses, encoders, user towers and interactions; all records by kind."""
+"""Records of the built-in losses, encoders and user towers; all records by kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ncfbench.catalog.infos import EncoderInfo, Info, InteractionInfo, LossInfo, UserTowerInfo
+from ncfbench.catalog.infos import EncoderInfo, Info, LossInfo, UserTowerInfo
 from ncfbench.catalog.samplers import SAMPLERS
 from ncfbench.settings import Kind, Setting
 
@@ -18,8 +18,6 @@ USER_LAYERS = (
         at_most=16,
     ),
 )
-LEAST_TEMPERATURE = 0.01
-"""Temperatures are above this: scores of cosines stay within 100, as in Radford et al. 2021."""
 LOSSES: dict[str, LossInfo] = {
     "sg": LossInfo(
         path="ncfbench.models.losses:SkipGram",
@@ -240,49 +238,11 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         history_tables=("items",),
     ),
 }
-INTERACTIONS: dict[str, InteractionInfo] = {
-    "dot": InteractionInfo(
-        path="ncfbench.models.interaction:DotProduct",
-        title="Dot product",
-        uses=(),
-    ),
-    "cosine": InteractionInfo(
-        path="ncfbench.models.interaction:Cosine",
-        title="Cosine",
-        uses=(),
-        settings=(
-            Setting(
-                "temperature",
-                0.1,
-                "What cosine scores are divided by; usually 0.05 to 0.1",
-                above=LEAST_TEMPERATURE,
-            ),
-            Setting(
-                "learn_temperature", False, "Train the temperature; it begins as --temperature says"
-            ),
-        ),
-    ),
-    "gmf": InteractionInfo(
-        path="ncfbench.models.interaction:WeightedProduct",
-        title="GMF",
-        uses=(),
-    ),
-    "mlp": InteractionInfo(
-        path="ncfbench.models.interaction:Network",
-        title="MLP",
-        uses=(),
-        settings=(
-            Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1),
-            Setting("interaction_layers", 1, "Hidden layers of r", at_least=1),
-        ),
-    ),
-}
 BUILT_IN: Mapping[Kind, Mapping[str, Info]] = {
     "sampler": SAMPLERS,
     "loss": LOSSES,
     "encoder": ENCODERS,
     "user_tower": USER_TOWERS,
-    "interaction": INTERACTIONS,
 }
 
 

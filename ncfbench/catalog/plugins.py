@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -19,23 +19,14 @@ from ncfbench.catalog.infos import (
     Info,
     LossInfo,
     SamplerInfo,
-    UserTowerInfo,
 )
 from ncfbench.catalog.models import BUILT_IN, own_settings
 from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind
 
-CONTENT: Mapping[Kind, tuple[str, str]] = {
-    "encoder": ("text", "features"),
-    "user_tower": ("features", "history"),
-}
-OUTSIDE = {"uses", "settings", "families", "content"} | {
-    "item_tables",
-    "word_tables",
-    "user_tables",
-    "history_tables",
-}
+CONTENT = ("text", "features")
+OUTSIDE = {"uses", "settings", "families", "content", "item_tables", "word_tables"}
 """Fields of records that a class must not have beside its record."""
 
 
@@ -127,15 +118,12 @@ def _record_faults(record: Info, loaded: Any) -> Iterator[str]:
             yield f"family = {record.family!r}, and its base class is {loaded.family}: leave it out"
         if record.lambda_ and loaded.family != "pointwise":
             yield "lambda_, which pointwise losses alone have"
-    if isinstance(record, EncoderInfo | UserTowerInfo):
-        one, other = CONTENT[record.kind]
-        if {*record.content} - {one, other}:
-            yield f"content = {record.content!r}, of which only {one!r} and {other!r} are known"
-        if "history" in record.content and not record.reads("history_items"):
-            yield "content of 'history' without its length: add 'history_items' to uses"
-    parts = isinstance(record, EncoderInfo) and record.pretrained_parts
-    if parts and not record.reads("pretrained_learning_rate"):
-        yield "pretrained_parts without their rate: add 'pretrained_learning_rate' to uses"
+    if isinstance(record, EncoderInfo):
+        if {*record.content} - {*CONTENT}:
+            known = " and ".join(map(repr, CONTENT))
+            yield f"content = {record.content!r}, of which only {known} are known"
+        if record.pretrained_parts and not record.reads("pretrained_learning_rate"):
+            yield "pretrained_parts without their rate: add 'pretrained_learning_rate' to uses"
 
 
 def _has_type(value: Any, hint: Any) -> bool:
@@ -162,7 +150,7 @@ def _setting_faults(record: Info) -> Iterator[str]:
             yield f"uses of {name!r}, which no setting is called{nearest(name, known)[:-1]}"
             continue
         setting = known[name]
-        related = {*setting.needs, setting.multiple_of, *setting.only_with[:1]}
+        related = {setting.multiple_of, *setting.only_with[:1]}
         if name in record.own:
             related.add(setting.default_from)
             if setting.default_from in BUILT_IN:

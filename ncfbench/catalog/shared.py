@@ -28,7 +28,6 @@ class SharedSettings:
     encoder: str = _model("cnn", "Item function g", tried=("bow", "mlp", "cnn", "mf"))
     loss: str = _training("sg", "Loss function", tried=("softmax", "log", "sg"))
     user_tower: str = _model("table", "User function f", tried=("table", "history"))
-    interaction: str = _model("dot", "Score r(u, v) of a user's and an item's vector")
     coupling: str = _model(
         "direct",
         "Item vectors that training scores: g itself, or free ones pulled towards g",
@@ -156,7 +155,6 @@ class SharedSettings:
         "Items that g encodes at a time, computed again in the backward pass: less memory for"
         " large batches; 0: all",
         at_least=0,
-        zero_word="all",
     )
     devices: int = _devices(
         1,

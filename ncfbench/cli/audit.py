@@ -23,7 +23,6 @@ SUITE = ("softmax",)
     "dataset",
     "encoder",
     "user_tower",
-    "interaction",
     "coupling",
     "batch_size",
     "stratum_size",

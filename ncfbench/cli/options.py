@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ncfbench.catalog import BUILT_IN, find
+from ncfbench.catalog import BUILT_IN, INFOS, find
 from ncfbench.config import SETTINGS, all_settings, default_text, users_of
 from ncfbench.errors import UsageError
 from ncfbench.settings import PANELS, Kind, Setting
@@ -77,7 +77,8 @@ class SettingsCommand(TyperCommand):
 def help_text(setting: Setting) -> str:
     """Return what a setting is, with its choices, or those whose runs use it."""
     if setting.name in BUILT_IN:
-        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}, or a plug-in."
+        more = ", or a plug-in" * bool(INFOS[setting.name].group)
+        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}{more}."
     if setting.choices:
         return f"{setting.help}: {setting.range}."
     users = users_of(setting)
@@ -132,7 +133,7 @@ def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
         metavar="VALUE[,VALUE]" if are_lists else None,
         rich_help_panel=setting.panel,
     )
-    kind = str if are_lists or setting.zero_word else TYPES[setting.type]
+    kind = str if are_lists else TYPES[setting.type]
     return Annotated[kind | None, option]
 
 

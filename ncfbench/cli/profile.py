@@ -14,7 +14,7 @@ PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 
 
 @options.with_settings(
-    *("dataset", "encoder", "user_tower", "interaction", "coupling", "coupling_weight", "loss"),
+    *("dataset", "encoder", "user_tower", "coupling", "coupling_weight", "loss"),
     *("batch_size", "stratum_size", "strata", "uniform_items", "negatives", "noise", "mask"),
     *("precision", "seed"),
     own=BUILT_IN,

@@ -17,7 +17,7 @@ from ncfbench.catalog import BUILT_IN, Info, find, settings_for
 from ncfbench.catalog import MAX_SEED as MAX_SEED
 from ncfbench.catalog import SETTINGS as SETTINGS
 from ncfbench.catalog import all_settings as all_settings
-from ncfbench.config.checks import canonical_noise, idle_settings
+from ncfbench.config.checks import canonical_noise
 from ncfbench.config.checks import is_digest as is_digest
 from ncfbench.config.help import as_toml as as_toml
 from ncfbench.config.help import default_text as default_text
@@ -113,8 +113,7 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
     """Return a :class:`RunConfig` from some settings, with defaults for the rest.
 
     Settings of built-in classes that the run does not have are checked and left out, so that one
-    grid can name them for all; with ``ignore_unknown`` unknown ones are left out too, and those of
-    hard negatives where a run has none.
+    grid can name them for all; with ``ignore_unknown`` unknown ones are left out too.
 
     Raises:
         UsageError: an unknown setting, a value of a wrong type or out of range, or a combination
@@ -137,9 +136,8 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
             raise UsageError(unknown(name, had))
     values = _with_defaults(given, had, infos)
     values["noise"] = canonical_noise(values["noise"])
-    idle = idle_settings(values) if ignore_unknown else ()
     for name, setting in had.items():
-        if name in idle or not setting.is_active(values):
+        if not setting.is_active(values):
             values[name] = setting.default
     shared = {setting.attribute: values.pop(name) for name, setting in SETTINGS.items()}
     return RunConfig(**shared, own=tuple(values.items()))
@@ -153,9 +151,7 @@ def default_values(config: RunConfig) -> dict[str, Any]:
     """
     given = {name: getattr(config, name) for name in (*BUILT_IN, "batch_size")}
     values = _with_defaults(given, config.settings, config.infos)
-    return values | {
-        name: SETTINGS[name].default for name in ("batch_size", "user_tower", "interaction")
-    }
+    return values | {name: SETTINGS[name].default for name in ("batch_size", "user_tower")}
 
 
 def named_once(given: Iterable[tuple[str, Any]], origin: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def check(
     faults = chain(
         _related_faults(values, settings),
         _text_faults(values),
-        _device_faults(values, sampler, encoder),
+        _coupling_faults(values, encoder),
         _optimizer_faults(values),
         _loss_faults(values, sampler, loss),
         _batch_faults(values, sampler),
@@ -95,14 +95,6 @@ def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
     return int(values["stratum_size"]) if sampler.reads("stratum_size") else 1
 
 
-def idle_settings(values: Values) -> list[str]:
-    """Return the settings of hard negatives that a run has without having hard negatives."""
-    if values.get("hardest") or values.get("mined"):
-        return []
-    names = ["positive_margin", *([] if "memory" in values else ["warm_start"])]
-    return [name for name in names if values.get(name)]
-
-
 def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator[str]:
     for name, setting in settings.items():
         value = values[name]
@@ -111,33 +103,11 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
                 f"{name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
                 f" example {setting.flag} {value - rest + of}."
             )
-        for other in map(settings.__getitem__, setting.needs):
-            if other.zero_word == "off" and not values[other.name] and value != setting.default:
-                yield (
-                    f"{setting.flag} {value} needs {other.flag}, which is off. Use {setting.flag}"
-                    f" {setting.default}."
-                )
     width, dimension = values["word_dimension"], values["dimension"]
     if values.get("bare_bag") and width != dimension:
         yield (
             f"--bare-bag makes items' vectors of words', of word_dimension = {width} instead of"
             f" dimension = {dimension}. Use --word-dimension {dimension}."
-        )
-    idle = idle_settings(values)
-    if "positive_margin" in idle:
-        yield (
-            f"--positive-margin {values['positive_margin']:g} is for hard negatives, and without"
-            " --hardest or --mined there are none. Use --positive-margin off."
-        )
-    if "warm_start" in idle:
-        yield (
-            f"--warm-start {values['warm_start']}: nothing begins after it without --hardest,"
-            " --mined or a memory. Use --warm-start off."
-        )
-    if values.get("mined") and values.get("explicit_negatives"):
-        yield (
-            f"--mined {values['mined']} and --explicit-negatives both say where a user's negatives"
-            " come from. Use --mined off, or --no-explicit-negatives."
         )
 
 
@@ -155,8 +125,7 @@ def _text_faults(values: Values) -> Iterator[str]:
         )
 
 
-def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -> Iterator[str]:
-    n = values["devices"]
+def _coupling_faults(values: Values, encoder: EncoderInfo) -> Iterator[str]:
     if values["coupling"] != "direct" and not encoder.scores_cold_items:
         able = either(name for name, info in ENCODERS.items() if info.scores_cold_items)
         yield (
@@ -164,12 +133,6 @@ def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -
             f" --encoder {values['encoder']} are free themselves. Use --encoder {able}, or"
             " --coupling direct."
         )
-    if n > 1 and sampler.keeps_vectors:
-        yield (
-            f"--sampler {values['sampler']} remembers item vectors on one device. Use --devices 1."
-        )
-    if n > 1 and values.get("mined"):
-        yield f"--mined {values['mined']} scores all items on one device. Use --devices 1."
 
 
 def _optimizer_faults(values: Values) -> Iterator[str]:
@@ -183,11 +146,7 @@ def _optimizer_faults(values: Values) -> Iterator[str]:
 
 
 def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterator[str]:
-    able = either(
-        name
-        for name, info in SAMPLERS.items()
-        if serves(info, loss) and not (info.keeps_vectors and values["devices"] > 1)
-    )
+    able = either(name for name, info in SAMPLERS.items() if serves(info, loss))
     if loss.family not in sampler.families:
         reason = f"it serves {' and '.join(sampler.families)} losses only"
         if loss.family != "pointwise":

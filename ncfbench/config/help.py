@@ -86,5 +86,4 @@ def as_toml(config: RunConfig) -> str:
 def _text(setting: Setting, value: Any) -> str:
     if setting.type == "bool":
         return setting.arguments(value)[0].removeprefix("--")
-    is_number = setting.type == "float" and not (setting.zero_word and value == 0)
-    return f"{value:g}" if is_number else setting.text(value)
+    return f"{value:g}" if setting.type == "float" else str(value)

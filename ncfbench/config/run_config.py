@@ -76,39 +76,6 @@ class RunConfig(SharedSettings):
         return {name: value for name, value in own.items() if reads(name)}
 
     @property
-    def mines(self) -> bool:
-        """True if negatives are drawn from items that are mined during training."""
-        return bool(self.sampler_settings.get("mined", 0))
-
-    @property
-    def first_hard(self) -> int:
-        """The first iteration in which hard negatives, or a memory, count."""
-        return int(self.sampler_settings.get("warm_start", 0))
-
-    @property
-    def has_two_paces(self) -> bool:
-        """True if iterations differ in what they cost before and after a warm start."""
-        return self.first_hard > 0 and (self.mines or "memory" in self.sampler_settings)
-
-    @property
-    def draws_explicit(self) -> bool:
-        """True if explicit negatives are drawn where a user has some."""
-        return bool(self.sampler_settings.get("explicit_negatives", False))
-
-    @property
-    def arm_settings(self) -> dict[str, Any]:
-        """The values of those of the sampler's own settings that leave the objective as it is."""
-        own, settings = self.sampler_settings, self.settings
-        return {name: own[name] for name in own if not settings[name].changes_objective}
-
-    @property
-    def objective_settings(self) -> dict[str, Any]:
-        """The values of the sampler's own settings that give it another objective than L."""
-        own, settings = self.sampler_settings, self.settings
-        changed = [name for name in own if own[name] != settings[name].default]
-        return {name: own[name] for name in changed if settings[name].changes_objective}
-
-    @property
     def noise_exponent(self) -> float:
         """alpha of P_n(v) ~ deg(v)^alpha: 1 for unigram, 0 for uniform."""
         return noise_exponent(self.noise)

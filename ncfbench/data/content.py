@@ -40,8 +40,6 @@ class Content:
         removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
         user_features, item_features: float32[n_users, F] and float32[n_items, F'], standardised;
             None where there are none.
-        negatives: int32[2, n], users and items of explicit negatives, by (user, item), each once:
-            pairs that were shown and not chosen, and are no link. None where none were asked for.
         facts: more counts for the statistics.
     """
 
@@ -57,19 +55,7 @@ class Content:
     user_features: Float32 | None = None
     item_features: Float32 | None = None
     held_out: NDArray[np.uint8] | None = None
-    negatives: Int32 | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def training_negatives(self) -> Int32 | None:
-        """int32[2, n]: the explicit negatives whose item has a training link; None where none were
-        asked for.
-        """
-        if self.negatives is None:
-            return None
-        is_training = self.split_of_link == SPLITS.index("train")
-        has_links = np.bincount(self.items[is_training], minlength=len(self.split)) > 0
-        return self.negatives[:, has_links[self.negatives[1]]]
 
     @property
     def split_of_link(self) -> NDArray[np.uint8]:
@@ -97,8 +83,6 @@ class Content:
                 digest.update(np.ascontiguousarray(features).data)
         if self.held_out is not None:
             digest.update(b"\nheld-out links\n" + np.ascontiguousarray(self.held_out).tobytes())
-        if self.negatives is not None:
-            digest.update(b"\nnegatives\n" + np.ascontiguousarray(self.negatives).tobytes())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
@@ -135,10 +119,6 @@ class Content:
         if self.user_features is not None:
             cold_users = np.setdiff1d(tested_users, trained_users, assume_unique=True)
             counts[f"cold_users_with_test_{self._held_out_kind}"] = len(cold_users)
-        if self.negatives is not None and (usable := self.training_negatives) is not None:
-            counts["explicit_negatives"] = self.negatives.shape[1]
-            counts["explicit_negatives_of_training_items"] = usable.shape[1]
-            counts["users_with_explicit_negatives"] = len(np.intersect1d(usable[0], trained_users))
         return counts
 
     @property
@@ -194,11 +174,6 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
         said.append(
             "Every user is linked with every training item, so there is no negative to train on."
         )
-    if counts.get("users_with_explicit_negatives") == 0:
-        said.append(
-            "No user with training links has an explicit negative among the training items, so"
-            " there is none to train on."
-        )
     return said + _cautions_about_what_is_held_out(manifest)
 
 
@@ -249,30 +224,6 @@ def distinct_links(
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     distinct_users, distinct_items = (pairs >> 32).astype(np.int32), pairs.astype(np.int32)
     return distinct_users, distinct_items, len(users) - len(pairs)
-
-
-def distinct_negatives(
-    users: Int32, items: Int32, links: tuple[Int32, Int32]
-) -> tuple[Int32, dict[str, int]]:
-    """Return int32[2, n], each pair once, by (user, item), without those that are links; and counts
-    of what is left out, by reason.
-
-    Args:
-        users, items: int32[rows], -1 for those that are left out.
-        links: users and items of all links.
-    """
-    is_left = (users >= 0) & (items >= 0)
-    users, items, repeated = distinct_links(users[is_left], items[is_left])
-    pairs, linked = (
-        (owners.astype(np.int64) << 32) | owned for owners, owned in ((users, items), links)
-    )
-    is_link = np.isin(pairs, linked)
-    removed = {
-        "negatives_of_left_out": int(np.sum(~is_left)),
-        "duplicate_negatives": repeated,
-        "negatives_that_are_links": int(np.sum(is_link)),
-    }
-    return np.stack([users, items])[:, ~is_link], removed
 
 
 def renumbered(kept: NDArray[np.bool_], numbers: NDArray[np.integer]) -> Int32:

@@ -4,7 +4,6 @@ links.npy                         int32[2, links]: the user and the item of ever
 words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
 split.npy                         uint8[items]: 0 train, 1 validation, 2 test
 held_out.npy                      uint8[links]: the same of links, where these are held out
-negatives.npy                     int32[2, n]: pairs shown and not chosen, where asked for
 vocabulary.parquet                word, count: row i is token i + 1
 user_ids.parquet, item_ids.parquet    id: row i is the source's id of user or item i
 user_features.npy, item_features.npy  float32[n, F]: where there are any
@@ -30,7 +29,6 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "lengths": (np.int32, 1),
     "split": (np.uint8, 1),
     "held_out": (np.uint8, 1),
-    "negatives": (np.int32, 2),
     "user_features": (np.float32, 2),
     "item_features": (np.float32, 2),
 }

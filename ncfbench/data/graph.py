@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -48,10 +48,6 @@ class BipartiteGraph:
     user_ids: Sequence[Any] | None = None
     """The source's ids of users, for messages; None where these are the numbers."""
     item_ids: Sequence[Any] | None = None
-    negative_items: Int32 | None = None
-    """Items of explicit negatives, user after user; none of these pairs is a link. None without."""
-    negative_offsets: Int64 | None = None
-    """int64[n_users + 1]: where those of each user begin."""
 
     @classmethod
     def from_links(
@@ -107,11 +103,6 @@ class BipartiteGraph:
         by_item = grouped(link_user, link_item, n_items)
         names = user_ids, item_ids
         return cls(n_users, n_items, link_user, link_item, user_offsets, *by_item, *names)
-
-    def with_negatives(self, users: Int32, items: Int32) -> BipartiteGraph:
-        """Return the same graph with explicit negatives, the ends of each in order by user."""
-        offsets = np.searchsorted(users, np.arange(self.n_users + 1, dtype=np.int32))
-        return replace(self, negative_items=items, negative_offsets=offsets.astype(np.int64))
 
     def name(self, kind: str, node: int) -> str:
         """Return a ``user`` or an ``item`` as messages name it, by the source's id."""

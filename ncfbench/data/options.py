@@ -141,17 +141,6 @@ class TimedOptions(SplitOptions):
         super().__post_init__()
         if self.cut is not None and self.hold_out != "time":
             raise UsageError(f"--cut {self.cut} needs --hold-out time.")
-        if self.has_negatives and self.hold_out in ("last", "time"):
-            raise UsageError(
-                f"--hold-out {self.hold_out} and explicit negatives exclude each other: one shown"
-                " after a held-out link would tell training about the time of the test. Use"
-                " --hold-out links, or no negatives."
-            )
-
-    @property
-    def has_negatives(self) -> bool:
-        """Whether explicit negatives are read."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)

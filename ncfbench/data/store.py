@@ -86,13 +86,9 @@ class Dataset(Content):
 
     @cached_property
     def graph(self) -> BipartiteGraph:
-        """The training links, and the explicit negatives among the items that have one."""
+        """The training links."""
         size, ids = (self.n_users, self.n_items), (self.user_ids, self.item_ids)
-        graph = BipartiteGraph.from_links(*self.links("train"), *size, *ids)
-        negatives = self.training_negatives
-        if negatives is None or not negatives.size:
-            return graph
-        return graph.with_negatives(*negatives)
+        return BipartiteGraph.from_links(*self.links("train"), *size, *ids)
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:

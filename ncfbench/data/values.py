@@ -55,16 +55,6 @@ def numbers(column: Column, why: str = "is not a number.") -> Float64:
     return _finite(column, _parsed(values) if found is None else found, why)
 
 
-def are_false(column: Column, why: str) -> NDArray[np.bool_]:
-    """Return bool[n]: which of the values 0 and 1, true and false, yes and no mean 0."""
-    found = numbers(column, why)
-    is_other = ~np.isin(found, (0, 1))
-    if is_other.any():
-        row = int(np.argmax(is_other))
-        column.refuse(row, f"{str(column.values[row].as_py())[:40]!r} {why}")
-    return np.asarray(found == 0)
-
-
 def rounded(threshold: float, column: Column) -> float:
     """Return a threshold for a column's numbers, rounded as float32 or float16 were: 0.7 written as
     these is not 0.7 in float64.

@@ -1,4 +1,4 @@
-"""The two towers f and g, the interaction r, losses and the objective."""
+"""The two towers f and g, scores, losses and the objective."""
 
 import jax
 

@@ -1,5 +1,5 @@
 """Checks of models before anything is trained: the content that they read, and plug-ins, which are
-built and called on a few made items, users or scores.
+built and called on a few made items or scores.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.histories import History
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.user_towers import Users
 
-ITEMS, USERS, LISTED = 7, 5, 3
-"""Items, users, and items of each user's list in a call: no two are equal."""
+ITEMS, LISTED = 7, 3
+"""Items, and negatives of each positive link, in a call."""
 SCORES = np.array([0.07, 0.3, 0.9, 3.1, 11.0, 50.0], np.float32)
 """Scores at which a loss is called, and their negatives."""
 TOLERANCE = 1e-4
@@ -95,101 +93,9 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
     padded = EncoderInput(*jax.device_put(arrays))
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
-    yield from _rows(
-        config,
-        module,
-        padded,
-        texts,
-        "items",
-        "gives an item another vector where other items stand beside it",
-        "gives a text another vector where more padding follows its last word: leave out tokens at"
-        " which texts.present is false",
-    )
+    yield from _rows(config, module, padded, texts)
     if info.word_tables and data.words:
-        other = texts._replace(tokens=_next_rows(texts.tokens, data.words))
-        yield from _by_row("word_tables", info.word_tables, module, texts, other, "texts.tokens")
-
-
-def _user_tower(config: RunConfig, info: Any, data: DataFacts, _: int) -> Checks:
-    """A user's vector must be that of her row, whoever stands beside her."""
-    module = yield from _built(info, config, data)
-    yield from _named("user_tables", info.user_tables, module, data.users)
-    yield from _named("history_tables", info.history_tables, module, data.items)
-    features = np.random.default_rng(0).normal(size=(USERS, data.user_features))
-    rows = np.arange(USERS, dtype=np.int32) % data.users
-    given = features.astype(np.float32) if data.user_features else None
-    history = _made_history(config, data) if "history" in info.content else None
-    users = Users(*jax.device_put((rows, given, history)))
-    beside = (
-        "gives a user another vector where other users stand beside her: it must be that of her"
-        " row in Users.rows"
-    )
-    other, otherwise = users, beside
-    if users.history is not None:
-        items = jnp.where(users.history.present, users.history.items, 0)
-        other = users._replace(history=users.history._replace(items=items))
-        otherwise = (
-            "gives a user another vector where other ids fill up her history: leave out items at"
-            " which history.present is false"
-        )
-    yield from _rows(config, module, users, other, "users", beside, otherwise)
-    if info.history_tables and users.history is not None:
-        items = _next_rows(users.history.items, data.items - 1)
-        other = users._replace(history=users.history._replace(items=items))
-        use = "history_tables", info.history_tables, module, users, other, "history.items"
-        yield from _by_row(*use)
-
-
-def _made_history(config: RunConfig, data: DataFacts) -> History:
-    rng, shape = np.random.default_rng(1), (USERS, config.history_items)
-    features = rng.normal(size=(USERS, data.item_features))
-    return History(
-        jnp.asarray(rng.integers(0, data.items, shape), jnp.int32),
-        jnp.asarray(np.arange(shape[1])[None, :] < np.arange(USERS)[:, None]),
-        jnp.asarray(features, jnp.float32) if data.item_features else None,
-    )
-
-
-def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:
-    """All layouts must give a pair of a user and an item one score."""
-    graph, parameters = yield from _built(info, config)
-    score, rng = nnx.merge(graph, parameters), np.random.default_rng(0)
-    users, items = (
-        rng.normal(size=(n, config.dimension)).astype(np.float32) for n in (USERS, ITEMS)
-    )
-    every, listed = np.arange(USERS), rng.integers(0, ITEMS, (USERS, LISTED))
-    row, column = np.array([4, 0, 2], np.int32), np.array([1, 6, 3], np.int32)
-    layouts: tuple[tuple[str, Any, Any, tuple[Any, ...]], ...] = (
-        ("pairs", items[:USERS], (every, every), ()),
-        ("lists", items[listed], (every[:, None], listed), ()),
-        ("matrix", items, np.ix_(every, np.arange(ITEMS)), ()),
-        ("indexed", items, (row, column), (row, column)),
-    )
-
-    def pair(user: Any, item: Any) -> Any:
-        return score.pairs(user[None], item[None])[0]
-
-    for layout, given, index, more in layouts:
-        scores = jax.eval_shape(getattr(score, layout), users, given, *more)
-        shape = np.broadcast_shapes(*(axis.shape for axis in index))
-        made = f"from {layout} for users {users.shape} and items {given.shape}"
-        yield _shaped(scores, shape, made, config)
-
-    @jax.jit
-    def all_scores() -> Any:
-        one_by_one = jax.vmap(jax.vmap(pair, (None, 0)), (0, None))(users, items)
-        return one_by_one, [
-            getattr(score, layout)(users, given, *more) for layout, given, _, more in layouts
-        ]
-
-    expected, found = jax.device_get(all_scores())
-    yield np.isfinite(expected).all(), "returns scores that are not finite"
-    for (layout, _, index, _), scores in zip(layouts, found, strict=True):
-        yield (
-            _are_alike(expected[index], scores),
-            f"gives users and items other scores from {layout} than from pairs of one user and one"
-            " item",
-        )
+        yield from _by_row(info.word_tables, module, texts, data.words)
 
 
 def _loss(config: RunConfig, *_: Any) -> Checks:
@@ -255,8 +161,6 @@ def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:
 
 CHECKS: dict[Any, Callable[..., Checks]] = {
     "encoder": _encoder,
-    "user_tower": _user_tower,
-    "interaction": _interaction,
     "loss": _loss,
 }
 
@@ -301,15 +205,11 @@ def _shaped(result: Any, shape: tuple[int, ...], made: str, config: RunConfig) -
     )
 
 
-def _rows(
-    config: RunConfig, module: Any, inputs: Any, other: Any, what: str, beside: str, otherwise: str
-) -> Checks:
-    """An encoder or a user tower gives each row of ``inputs`` one vector, by that row alone.
+def _rows(config: RunConfig, module: Any, inputs: EncoderInput, other: EncoderInput) -> Checks:
+    """An encoder gives each row of ``inputs`` one vector, by that row alone.
 
     Args:
-        other: the same items or users in another form.
-        beside: fault of rows that depend on others.
-        otherwise: fault of another result for the other form.
+        other: the same items with less padding.
     """
 
     def call(inputs: Any) -> jax.Array:
@@ -318,7 +218,7 @@ def _rows(
 
     n = len(inputs[0])
     shape = n, config.dimension
-    yield _shaped(jax.eval_shape(call, inputs), shape, f"for {n} {what}", config)
+    yield _shaped(jax.eval_shape(call, inputs), shape, f"for {n} items", config)
     order = np.array([3] * (n - 3) + [2, 1, 0])
 
     @jax.jit
@@ -329,18 +229,21 @@ def _rows(
     vectors, again, others, last = jax.device_get(calls(inputs, other))
     yield np.isfinite(vectors).all(), "returns vectors that are not finite"
     yield _are_alike(vectors, again), "returns other vectors when it is called again"
-    yield _are_alike(vectors[:3], others[:-4:-1]), beside
-    yield _are_alike(vectors, last), otherwise
+    yield (
+        _are_alike(vectors[:3], others[:-4:-1]),
+        "gives an item another vector where other items stand beside it",
+    )
+    yield (
+        _are_alike(vectors, last),
+        "gives a text another vector where more padding follows its last word: leave out tokens at"
+        " which texts.present is false",
+    )
 
 
-def _next_rows(rows: jax.Array, last: int) -> jax.Array:
-    return jnp.where(rows > 0, rows % max(last, 1) + 1, 0)
-
-
-def _by_row(
-    declaration: str, names: tuple[str, ...], module: Any, inputs: Any, other: Any, rows: str
-) -> Checks:
+def _by_row(names: tuple[str, ...], module: Any, texts: EncoderInput, words: int) -> Checks:
     """Where rows of tables have moved to the next, a module reads them by the next rows."""
+    tokens = texts.tokens
+    other = texts._replace(tokens=jnp.where(tokens > 0, tokens % words + 1, 0))
 
     def moved(path: Any, leaf: jax.Array) -> jax.Array:
         is_table = any(jax.tree_util.DictKey(name) in path for name in names)
@@ -350,12 +253,12 @@ def _by_row(
     def vectors(parameters: Any, inputs: Any) -> Any:
         return nnx.merge(module[0], parameters)(inputs)
 
-    found = vectors(module[1], inputs), vectors(jax.tree.map_with_path(moved, module[1]), other)
+    found = vectors(module[1], texts), vectors(jax.tree.map_with_path(moved, module[1]), other)
     yield (
         _are_alike(*found),
         (
-            f"declares {declaration} with {names[0]!r}, and gives other vectors where {rows} are"
-            " other rows of it: use them for nothing else"
+            f"declares word_tables with {names[0]!r}, and gives other vectors where texts.tokens"
+            " are other rows of it: use them for nothing else"
         ),
     )
 

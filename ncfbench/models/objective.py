@@ -7,40 +7,21 @@ hold importance, mask, multiplicity and normaliser (see :mod:`ncfbench.sampling.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise
-from ncfbench.sampling.batch import Batch, Listed, Remembered
-
-
-class Hardness(NamedTuple):
-    """Which negatives of a positive link count."""
-
-    hardest: int = 0
-    """Those of the highest scores: so many of them; 0: all."""
-    margin: float = 0.0
-    """Least distance of their score below the positive link's (de Souza Moreira et al. 2024, arXiv
-    2407.15831); 0: whatever their score.
-    """
-
-
-ALL = Hardness()
+from ncfbench.models.scores import pair_scores, score_matrix
+from ncfbench.sampling.batch import Batch, Listed
 
 
 def batch_link_loss(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     batch: Batch,
-    interaction: Interaction,
     loss: Loss,
     lambda_: float | None,
-    hardness: Hardness = ALL,
     own_bxD: jax.Array | None = None,
-    is_hard: jax.Array | None = None,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
 
@@ -49,33 +30,17 @@ def batch_link_loss(
             each history lacks the link itself. A pairwise or listwise loss compares it with all
             negatives of the link; the negative links of a pointwise one are links of their own, and
             keep the slots' vectors.
-        is_hard: bool[], false where all negatives count after all: before the end of a warm start.
     """
     if own_bxD is not None and not isinstance(loss, Pointwise):
         users_UxD, batch, own_bxD = own_bxD, _by_link(batch), None
-    negatives = batch.negatives
-    positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction, own_bxD)
-    keeps = hardness != ALL and loss.info.includes_positive
-    kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
-    weight = hard_weights(positive, negative, negatives.weight, hardness, kept)
-    if is_hard is not None:
-        weight = jnp.where(is_hard, weight, negatives.weight)
-    return link_loss(positive, negative, weight, loss, lambda_)
-
-
-def without_remembered(items_VxD: jax.Array, batch: Batch) -> jax.Array:
-    """Return the vectors of item slots; those of remembered items are constants."""
-    if not isinstance(batch.negatives, Remembered):
-        return items_VxD
-    is_remembered = jnp.arange(len(items_VxD)) < jnp.min(batch.pos_item)
-    return jnp.where(is_remembered[:, None], jax.lax.stop_gradient(items_VxD), items_VxD)
+    positive, negative = batch_scores(users_UxD, items_VxD, batch, own_bxD)
+    return link_loss(positive, negative, batch.negatives.weight, loss, lambda_)
 
 
 def batch_scores(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     batch: Batch,
-    interaction: Interaction,
     own_bxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scores of a batch's positive links, [b], and of its negative ones.
@@ -90,12 +55,12 @@ def batch_scores(
         f, slot = users_UxD, batch.pos_user
         if own_bxD is not None:
             f, slot = own_bxD, jnp.arange(len(own_bxD))
-        positive = interaction.indexed(f, items_VxD, slot, batch.pos_item)
-        return positive, interaction.indexed(users_UxD, items_VxD, user, item)
+        positive = pair_scores(f[slot], items_VxD[batch.pos_item])
+        return positive, pair_scores(users_UxD[user], items_VxD[item])
     f_bxD = users_UxD[batch.pos_user]
     own_bxD = f_bxD if own_bxD is None else own_bxD
-    positive = interaction.pairs(own_bxD, items_VxD[batch.pos_item])
-    return positive, interaction.matrix(f_bxD, items_VxD)
+    positive = pair_scores(own_bxD, items_VxD[batch.pos_item])
+    return positive, score_matrix(f_bxD, items_VxD)
 
 
 def _by_link(batch: Batch) -> Batch:
@@ -105,58 +70,6 @@ def _by_link(batch: Batch) -> Batch:
         user = jnp.broadcast_to(link[:, None], negatives.user.shape)
         negatives = negatives._replace(user=user)
     return batch._replace(pos_user=link, negatives=negatives)
-
-
-def hard_weights(
-    positive: jax.Array,
-    negative: jax.Array,
-    weight: jax.Array,
-    hardness: Hardness,
-    kept: jax.Array | None = None,
-) -> jax.Array:
-    """Return the weights [..., n] with 0 for all but each row's hard negatives.
-
-    Those are the ``hardest`` of the highest scores among the negatives that have weight and are
-    below the positive link by the margin, and any that equal the lowest of them. Nothing is
-    rescaled where there are fewer.
-
-    Args:
-        positive: [...], the score of each row's positive link.
-        negative: [..., n].
-        kept: bool[..., n] pairs that keep their weight, and are none of the ``hardest``: a row's
-            own item, for a loss whose sum includes the positive one.
-    """
-    hardest, margin = hardness
-    picks = 0 < hardest < weight.shape[-1]
-    if not picks and not margin:
-        return weight
-    able = weight > 0 if kept is None else (weight > 0) & ~kept
-    negative = jax.lax.stop_gradient(negative)
-    if margin:
-        able &= negative < jax.lax.stop_gradient(positive)[..., None] - margin
-    chosen = able
-    if picks:
-        chosen &= _is_among_highest(jnp.where(able, negative, -jnp.inf), hardest)
-    return jnp.where(chosen if kept is None else chosen | kept, weight, 0)
-
-
-def _is_among_highest(scores: jax.Array, count: int) -> jax.Array:
-    """Return which scores [..., n] are at least the ``count``-th highest of their row, which is
-    found bit by bit: in a sixth of the time of ``top_k`` on a CPU.
-    """
-    bits = jax.lax.bitcast_convert_type(scores.astype(jnp.float32), jnp.uint32)
-    # Unsigned numbers in the order of the floats: those below zero have all bits turned round.
-    sign = jnp.uint32(1 << 31)
-    order = jnp.where(bits >= sign, ~bits, bits | sign)
-
-    def narrow(step: jax.Array, lowest: jax.Array) -> jax.Array:
-        higher = lowest | (sign >> step.astype(jnp.uint32))
-        is_enough = jnp.sum(order >= higher, axis=-1, keepdims=True) >= count
-        return jnp.where(is_enough, higher, lowest)
-
-    begin = jnp.zeros((*scores.shape[:-1], 1), jnp.uint32)
-    lowest: jax.Array = jax.lax.fori_loop(0, 32, narrow, begin)
-    return order >= lowest
 
 
 def link_loss(

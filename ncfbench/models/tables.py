@@ -9,8 +9,8 @@ import jax
 from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 
-USER_TOWER, ENCODER, INTERACTION = "user_tower", "encoder", "interaction"
-"""Attributes of :class:`ncfbench.models.towers.Towers`, and keys of its parameters: f, g and r."""
+USER_TOWER, ENCODER = "user_tower", "encoder"
+"""Attributes of :class:`ncfbench.models.towers.Towers`, and keys of its parameters: f and g."""
 FREE_ITEMS = "free_items"
 """The same for the items' free vectors, which only regularised coupling has."""
 

@@ -1,4 +1,4 @@
-"""The two towers, the user function f and the item function g, and the interaction of both."""
+"""The two towers, the user function f and the item function g."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ncfbench.catalog import find_encoder, find_interaction, find_user_tower
+from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.models.blocks import in_blocks
@@ -18,7 +18,7 @@ from ncfbench.models.dropout import FIRST_FEATURE, FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.histories import Histories
-from ncfbench.models.interaction import Interaction, unit_vectors
+from ncfbench.models.scores import unit_vectors
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.user_towers import Users, UserTower
 
@@ -67,7 +67,7 @@ class UserVectors(NamedTuple):
 
 
 class Towers(nnx.Module):
-    """Both towers, the only way to the vectors of users and items, and the interaction of them.
+    """Both towers, the only way to the vectors of users and items.
 
     Word dropout stands before g, item dropout after it. Pairwise and listwise losses score unit
     vectors (as the authors' program does), and all methods make them.
@@ -88,9 +88,6 @@ class Towers(nnx.Module):
         reads_them = data.item_features and config.reads_item_features
         is_added = reads_them and "features" not in info.content
         self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if is_added else encoder
-        self.interaction: Interaction = find_interaction(config.interaction).load()(
-            config, rngs=rngs
-        )
         is_coupled = config.coupling == "regularised"
         self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
         self.encodes_rows = bool(info.item_tables)

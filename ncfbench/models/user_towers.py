@@ -27,9 +27,7 @@ class Users(NamedTuple):
     """Some users, as a user tower sees them."""
 
     rows: jax.Array
-    """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``; -1 for
-    users that training does not know, which only towers of histories get.
-    """
+    """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``."""
     features: jax.Array | None = None
     """float32[U, F]: dense features, standardised; None where the data set has none."""
     history: History | None = None
@@ -88,8 +86,7 @@ class UserHistory(nnx.Module):
 
     With ``history_of`` ``ids`` an item's vector is a row of a table; with ``content`` it is the
     layers over the mean of the items' dense features; ``both`` adds the two. With ``own_vector`` a
-    row of a table by user, which begins at 0, is added: 0 for a user whom training does not know.
-    An empty history has a mean of 0.
+    row of a table by user, which begins at 0, is added. An empty history has a mean of 0.
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
@@ -120,8 +117,7 @@ class UserHistory(nnx.Module):
         if self.layers is not None:
             parts.append(self.layers(history.features))
         if self.vectors is not None:
-            is_known = users.rows[:, None] >= 0
-            parts.append(jnp.where(is_known, self.vectors(users.rows), 0))
+            parts.append(self.vectors(users.rows))
         return sum(parts[1:], start=parts[0])
 
 

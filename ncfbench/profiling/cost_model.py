@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncfbench.sampling.batch import Batch, Listed, remembered
+from ncfbench.sampling.batch import Batch, Listed
 
 RESIDUAL_TOLERANCE = 0.15
 """A prediction that is off by more than this names what is responsible."""
@@ -52,8 +52,7 @@ class Counts:
         negatives = batch.negatives
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
-        items = len(batch.items) - remembered(batch)
-        return cls(len(batch.users), items, b * (n + 1), kind)
+        return cls(len(batch.users), len(batch.items), b * (n + 1), kind)
 
     def on(self, axis: str) -> int:
         """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""

@@ -86,12 +86,6 @@ def profile(
         raise UsageError(
             f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more."
         )
-    if any(config.mines for config in configs.values()):
-        raise UsageError(
-            "A profile has no cost for mining negatives. Use --mined off, or compare runs."
-        )
-    if any(config.first_hard for config in configs.values()):
-        raise UsageError("A profile measures what comes after a warm start. Use --warm-start off.")
     example = next(iter(configs.values()))
     keep_compiled(say)
     if refused := [name for name in samplers if name not in configs]:

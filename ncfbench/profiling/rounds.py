@@ -89,13 +89,10 @@ class Steps:
 
     def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
         """Return a trainer's step on batches, which take turns."""
-        carry, in_flight, source = trainer.carry.initial(), InFlight(trainer), cycle(batches)
+        in_flight, source = InFlight(trainer), cycle(batches)
 
         def call() -> TrainState:
-            nonlocal carry
-            state = self.state._replace(carry=carry)
-            self.state, loss = trainer.step(state, next(source), self.content)
-            carry = self.state.carry
+            self.state, loss = trainer.step(self.state, next(source), self.content)
             in_flight.add(loss)
             return self.state
 

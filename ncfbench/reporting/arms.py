@@ -27,7 +27,7 @@ from ncfbench.reporting.quality import (
 )
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
-from ncfbench.runs.folder import RunRecord, clock_at
+from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.timing import speedups
 from ncfbench.timing.intervals import Estimate
@@ -150,7 +150,7 @@ class ArmResult:
     @property
     def spread(self) -> float:
         """Largest spread of the times of a run's blocks."""
-        spreads = (speedups.spread(run.alike_timing, "full") for run in self.runs.values())
+        spreads = (speedups.spread(run.timing, "full") for run in self.runs.values())
         return max((spread or 0.0 for spread in spreads), default=0.0)
 
     @property
@@ -216,11 +216,7 @@ class ArmResult:
             mean(getattr(run, name) for run in runs) for name in ("feature_seconds", "seconds")
         )
         common = common_rows(runs, column).items()
-        if any(run.config.has_two_paces for run in runs):
-            clock = {at: mean(clock_at(run, at) for run in runs) for at, _ in common}
-        else:
-            clock = {at: at * length for at, _ in common}
-        return [(begin + clock[at], rows) for at, rows in common]
+        return [(begin + at * length, rows) for at, rows in common]
 
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return a column of :meth:`rows`, the mean over seeds."""

@@ -21,7 +21,6 @@ from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.sampling.batch import (
     Batch,
     Listed,
-    remembered,
 )
 
 Float64 = NDArray[np.float64]
@@ -37,8 +36,7 @@ SHOWN_SETTINGS = (
 
 
 def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
-    """Return complete settings for each built-in sampler, or its reason to refuse them; batches are
-    those after a warm start.
+    """Return complete settings for each built-in sampler, or its reason to refuse them.
 
     Raises:
         UsageError: all of them refuse.
@@ -46,7 +44,7 @@ def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageEr
     configs: dict[str, RunConfig | UsageError] = {}
     for name in SAMPLERS:
         try:
-            configs[name] = complete({**settings, "sampler": name, "warm_start": 0})
+            configs[name] = complete({**settings, "sampler": name})
         except UsageError as error:
             configs[name] = error
     refused = [config for config in configs.values() if isinstance(config, UsageError)]
@@ -82,7 +80,6 @@ def describe(
         "fingerprint": dataset.fingerprint,
         "statistics": dict(manifest["statistics"]),
         "held_out": _held_out(manifest),
-        "explicit_negatives": _explicit_negatives(manifest, int((users > 0).sum())),
         "cautions": cautions(manifest),
         "removed": dict(manifest.get("removed", {})),
         "missing": {
@@ -122,22 +119,6 @@ def _held_out(manifest: Mapping[str, Any]) -> str:
     to_new, n_test = counts["test_links_to_new_items"], counts["test_links"]
     share = f", {100 * to_new / n_test:.1f} % of them to new items" if n_test else ""
     return f"{what}: {n_test:,} links of {counts['users_with_test_links']:,} users{share}"
-
-
-def _explicit_negatives(manifest: Mapping[str, Any], trained_users: int) -> str | None:
-    """Return how many explicit negatives there are, and for which share of the users with training
-    links, in words; None where none were asked for.
-    """
-    counts = manifest["statistics"]
-    if "explicit_negatives" not in counts:
-        return None
-    pairs, users = counts["explicit_negatives"], counts["users_with_explicit_negatives"]
-    share = f" ({100 * users / trained_users:.1f} %)" if trained_users else ""
-    return (
-        f"{pairs:,} pairs shown and not chosen, {counts['explicit_negatives_of_training_items']:,}"
-        f" of them of training items, for {users:,} of {trained_users:,} users with training"
-        f" links{share}"
-    )
 
 
 def distribution(counts: NDArray[np.integer]) -> dict[str, Any] | None:
@@ -229,7 +210,7 @@ def batch_counts(sampler: Sampler, batches: int) -> dict[str, float]:
     embedded once.
     """
     counts = [
-        (*distinct_nodes(batch), int(batch.n_items) - remembered(batch))
+        (*distinct_nodes(batch), int(batch.n_items))
         for batch in map(sampler.assemble, sampler.draw(0, batches))
     ]
     return dict(zip(COUNTED, np.mean(counts, axis=0).tolist(), strict=True))
@@ -243,5 +224,5 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
     users, negatives = [batch.users[batch.pos_user]], batch.negatives
     if isinstance(negatives, Listed):
         users.append(batch.users[negatives.user].reshape(-1))
-    items = batch.items[remembered(batch) : int(batch.n_items)]
+    items = batch.items[: int(batch.n_items)]
     return len(np.unique(np.concatenate(users))), len(np.unique(items))

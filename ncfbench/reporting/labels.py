@@ -145,9 +145,8 @@ def flags(config: RunConfig, *, of_model: bool = False) -> str:
     """
     effective = identity_of(config)
     names = [name for name in CHOSEN if effective.get(name) is not None]
-    told = dict.fromkeys([*dict(Variant.of(config).own), *config.objective_settings])
     unusual = unusual_settings(config)
-    names += [name for name in told if name in unusual]
+    names += [name for name in dict(Variant.of(config).own) if name in unusual]
     if of_model:
         of_run = {*names, "dataset", "encoder", "seed", "epochs", "probe_every", "probe_links"}
         names = ["encoder", *names, *(name for name in unusual if name not in of_run)]

@@ -85,7 +85,7 @@ class Runs:
             return cls({})
         # The spread of the times of blocks over the square root of their number.
         noises = [
-            (speedups.spread(run.alike_timing, "full") or 0.0)
+            (speedups.spread(run.timing, "full") or 0.0)
             / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
             for run in runs
         ]
@@ -113,8 +113,7 @@ class Runs:
         curves = [self.curves[seed] for seed in seeds]
         losses = np.mean([curve.losses for curve in curves], axis=0).tolist()
         seconds = statistics.fmean(curve.full_iteration_seconds for curve in curves)
-        clock = np.mean([curve.clock_seconds for curve in curves], axis=0).tolist()
-        return Curve(curves[0].iterations, losses, seconds, clock)
+        return Curve(curves[0].iterations, losses, seconds)
 
     def times_to(self, level: float) -> dict[int, float]:
         """Return the seconds to a level, those of the features included, of each seed that reached
@@ -267,8 +266,7 @@ def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Cur
     if not arm.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    clock = [clock_at(record, at) for at in iterations] if record.config.has_two_paces else ()
-    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0, clock)
+    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
 
 
 def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:

@@ -156,7 +156,7 @@ def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Vari
     base = next(iter(runs.values())).baseline
     if base is None:
         sampler, loss = find_sampler(first.baseline_sampler), find_loss(first.config.loss)
-        if first.config.objective_settings or not serves(sampler, loss):
+        if not serves(sampler, loss):
             return "no baseline", None
         paper = find_encoder(first.config.encoder).negatives
         return "no baseline", (Variant(first.baseline_sampler, None, paper), min(runs))
@@ -234,7 +234,7 @@ def _ordered_variants(arms: Iterable[Variant], config: RunConfig) -> list[Varian
         variants += sorted(present, key=_order)
         sampler = find_sampler(name)
         # The paper's samplers have the paper's objective.
-        is_papers = sampler.in_paper and not config.objective_settings
+        is_papers = sampler.in_paper
         if not present and is_papers and serves(sampler, find_loss(config.loss)):
             strata = RunConfig.stratum_size if sampler.reads("stratum_size") else None
             paper = find_encoder(config.encoder).negatives
@@ -272,5 +272,5 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _spread(run: Run) -> float:
     """Return the spread of the times whose median is a run's ``full_iteration_seconds``."""
-    blocks = [row for row in run.alike_timing if row["environment_key"] == run.environment["key"]]
+    blocks = [row for row in run.timing if row["environment_key"] == run.environment["key"]]
     return speedups.spread(blocks, "full") or 0.0

@@ -56,7 +56,7 @@ class Variant:
                 if effective["uniform_items"] not in (None, config.batch_size)
                 else None
             ),
-            tuple(config.arm_settings.items()),
+            tuple(config.sampler_settings.items()),
         )
 
     def label(self, encoder: str) -> str:
@@ -93,9 +93,6 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that all runs of a comparison share.
 
     These are all settings but :data:`ARM_SETTINGS` and those that the sampler declares as its own.
-    Settings with which a sampler has another objective are shared: runs with and without them are
-    in no comparison together.
     """
     own = {*ARM_SETTINGS, *config.sampler_settings}
-    own -= config.objective_settings.keys()
     return {name: value for name, value in config.to_dict().items() if name not in own}

@@ -76,11 +76,6 @@ class RunRecord:
         return self.folder.name
 
     @property
-    def alike_timing(self) -> list[dict[str, Any]]:
-        """Rows of ``timing`` whose iterations are alike."""
-        return alike(self.config, self.timing)
-
-    @property
     def reported_iteration(self) -> int | None:
         """The iteration of the epoch whose recall is reported; None where there is none."""
         row, _ = choose_epoch(self.curve, self.config.patience)
@@ -92,22 +87,8 @@ class RunRecord:
         return bool((self.environment.get("mesh") or {}).get("simulated"))
 
 
-def alike(config: RunConfig, timing: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the samples after a warm start where iterations differ in cost from then on; all where
-    they do not, or where there are none.
-    """
-    if not config.has_two_paces:
-        return timing
-    return [row for row in timing if row["first_iteration"] >= config.first_hard] or timing
-
-
 def clock_at(record: RunRecord, iteration: int) -> float:
-    """Return the seconds of training at a row of the curve: by the median of an iteration, or by
-    the clock itself where iterations are not alike.
-    """
-    if record.config.has_two_paces:
-        clock = {row["iteration"]: float(row["train_seconds"]) for row in record.curve}
-        return clock[iteration] if iteration else 0.0
+    """Return the seconds of training at a row of the curve, by the median of an iteration."""
     return float(iteration * (record.summary["full_iteration_seconds"] or 0.0))
 
 

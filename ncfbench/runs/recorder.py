@@ -12,7 +12,7 @@ from typing import Any
 
 from ncfbench.config import RunConfig
 from ncfbench.runs import evaluations
-from ncfbench.runs.folder import RunRecord, alike, read
+from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.reported import choose_epoch, reported_columns
@@ -235,7 +235,6 @@ class Recorder:
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
         timing = [row for row in self._timing if row["environment_key"] == self._timed_key]
         full = [row for row in timing if row["kind"] == "full"]
-        timing = alike(self.config, timing)
         sampled = math.fsum(row["sampling_seconds"] for row in full)
         named = ("dataset", "sampler", "encoder", "loss", "seed")
         return {

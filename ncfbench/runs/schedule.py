@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.errors import UsageError
 
 PROBES = 4
 """Probes in an epoch by default."""
@@ -83,23 +82,3 @@ class Schedule:
     def ends_epoch(self, iteration: int) -> bool:
         """Return whether ``iteration`` completes a pass."""
         return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))
-
-
-def require_hard_iterations(config: RunConfig, n_links: int) -> None:
-    """Refuse a run that ends before its hard negatives, or its memory, begin to count.
-
-    Raises:
-        UsageError: it does, or it mines by the initial parameters alone.
-    """
-    iterations = Schedule.of(config, n_links).last
-    if config.first_hard and config.first_hard >= iterations:
-        raise UsageError(
-            f"warm_start = {config.first_hard}: the run has {iterations:,} iterations, and nothing"
-            f" begins after them. Use --warm-start {iterations // 4} or less."
-        )
-    if config.mines and not config.first_hard and config.mine_every > iterations:
-        raise UsageError(
-            f"mine_every = {config.mine_every}: the run has {iterations:,} iterations, so nothing"
-            " would be mined but by the initial parameters. Use --mine-every"
-            f" {max(iterations // 4, 1)} or less."
-        )

@@ -14,7 +14,7 @@ from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler, without_own
+from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 
 __all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
@@ -75,10 +75,8 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     mean plus four standard deviations.
 
     It depends on the graph and the settings only, not on the seed, so that all seeds do the same
-    work. Of mined negatives with a warm start it is that of the warm start.
+    work.
     """
-    if config.mines and config.first_hard:
-        config = without_own(config)
     pilot = make_sampler(graph, config, Streams(PILOT_SEED))
     count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))
     sizes = np.array([pilot.required_capacity(draw) for draw in pilot.draws(0, count)])

@@ -7,13 +7,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.config import MAX_SEED, RunConfig, complete
+from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
@@ -41,19 +41,6 @@ class Draw(NamedTuple):
     """int32[b, k]: items of the negative links (k = 0 where none are drawn); or int32[1, k'] for
     the whole batch.
     """
-
-
-class WarmDraw(Draw):
-    """The random part of a batch of a warm start, made by the sampler that comes before."""
-
-
-def without_own(config: RunConfig, **more: Any) -> RunConfig:
-    """Return settings with defaults for those that their sampler declares."""
-    own, values = config.sampler_settings, config.to_dict()
-    return complete({name: value for name, value in values.items() if name not in own} | more)
-
-
-SamplerT = TypeVar("SamplerT", bound="Sampler")
 
 
 class Sampler(ABC):
@@ -96,13 +83,6 @@ class Sampler(ABC):
         self.tables = LookupTables(graph)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self._check()
-
-    def _before(self, kind: type[SamplerT], **more: Any) -> SamplerT:
-        """Return the sampler of a warm start, with this one's positive links and tables."""
-        config, weights = without_own(self.config, **more), self.weight_dtype
-        made = kind(self.graph, config, self.streams, weight_dtype=weights)
-        made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
-        return made
 
     def _check(self) -> None:  # noqa: B027
         """Refuse settings that these data have no batches for, by a UsageError."""
@@ -206,20 +186,18 @@ class Sampler(ABC):
 
     def claims(self) -> Claims:
         """Return what the sampler says of its batches; subclasses replace what differs."""
-        config, bias = self.config, find_loss(self.config.loss).bias
+        config = self.config
         letters = {
             "b": config.batch_size,
             "k": config.negatives,
             "s": self.stratum_size,
             "K": config.uniform_items,
-            "M": config.sampler_settings.get("memory", 0),
         }
         return Claims(
             nominal=nominal(find_sampler(config.sampler), config.strata, letters),
             drawn_items=self.noise.probability,
             shuffled_bias=self.shuffled_bias,
-            bias=bias,
-            weighs_biased=bool(bias),
+            bias=find_loss(config.loss).bias,
         )
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:

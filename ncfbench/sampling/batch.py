@@ -52,12 +52,6 @@ class Shared(NamedTuple):
     """
 
 
-class Remembered(Shared):
-    """:class:`Shared` where the first slots hold items of earlier batches, whose vectors are
-    remembered: g does not embed them. No positive link names one of them.
-    """
-
-
 Negatives: TypeAlias = Listed | Shared
 
 
@@ -90,11 +84,6 @@ def shape(batch: Batch) -> Shape:
     """
     parts = (part if isinstance(part, tuple) else (part,) for part in batch)
     return tuple(tuple(array.shape) for own in parts for array in own)
-
-
-def remembered(batch: Batch) -> int:
-    """Return how many slots in front hold remembered items. The batch is on the host."""
-    return int(batch.pos_item.min()) if isinstance(batch.negatives, Remembered) else 0
 
 
 def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import SamplerInfo
-from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 
 
@@ -38,28 +37,10 @@ class Claims(NamedTuple):
     """Relative bias of the negative term when positives are shuffled over an epoch instead of drawn
     with replacement, an order of magnitude; None where it is not known.
     """
-    reach: int = 0
-    """How many earlier batches have links whose items a batch of an epoch has too."""
-    objective: str = ""
-    """The objective that the batches estimate, in words, where it is not L; empty where it is."""
     bias: str = ""
     """Why the estimate is biased on purpose; empty where it is not. An audit measures such a bias,
     says so, and does not count it as a fault.
     """
-    weighs_biased: bool = False
-    """The bias lies in the weights of its batches, with replacement; otherwise these are right, and
-    the model makes something else of them.
-    """
-
-    def with_bias(self, reason: str) -> Claims:
-        """Return the claims with one more bias, the first to be named."""
-        return self._replace(bias="; ".join(filter(None, (reason, self.bias))))
-
-
-def below(config: RunConfig) -> str:
-    """Return the words that hard negatives have a margin, empty where they have none."""
-    margin = config.sampler_settings.get("positive_margin", 0)
-    return f", if these are below the positive link's by {margin:g}" if margin else ""
 
 
 def nominal(info: SamplerInfo, strata: str, letters: Mapping[str, int]) -> Nominal | None:

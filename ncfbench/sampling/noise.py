@@ -1,17 +1,15 @@
-"""The noise distribution P_n(v) ~ deg(v)^alpha over the items with training links, O(1) draws from
-it, and what stands in its place for users with explicit negatives.
+"""The noise distribution P_n(v) ~ deg(v)^alpha over the items with training links, and O(1) draws
+from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 
 Float64 = NDArray[np.float64]
@@ -96,22 +94,3 @@ class Noise:
                 rng.integers(self.graph.n_links, size=size), mode="clip"
             )
         return self._table.draw(rng, size)
-
-
-def explicit_measure(graph: BipartiteGraph, config: RunConfig) -> Any:
-    """Return the weight in the objective of each explicit negative of a user, who has no other
-    negatives then: 1 / E for each of E, or 1 for a listwise loss, which sums over them.
-
-    Returns:
-        A sparse float64[n_users, n_items]; None where explicit negatives are not drawn.
-    """
-    items, offsets = graph.negative_items, graph.negative_offsets
-    if not config.draws_explicit or items is None or offsets is None:
-        return None
-    from scipy import sparse
-
-    counts = np.diff(offsets)
-    weight = np.ones(len(items))
-    if config.family != "listwise":
-        weight /= np.repeat(counts, counts)
-    return sparse.csr_array((weight, items, offsets), shape=(graph.n_users, graph.n_items))

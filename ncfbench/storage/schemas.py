@@ -63,18 +63,15 @@ OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split i
 """Columns of a floor with a value for each user, and for each item, by split."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
-STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
-"""The staleness of remembered item vectors."""
 
 CURVE = _schema(
     "curve",
     "integer: iteration number: epoch train_seconds probe_loss batch_loss",
-    [*_RECALL_COLUMNS, *_OTHER_QUALITY, *STALENESS[:2], "integer:", STALENESS[2]],
+    [*_RECALL_COLUMNS, *_OTHER_QUALITY],
 )
 """One row for each probe. Quality is null between epochs, and where there is nothing to rank.
 
-``epoch``: passes over the links, whole where an iteration completes one. Staleness is known at the
-end of an epoch of a run that remembers item vectors: distances over the present vectors' length.
+``epoch``: passes over the links, whole where an iteration completes one.
 """
 
 EVALUATION = _schema(
@@ -90,8 +87,7 @@ TIMING = _schema(
     " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
 """Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation,
-checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
-iterations up to the next one is charged in full and step.
+checkpoint.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
 cut the block's epoch; summaries leave it out where there are others, and use the last environment.
@@ -200,10 +196,9 @@ AUDIT = _schema(
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
     "number: batch_variance",
-    "text: negative_items integer: cache_age text: data_fingerprint",
+    "text: data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
-``cache_age``: iterations since negatives were mined.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """

@@ -150,7 +150,7 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
     """
     settings = [cell.config.to_dict() for cell in cells]
     defaults = [default_values(cell.config) for cell in cells]
-    of_arms = {name for cell in cells for name in cell.config.arm_settings}
+    of_arms = {name for cell in cells for name in cell.config.sampler_settings}
     return [
         name
         for name in dict.fromkeys(name for values in settings for name in values)
@@ -166,9 +166,7 @@ def _varying(cells: Sequence[Cell]) -> list[str]:
 
 def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
     values = config.to_dict()
-    shown = [
-        f"{name}={config.settings[name].text(values[name])}" for name in names if name in values
-    ]
+    shown = [f"{name}={values[name]}" for name in names if name in values]
     return [f"b={config.batch_size}", *shown]
 
 

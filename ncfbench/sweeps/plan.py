@@ -11,7 +11,6 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
-from ncfbench.runs.schedule import require_hard_iterations
 from ncfbench.sampling import make_sampler
 from ncfbench.sweeps.cells import Cell, exit_code, expand, read_progress
 from ncfbench.sweeps.files import Sweep
@@ -52,10 +51,8 @@ class SweepRun:
             name = config.dataset
             if name not in datasets:
                 datasets[name] = open_dataset(name, data_dir=locations.data_dir, say=tell)
-            graph = datasets[name].graph
             try:
-                make_sampler(graph, config, Streams(config.seed))
-                require_hard_iterations(config, graph.n_links)
+                make_sampler(datasets[name].graph, config, Streams(config.seed))
             except (DataError, UsageError) as error:
                 raise UsageError(f"{name}: {error}") from error
 

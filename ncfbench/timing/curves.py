@@ -22,17 +22,11 @@ class Curve(speedups.Arm):
     """
 
     full_iteration_seconds: float = 1.0
-    clock_seconds: Sequence[float] = ()
-    """Training clock of each evaluation where iterations are not alike; else it is their number
-    times the seconds of one.
-    """
 
     @cached_property
     def seconds(self) -> Sequence[float]:
         """Training clock of each evaluation."""
-        return self.clock_seconds or [
-            iteration * self.full_iteration_seconds for iteration in self.iterations
-        ]
+        return [iteration * self.full_iteration_seconds for iteration in self.iterations]
 
     @property
     def clock(self) -> float:
@@ -41,8 +35,6 @@ class Curve(speedups.Arm):
 
     def iterations_at(self, seconds: float) -> float:
         """Return the iterations by a time."""
-        if self.clock_seconds:
-            return float(np.interp(seconds, self.clock_seconds, self.iterations))
         return seconds / self.full_iteration_seconds
 
     @property

@@ -94,8 +94,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
         capacity = plan_capacity(graph, self.config) if fixed_shapes else 0
         stream = Batches(make_sampler(graph, self.config, Streams(self.config.seed)), capacity)
-        # Refuses a layout that has no form; a memory's begins after its warm start.
-        stream[max(start, self.config.first_hard)]
+        stream[start]  # refuses a layout that has no form
         numbers = Pass(start, batches or graph.n_links // self.config.batch_size)
         workers = options.get("num_workers", 0)
         if workers > len(numbers):

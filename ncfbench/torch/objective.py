@@ -45,16 +45,8 @@ def make_loss(config: RunConfig) -> Loss:
     """Return the loss that ``config`` names.
 
     Raises:
-        UsageError: PyTorch has none of that name, or settings choose negatives by their scores.
+        UsageError: PyTorch has none of that name.
     """
-    for name, value in config.objective_settings.items():
-        if name in ("explicit_negatives", "warm_start"):  # no choice by scores
-            continue
-        raise UsageError(
-            f"{name} = {value}: PyTorch's objective takes a batch's weights as they are, and"
-            " batches are made without a model. Choose negatives by their scores in a loss of your"
-            " own, and leave the setting out."
-        )
     if config.loss not in ROWS:
         raise UsageError(f"PyTorch has no loss {config.loss!r}. Give a Loss of your own.")
     scale = config.lambda_ if config.family == "pointwise" else config.gamma

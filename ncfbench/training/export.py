@@ -27,13 +27,11 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from ncfbench import __version__
-from ncfbench.catalog import find_encoder, find_interaction
-from ncfbench.catalog.models import INTERACTIONS
+from ncfbench.catalog import find_encoder
 from ncfbench.config import Folder, RunConfig, digest
 from ncfbench.data import Dataset
 from ncfbench.data.content import SPLITS
-from ncfbench.errors import DivergedError, UsageError, either
-from ncfbench.models.interaction import Cosine, DotProduct
+from ncfbench.errors import DivergedError, UsageError
 from ncfbench.models.tables import names_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
@@ -91,7 +89,6 @@ def export_vectors(
     begin, progress = time.perf_counter(), progress or Progress()
     home = Path(folder).resolve()
     record = read_trained(run, runs_dir)
-    _require_dot_product(record.config, record.folder)
     _require_free(home, again=again)
     dataset = open_data(record, data_dir, progress.say)
     if top is not None:
@@ -127,18 +124,6 @@ def export_vectors(
     return meta
 
 
-def _require_dot_product(config: RunConfig, run: Path) -> None:
-    def is_product(name: str) -> bool:
-        return getattr(find_interaction(name).load(), "matrix", None) is DotProduct.matrix
-
-    if not is_product(config.interaction):
-        able = filter(is_product, INTERACTIONS)
-        raise UsageError(
-            f"{run} scores by --interaction {config.interaction}, and no vectors have that score as"
-            f" their dot product. Train with --interaction {either(able)}."
-        )
-
-
 def _require_free(folder: Path, *, again: bool) -> None:
     with tables.storage_errors(folder):
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -159,10 +144,7 @@ def _write_vectors(
     progress: Progress,
 ) -> dict[str, Any]:
     """Write both sides' vectors, and return what ``meta.json`` says of them."""
-    interaction, n_users = embedder.interaction(parameters), dataset.n_users
-    is_new = dataset.graph.item_degrees == 0
-    assert isinstance(interaction, DotProduct)
-    sides: Any = interaction.sides
+    n_users, is_new = dataset.n_users, dataset.graph.item_degrees == 0
     items = np.flatnonzero(~is_new | can_rank(config.encoder, dataset)).astype(np.int32)
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
     progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")
@@ -178,11 +160,10 @@ def _write_vectors(
         )
     progress.start(n_users + len(items), 0, "vector")
     users_UxD = np.asarray(embedder.users(parameters).scored)
-    width = sides(users_UxD[:1], users_UxD[:1])[0].shape[1]
 
     def of_users() -> Iterator[ArrayLike]:
         for start in range(0, n_users, BLOCK_ROWS):
-            yield sides(users_UxD[start : start + BLOCK_ROWS], users_UxD[:1])[0]
+            yield users_UxD[start : start + BLOCK_ROWS]
             progress.move(min(start + BLOCK_ROWS, n_users), "users")
 
     def of_items() -> Iterator[ArrayLike]:
@@ -190,25 +171,22 @@ def _write_vectors(
         embedder.watch = lambda n, _: progress.move(done + n, "items")
         for start in range(0, len(items), BLOCK_ROWS):
             block = items[start : start + BLOCK_ROWS]
-            items_VxD = embedder.candidates(parameters, block, is_new[block])
-            yield sides(users_UxD[:1], items_VxD)[1]
+            yield embedder.candidates(parameters, block, is_new[block])
             done += len(block)
             progress.move(done, "items")
 
     ids = named(np.arange(n_users, dtype=np.int32), dataset.user_ids)
-    _write_side(folder / "users", {"id": ids.cast(pa.string())}, of_users(), width)
+    _write_side(folder / "users", {"id": ids.cast(pa.string())}, of_users(), config.dimension)
     columns = {
         "id": named(items, dataset.item_ids).cast(pa.string()),
         "split": pa.array(SPLIT_NAMES).take(pa.array(dataset.split[items])),
     }
-    _write_side(folder / "items", columns, of_items(), width)
-    temperature = interaction.temperature if isinstance(interaction, Cosine) else None
+    _write_side(folder / "items", columns, of_items(), config.dimension)
     return {
         "users": n_users,
         "items": len(items),
-        "dimension": width,
-        "unit_length": config.normalize or temperature is not None,
-        "temperature": None if temperature is None else float(temperature),
+        "dimension": config.dimension,
+        "unit_length": config.normalize,
         "users_without_training_links": int((~dataset.has_links).sum()),
         "items_without_training_links": n_new,
         "items_left_out": n_left_out,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -31,7 +30,6 @@ class Feed:
         self._batches, self._transfer, self._depth = batches, transfer, depth
         self._thread = ThreadPoolExecutor(1, "sampler")
         self._ready: deque[Future[Batch]] = deque()
-        self._taken, self._allowed = 0, math.inf
         self.sampling_seconds = 0.0
         """Seconds spent on building batches."""
         self.transfer_seconds = 0.0
@@ -43,7 +41,7 @@ class Feed:
 
     def resume(self) -> None:
         """Build batches again: the clock runs."""
-        while len(self._ready) < self._depth and self._taken + len(self._ready) < self._allowed:
+        while len(self._ready) < self._depth:
             self._ready.append(self._thread.submit(self._build))
 
     def pause(self) -> None:
@@ -52,16 +50,11 @@ class Feed:
             self._ready.pop()
         wait(self._ready)
 
-    def allow(self, count: int) -> None:
-        """Allow this many batches in all to be built; without a call any number of them."""
-        self._allowed = count
-
     def get(self) -> Batch:
         """Return the next batch. An error that its building raised is raised here."""
         if not self._depth:
             return self._build()
         self.resume()
-        self._taken += 1
         return self._ready.popleft().result()
 
     def _build(self) -> Batch:

@@ -14,7 +14,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.models.blocks import by_length
-from ncfbench.models.interaction import Interaction
+from ncfbench.models.scores import score_matrix
 from ncfbench.models.tables import FREE_ITEMS, WHOLE_TABLES
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors
 from ncfbench.training.state import Parameters
@@ -66,10 +66,6 @@ class Embedder:
         self._users = compiled(towers, "users")
         self._items: Embed = compiled(towers, "items")
         self._cold_items: Embed = compiled(towers, "cold_items")
-
-    def interaction(self, parameters: Parameters) -> Interaction:
-        """Return the interaction with its trained parameters: a tree of arrays."""
-        return nnx.merge(self.towers, parameters).interaction
 
     def users(self, parameters: Parameters) -> UserVectors:
         """Return the vectors of all users, float32[n_users, D]."""
@@ -159,7 +155,6 @@ class Embedder:
 
 
 def best_items(
-    interaction: Interaction,
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     count: int,
@@ -189,13 +184,12 @@ def best_items(
         row, column = np.full(most, size, np.int32), np.zeros(most, np.int32)
         row[: bounds[-1] - bounds[0]] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
         column[: bounds[-1] - bounds[0]] = excluded[bounds[0] : bounds[-1]]
-        scores, index = _best(interaction, users_UxD[block], items_VxD, row, column, count=count)
+        scores, index = _best(users_UxD[block], items_VxD, row, column, count=count)
         yield np.asarray(scores)[: len(bounds) - 1], np.asarray(index)[: len(bounds) - 1]
 
 
 @partial(jax.jit, static_argnames="count")
 def _best(
-    interaction: Interaction,
     users_BxD: jax.Array,
     items_VxD: jax.Array,
     row: jax.Array,
@@ -204,7 +198,7 @@ def _best(
     count: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Return scores and indices of the best items but for some pairs; rows beyond B are padding."""
-    scores_BxV = interaction.matrix(users_BxD, items_VxD)
+    scores_BxV = score_matrix(users_BxD, items_VxD)
     # 0 and -0, which are equal, differ for the order of top_k.
     scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
     scores_BxV = jnp.where(jnp.isfinite(scores_BxV), scores_BxV, jnp.inf)

@@ -2,13 +2,13 @@
 
 *full*: wall time of a block of iterations as a user runs them, sampling included, until the
 updated state is there. *step*: the same iterations on batches that are already on the device.
-Compilation is on neither clock. Both hold each iteration's share of the refreshes of a carry.
+Compilation is on neither clock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -28,7 +28,6 @@ from ncfbench.sampling.batch import Batch, Shape, shape
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, Feed
-from ncfbench.training.inference import Embedder
 from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer, free_bytes
 
@@ -38,8 +37,6 @@ after Ctrl-C.
 """
 LARGE_STATE = 2**30
 """Bytes of a state from which on the step is compiled without trying it on a copy."""
-TIMED_REFRESHES = 9
-"""Refreshes whose median time iterations are charged with."""
 
 
 class InFlight:
@@ -63,9 +60,6 @@ class InFlight:
 class TimedLoop:
     """A training loop on a clock: one sampler, one compiled step, one state. A context manager.
 
-    A carry is refreshed before every N-th iteration from its first one on; each of these is charged
-    the N-th part of a refresh.
-
     Args:
         item_slots: V at first; grows, off the clock, with the first batch that needs more.
         start: the number of the first batch.
@@ -82,31 +76,20 @@ class TimedLoop:
     samples: list[Sample] = field(default_factory=list)
     """Samples since the last :meth:`take_samples`."""
     ledger: Ledger = field(default_factory=Ledger)
-    embedder: Embedder | None = None
-    """Embeds items for the refreshes of a carry; by default one is made, and compiled."""
 
     def __post_init__(self) -> None:
         self.iteration = self.start
         self._compiled: set[Shape] = set()
         self._step_bytes = 0
         self._recent: deque[Batch] = deque(maxlen=STEP_BATCHES)
-        self._every = self.trainer.carry.every
-        self._refresh_seconds: deque[float] = deque(maxlen=TIMED_REFRESHES)
-        if self._every and self.embedder is None:
-            self.embedder = self.trainer.embedder(self.content)
         self.content = self.trainer.layout.replicate(self.content)
         batches, put = self.sampler.batches(self.start, self.item_slots), self.trainer.layout.put
         depth = 0 if jax.default_backend() == "cpu" else DEPTH
         self._feed = Feed(batches, put, depth)
-        if not self._every or self.start < self.trainer.carry.first:
-            with self.ledger.line("initialising"):
-                # The tables that a sampler makes when it first needs them are made off the clock.
-                draw = next(self.sampler.draws(self.start, self.start + 1))
-                self.sampler.assemble(draw, self.item_slots)
-        if self._is_refreshed_next():
-            self._feed.allow(0)
-        elif self._every:
-            self._hand_over()
+        with self.ledger.line("initialising"):
+            # The tables that a sampler makes when it first needs them are made off the clock.
+            draw = next(self.sampler.draws(self.start, self.start + 1))
+            self.sampler.assemble(draw, self.item_slots)
 
     def __enter__(self) -> Self:
         return self
@@ -134,13 +117,8 @@ class TimedLoop:
         watch, waiting, in_flight = Stopwatch(), Stopwatch(), InFlight(self.trainer)
         first, stopped = self.iteration, False
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
-        if self._every and not self._refresh_seconds:
-            self._compile_refresh()
         with self.ledger.line("step"), self._running(watch):
             while len(counts) < iterations and not stopped:
-                if self._is_refreshed_next():
-                    with self._off_the_clock(watch):
-                        self._refresh()
                 waiting.start()
                 with self.ledger.line("waiting"):
                     batch = self._feed.get()
@@ -152,8 +130,7 @@ class TimedLoop:
                 in_flight.add(loss)
                 losses.append(loss)
                 self.iteration += 1
-                # Given slots are not embedded.
-                counts.append((batch.n_items, self.trainer.carry.given_slots(batch)))
+                counts.append(batch.n_items)
                 self._recent.append(batch)
                 stopped = stop()
         if self.trainer.traces != len(self._compiled):
@@ -165,11 +142,11 @@ class TimedLoop:
                 kind="full",
                 first_iteration=first,
                 iterations=len(counts),
-                seconds=watch.seconds + self._charge(range(first, self.iteration)),
+                seconds=watch.seconds,
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
-                item_slots=float(np.mean([int(count) - given for count, given in counts])),
+                item_slots=float(np.mean([int(count) for count in counts])),
             )
         )
         return list(map(float, jax.device_get(losses)))
@@ -202,9 +179,8 @@ class TimedLoop:
                 in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
-        recent = range(self.iteration - len(self._recent), self.iteration)
-        seconds = watch.seconds + self._charge(islice(cycle(recent), count))
-        self.samples.append(Sample("step", recent.start, count, seconds))
+        first = self.iteration - len(self._recent)
+        self.samples.append(Sample("step", first, count, watch.seconds))
 
     def settle(self) -> None:
         """Bring rows that rest up to date, for whoever reads the parameters.
@@ -240,61 +216,6 @@ class TimedLoop:
         with self.ledger.line("waiting"):
             self._feed.pause()
         watch.stop()
-
-    def _until_refresh(self) -> int:
-        """Return how many iterations follow before the next refresh."""
-        since = self.iteration - self.trainer.carry.first
-        return -since if since < 0 else self._every - since % self._every
-
-    def _is_refreshed_next(self) -> bool:
-        since = self.iteration - self.trainer.carry.first
-        return bool(self._every) and since >= 0 and since % self._every == 0
-
-    def _charge(self, iterations: Iterable[int]) -> float:
-        """Return the share of refreshes, in seconds, that some iterations are charged."""
-        if not self._every:
-            return 0.0
-        charged = sum(number >= self.trainer.carry.first for number in iterations)
-        return float(np.median(self._refresh_seconds)) * charged / self._every
-
-    def _refresh(self) -> None:
-        watch = Stopwatch()
-        watch.start()
-        self.settle()
-        watch.stop()
-        self.state = self.state._replace(carry=self._refreshed())
-        self._refresh_seconds[-1] += watch.seconds
-        seconds = self._refresh_seconds[-1]
-        self.samples.append(Sample("refresh", self.iteration, self._every, seconds))
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        """Give the sampler what it needs of the carry, and allow batches up to the next refresh."""
-        if self.iteration >= self.trainer.carry.first:
-            self.trainer.carry.hand_over(self.state.carry, self.sampler)
-        self._feed.allow(self.iteration - self.start + self._until_refresh())
-
-    def _refreshed(self) -> Any:
-        """Return the carry made anew, and keep the time that it took."""
-        assert self.embedder is not None
-        watch = Stopwatch()
-        watch.start()
-        carry = self.trainer.carry.refreshed(self.state.parameters, self.embedder)
-        jax.block_until_ready(carry)
-        watch.stop()
-        self._refresh_seconds.append(watch.seconds)
-        return carry
-
-    def _compile_refresh(self) -> None:
-        """Compile a refresh; time one too, unless the next iteration has one."""
-        with self.ledger.line("compile"):
-            if self.trainer.optimizer.tables:
-                jax.block_until_ready(self.trainer.settle(copy_state(self.state)))
-            self._refreshed()
-            seconds = self._refresh_seconds.pop()
-            if not self._is_refreshed_next():
-                self._refreshed()
-        self.samples.append(Sample("compile", self.iteration, 1, seconds))
 
     def _compile(self, batch: Batch) -> None:
         """Compile for a batch's shape by running on copies of the state, or without running where

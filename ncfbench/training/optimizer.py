@@ -128,7 +128,7 @@ class Optimizer:
                     touched[kind] = jnp.full_like(touched[kind], _now(state) + 1)
             after.append((arrays, own))
         parameters, optimizer = _merged(*after)
-        return TrainState(parameters, optimizer, state.iteration + 1, state.carry, touched)
+        return TrainState(parameters, optimizer, state.iteration + 1, touched)
 
     def settle(
         self, state: TrainState, scalars: Scalars, kinds: Collection[str] = tuple(FEW)

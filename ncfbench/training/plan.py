@@ -24,7 +24,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
-from ncfbench.runs.schedule import Schedule, require_hard_iterations
+from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import locks
 from ncfbench.storage.free_space import memory_limit
@@ -76,7 +76,6 @@ class RunPlan:
         require_contracts(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         schedule = Schedule.of(config, dataset.graph.n_links)
-        require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
         _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)

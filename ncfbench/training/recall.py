@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ncfbench.data.content import Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import Interaction
+from ncfbench.models.scores import score_matrix
 from ncfbench.runs.quality import Evaluation, Ranking, most_ranked
 from ncfbench.runs.ranks import Ranks, by_user, rank_links
 from ncfbench.training.inference import BLOCK_SCORES, Embedder
@@ -80,12 +80,10 @@ class RecallEvaluator:
             users_UxD = self.embedder.users(parameters).scored
         if items_VxD is None:
             items_VxD = self.embed(parameters)
-        interaction = self.embedder.interaction(parameters)
-        return link_ranks(interaction, users_UxD, items_VxD, self.users, self.index, self._known)
+        return link_ranks(users_UxD, items_VxD, self.users, self.index, self._known)
 
 
 def link_ranks(
-    interaction: Interaction,
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: NDArray[np.int32],
@@ -106,15 +104,13 @@ def link_ranks(
 
     def scores(block: NDArray[np.integer]) -> NDArray[np.float32]:
         padded = np.resize(block, size)  # of one size, so that one program serves
-        return np.asarray(_scores(interaction, users_UxD, items_VxD, padded))[: len(block)]
+        return np.asarray(_scores(users_UxD, items_VxD, padded))[: len(block)]
 
     left_out = None if known is None else by_user(known.user_offsets, known.link_item)
     return rank_links(scores, users, index, size, left_out)
 
 
 @jax.jit
-def _scores(
-    interaction: Interaction, users_UxD: jax.Array, items_VxD: jax.Array, users: jax.Array
-) -> jax.Array:
+def _scores(users_UxD: jax.Array, items_VxD: jax.Array, users: jax.Array) -> jax.Array:
     """Return the scores of some users and all items."""
-    return interaction.matrix(users_UxD[users], items_VxD)
+    return score_matrix(users_UxD[users], items_VxD)

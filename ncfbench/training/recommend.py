@@ -85,13 +85,10 @@ def write_recommendations(
     }
 
     def parts() -> Iterator[pa.Table]:
-        interaction = embedder.interaction(parameters)
         users_UxD = embedder.users(parameters).scored[users]
         items = embedder.candidates(parameters, candidates, is_new)
         done = 0
-        for scores_UxM, index in best_items(
-            interaction, users_UxD, items, count, offsets, excluded
-        ):
+        for scores_UxM, index in best_items(users_UxD, items, count, offsets, excluded):
             row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])
             scores, item = scores_UxM[row, place], candidates[index[row, place]]
             if not np.isfinite(scores).all():

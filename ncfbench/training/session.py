@@ -135,7 +135,7 @@ class Session:
         self.recorder.begin(
             self._environment, self._evaluators.recall_reason, self._start if restored else None
         )
-        loop = partial(TimedLoop, say=say, ledger=self._ledger, embedder=self._evaluators.embedder)
+        loop = partial(TimedLoop, say=say, ledger=self._ledger)
         self._loop = loop(self._trainer, state, content, plan.sampler, slots, self._start)
 
     def _begin(self) -> None:
@@ -333,19 +333,14 @@ class Session:
         ends_epoch = self._schedule.ends_epoch(iteration)
         with self._timed("probe"):
             probe_loss = self._evaluators.probe(parameters)
-            embedder, carry = self._evaluators.embedder, self._trainer.carry
-            observed = carry.observe(state, embedder) if ends_epoch else None
         if not math.isfinite(probe_loss):
             self._diverge(iteration, "The probe")
-        columns, text = observed or ({}, None)
-        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names) | columns
+        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
         row["iteration"], row["epoch"] = iteration, self._schedule.epoch_of(iteration)
         row["probe_loss"] = probe_loss
         row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
         is_due = self._schedule.stops_at_epochs or iteration == self._schedule.last
         evaluated = self._evaluated(parameters) if ends_epoch and is_due else {}
-        if text is not None:
-            self._progress.say(text)
         self._losses = []
         self.recorder.record(row, evaluated)
         if evaluated:

@@ -34,8 +34,6 @@ class TrainState(NamedTuple):
     optimizer: Any
     iteration: jax.Array
     """uint32: iterations done."""
-    carry: Any
-    """Everything else that iterations leave for later ones (:mod:`ncfbench.training.carry`)."""
     touched: Touched
 
 

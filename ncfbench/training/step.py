@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ncfbench.catalog import BUILT_IN, find_encoder
+from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout, make_layout
@@ -18,18 +18,11 @@ from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import (
-    Hardness,
-    batch_link_loss,
-    coupling_penalty,
-    user_penalty,
-    without_remembered,
-)
+from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
-from ncfbench.training.carry import Carry, make_carry
 from ncfbench.training.inference import Embedder
 from ncfbench.training.optimizer import Held, Optimizer, tables_by_row, tables_of_kinds
 from ncfbench.training.state import Parameters, Scalars, TrainState
@@ -43,43 +36,31 @@ def batch_loss(
     loss: Loss,
     config: RunConfig,
     rows: Rows = WHOLE_TABLES,
-    given_MxD: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """Return the sampled objective of a batch with its penalties, and its item slots' vectors.
+) -> jax.Array:
+    """Return the sampled objective of a batch with its penalties.
 
     Args:
-        rows: those of the user slots, and of the item slots that are embedded and their words, in
-            the towers' tables.
-        dropout: of the iteration; None: no dropout, and hard negatives count.
-        given_MxD: vectors of the first item slots, which are constants; by default all are
-            embedded, and remembered items are constants of the present parameters.
+        rows: those of the user slots, and of the item slots and their words, in the towers' tables.
+        dropout: of the iteration; None: no dropout.
     """
     users = towers.users(content, batch.users, rows)
-    first = 0 if given_MxD is None else len(given_MxD)
     of_links = positive_users(towers, batch, content, rows)
-    own = (batch.items[first:], content, dropout, rows, batch.n_items - first)
+    own = (batch.items, content, dropout, rows, batch.n_items)
     items_VxD = towers.items(*own)
-    if given_MxD is None:
-        items_VxD = without_remembered(items_VxD, batch)
-    else:
-        items_VxD = jnp.concatenate([given_MxD, items_VxD])
     links = batch_link_loss(
         users.scored,
         items_VxD,
         batch,
-        towers.interaction,
         loss,
         config.lambda_,
-        hardness=hardness_of(config),
         own_bxD=None if of_links is None else of_links.scored,
-        is_hard=None if dropout is None else is_hard(config, dropout.iteration),
     )
     raw_bxD = users.raw[batch.pos_user] if of_links is None else of_links.raw
     total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
-        return total, items_VxD
-    gaps_b = towers.gaps(*own)[batch.pos_item - first]
-    return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
+        return total
+    gaps_b = towers.gaps(*own)[batch.pos_item]
+    return total + coupling_penalty(gaps_b, config.coupling_weight)
 
 
 def positive_users(
@@ -104,7 +85,6 @@ class Trainer:
     shapes: TrainState
     """Shapes and dtypes of the state as it is saved: the same for any number of devices."""
     layout: Layout
-    carry: Carry
     traces: int = 0
 
     def __post_init__(self) -> None:
@@ -129,8 +109,8 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        towers, optimizer, carry, state = _initial(config, dataset)
-        trainer = cls(config, towers, optimizer, _shapes(state), layout, carry)
+        towers, optimizer, state = _initial(config, dataset)
+        trainer = cls(config, towers, optimizer, _shapes(state), layout)
         return trainer, trainer.from_host(state)
 
     @classmethod
@@ -143,8 +123,7 @@ class Trainer:
         Raises:
             UsageError: see :meth:`create`.
         """
-        chosen = {kind: getattr(config, kind) for kind in ("encoder", "user_tower", "interaction")}
-        if any(name not in BUILT_IN[kind] for kind, name in chosen.items()):
+        if config.encoder not in ENCODERS:
             return cls.create(config, dataset, layout)[0]
         precision.require(config.precision)
         traced = []
@@ -154,8 +133,8 @@ class Trainer:
             return traced[0][-1]
 
         shapes: TrainState = jax.eval_shape(initial)
-        towers, optimizer, carry, _ = traced[0]
-        return cls(config, towers, optimizer, shapes, layout or make_layout(config), carry)
+        towers, optimizer, _ = traced[0]
+        return cls(config, towers, optimizer, shapes, layout or make_layout(config))
 
     def to_host(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, with arrays of :attr:`shapes`."""
@@ -170,33 +149,23 @@ class Trainer:
         return Embedder(self.towers, content, by_length=find_encoder(self.config.encoder).is_costly)
 
     def gradient(
-        self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
-    ) -> tuple[jax.Array, Parameters]:
-        """Return the sampled objective of a batch and its gradient, all item slots embedded."""
-        found = self._gradient(parameters, batch, content, dropout, None)
-        return found[0], found[2]
-
-    def _gradient(
         self,
         parameters: Parameters,
         batch: Batch,
         content: DeviceContent,
         dropout: Dropout | None,
-        given_MxD: jax.Array | None,
         rows: Rows = WHOLE_TABLES,
-    ) -> tuple[jax.Array, jax.Array, Parameters]:
-        """Return objective, vectors of item slots, and gradient."""
+    ) -> tuple[jax.Array, Parameters]:
+        """Return the sampled objective of a batch and its gradient."""
         loss = make_loss(self.config)
 
-        def objective(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+        def objective(parameters: Parameters) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            more = loss, self.config, rows, given_MxD
-            return batch_loss(towers, batch, content, dropout, *more)
+            return batch_loss(towers, batch, content, dropout, loss, self.config, rows)
 
-        differentiated = jax.value_and_grad(objective, has_aux=True)
         with jax.default_matmul_precision(self.config.precision):
-            (value, items_VxD), gradient = differentiated(parameters)
-        return value, items_VxD, gradient
+            value, gradient = jax.value_and_grad(objective)(parameters)
+        return value, gradient
 
     def step(
         self, state: TrainState, batch: Batch, content: DeviceContent
@@ -261,15 +230,9 @@ class Trainer:
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
         dropout = Dropout(scalars.seed, state.iteration)
-        batch, given_MxD = self.carry.inputs(state.carry, batch)
-        items = batch.items if given_MxD is None else batch.items[len(given_MxD) :]
-        held = self.hold(state, batch.users, items, content, scalars)
-        value, items_VxD, gradient = self._gradient(
-            held.parameters, batch, content, dropout, given_MxD, held.rows
-        )
-        carry = self.carry.after_step(state.carry, batch, items_VxD)
-        after = self.optimizer.update(held, gradient, scalars)
-        return after._replace(carry=carry), value
+        held = self.hold(state, batch.users, batch.items, content, scalars)
+        value, gradient = self.gradient(held.parameters, batch, content, dropout, held.rows)
+        return self.optimizer.update(held, gradient, scalars), value
 
     def hold(
         self,
@@ -322,14 +285,13 @@ def state_shapes(config: RunConfig, dataset: Dataset) -> TrainState:
 
 def _initial(
     config: RunConfig, dataset: Dataset
-) -> tuple[nnx.GraphDef[Towers], Optimizer, Carry, TrainState]:
+) -> tuple[nnx.GraphDef[Towers], Optimizer, TrainState]:
     graph, variables = nnx.split(make_towers(config, dataset))
     parameters = nnx.as_pure(variables)
-    carry = make_carry(config, dataset.graph)
     optimizer = Optimizer(config, tables_by_row(config, parameters))
     moments, touched = optimizer.init(parameters)
-    state = TrainState(parameters, moments, jnp.uint32(0), carry.initial(), touched)
-    return graph, optimizer, carry, state
+    state = TrainState(parameters, moments, jnp.uint32(0), touched)
+    return graph, optimizer, state
 
 
 def _shapes(state: TrainState) -> TrainState:
@@ -337,14 +299,3 @@ def _shapes(state: TrainState) -> TrainState:
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state
     )
     return shapes
-
-
-def is_hard(config: RunConfig, iteration: jax.Array) -> jax.Array | None:
-    """Return whether an iteration comes after the warm start; None if there is none."""
-    return iteration >= config.first_hard if config.first_hard else None
-
-
-def hardness_of(config: RunConfig) -> Hardness:
-    """Return which negatives of a positive link count, after a warm start."""
-    own = config.sampler_settings
-    return Hardness(int(own.get("hardest", 0)), float(own.get("positive_margin", 0)))

@@ -38,15 +38,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
 
 
-UNBIASED = tuple(name for name in SAMPLERS if name != "xbm")
-
-
 @pytest.mark.long
-def test_a_network_leaves_samplers_unbiased(few_nodes: Path, quick: None) -> None:
-    """With the gradient by its own parameters."""
-    network = {"encoder": "mf", "interaction": "mlp", "interaction_units": 4}
-    choices = {"samplers": UNBIASED, "losses": ["sg"], "noises": ["unigram"]}
-    record = audit_few(few_nodes, **choices, batches=480, margin=0.5, warmup=5, **network)
+def test_samplers_are_unbiased(few_nodes: Path, quick: None) -> None:
+    """After a few iterations."""
+    choices = {"samplers": tuple(SAMPLERS), "losses": ["sg"], "noises": ["unigram"]}
+    record = audit_few(few_nodes, **choices, batches=480, margin=0.5, warmup=5, encoder="mf")
     assert not record.failures
     assert len(repr(record)) < 100
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
@@ -175,10 +171,9 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
 
 
 def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: None) -> None:
-    """The suite tests softmax besides; a bias on purpose is called so in every line."""
-    words = ["--samplers", "xbm", "--batches", "48", "--encoder", "mf"]
+    """The suite tests softmax besides."""
+    words = ["--samplers", "ns", "--batches", "48", "--encoder", "mf"]
     words += ["--batch-size", "16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
-    words += ["--set", "memory=64"]
     result = invoke("audit", "--dataset", "few", *words)
     check(result, 0, "Conformance", "Gradients against the exact one")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -24,9 +23,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
-EXPLICIT = {user: [*range(user % 7, 400, 40)] for user in range(0, 120, 3)}
-"""Explicit negatives of every third user of ``tiny``, before links are left out of them."""
-
 
 def dense_objective(
     dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
@@ -43,9 +39,6 @@ def dense_objective(
     if config.mask:
         allowed[graph.link_user, graph.link_item] = 0
     mass = allowed * (noise if config.family != "listwise" else 1.0 * (degree > 0))[None, :]
-    for user, explicit in EXPLICIT.items() if config.draws_explicit else ():
-        mass[user] = 0
-        mass[user, explicit] = 1.0 if config.family == "listwise" else 1 / len(explicit)
     own = scores[graph.link_user, graph.link_item]
     rows, mass = scores[graph.link_user], mass[graph.link_user]
     if config.loss == "sg":
@@ -99,31 +92,6 @@ def test_exact_objective_and_gradient(
     config = complete(AUDITED | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
     monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
     assert_exact(tiny, config, warm(loss))
-
-
-@pytest.mark.parametrize("loss", ["sg", "softmax"])
-def test_exact_objective_with_explicit_negatives(
-    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str
-) -> None:
-    """A user with explicit negatives has no others, whatever P_n."""
-    graph, in_use = tiny.graph, set(tiny.graph.items_in_use.tolist())
-    links = set(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
-    for user, items in EXPLICIT.items():
-        own = [item for item in items if item in in_use and (user, item) not in links]
-        monkeypatch.setitem(EXPLICIT, user, own)
-    pairs = [(user, item) for user, items in EXPLICIT.items() for item in items]
-    shown = replace(tiny, negatives=np.array(pairs, np.int32).T)
-    settings = AUDITED | {
-        "loss": loss,
-        "sampler": "neg",
-        "noise": "0.5",
-        "explicit_negatives": True,
-    }
-    config, made = complete(settings), warm(loss)
-    value = assert_exact(shown, config, made)
-    without = complete(settings | {"explicit_negatives": False})
-    other = ExactObjective(shown.graph, without, made.embedder)(made.parameters)
-    assert abs(other.value - value) > 1e-3 * value
 
 
 def test_too_many_pairs_are_refused(

@@ -61,21 +61,6 @@ def test_a_contestant_is_as_soon_as_its_soonest_trial() -> None:
     assert found["iid"] == board.Standing(0, (never, never), 0.0, None, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("start", "marked"),
-    [(10, (False, False, False)), (30, (True, False, False)), (40, (True, True, True))],
-)
-def test_what_a_warm_start_reached_is_marked(start: int, marked: tuple[bool, ...]) -> None:
-    """The targets are 0.9 and 0.97, reached within 20 and 40 iterations."""
-    own = trial("ns, 32 hardest, warm", (2, 0.92), (4, 0.98))
-    own["config"] |= {"hardest": 32, "warm_start": start}
-    kept = {"trials": [own], "feature_seconds": 3.0, "n_links": 1000}
-    found = board.standings(kept, [trial("", (40, 1.0))])["ns, 32 hardest, warm"]
-    assert found.is_warm == marked
-    shares = board.boards_tables({"a": {"ns": found}})[1].rows
-    assert ["*" in str(cell.text) for row in shares for cell in row[1:]] == [marked[-1]]
-
-
 def test_contestants_stand_beside_each_other_by_one_seed() -> None:
     """On the second data set nobody but neg comes to the target."""
 
@@ -83,12 +68,12 @@ def test_contestants_stand_beside_each_other_by_one_seed() -> None:
         return board.Standing(8, (seconds, math.inf), 1.0, 0.5, 0.5)
 
     nobody = dict.fromkeys(NAMES, standing(math.inf))
-    first = nobody | {"ns": standing(2.0), "xbm": standing(2.5), "neg": standing(6.0)}
+    first = nobody | {"ns": standing(2.0), "mixed-ns": standing(2.5), "neg": standing(6.0)}
     second = nobody | {"neg": standing(7.0)}
     found = board.beside_each_other({"a": first, "b": second}).standings[0.9]
-    assert [*found][:3] == ["neg", "ns", "xbm"]
+    assert [*found][:3] == ["neg", "ns", "mixed-ns"]
     assert found["neg"] == [(6.0, False), (7.0, True)]
-    assert found["xbm"] == [(2.5, True), (math.inf, False)]
+    assert found["mixed-ns"] == [(2.5, True), (math.inf, False)]
 
 
 def test_repeats_show_how_far_times_are_alike() -> None:
@@ -99,8 +84,10 @@ def test_repeats_show_how_far_times_are_alike() -> None:
             name: board.Standing(8, (own, math.inf), 1.0, 0.5, 0.5) for name, own in seconds.items()
         }
 
-    first = repeat(ns=2.0, neg=5.0, xbm=3.0)
-    repeats = {"a": {"": first, "seed-1": repeat(ns=4.0, xbm=math.inf), "seed-2": repeat(neg=5.0)}}
+    first = repeat(ns=2.0, neg=5.0, strat=3.0)
+    repeats = {
+        "a": {"": first, "seed-1": repeat(ns=4.0, strat=math.inf), "seed-2": repeat(neg=5.0)}
+    }
     repeats["b"] = {"": first, "seed-1": repeat(ns=2.0), "seed-2": repeat(ns=2.0)}
     found = board.spreads(repeats)
     assert found["a", 0.9] == (pytest.approx(math.log(2) / 2), 2)

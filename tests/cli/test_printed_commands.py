@@ -20,18 +20,14 @@ from ncfbench.runs.arms import Variant
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"hardest": 64},
-    {"mined": 50, "sampler": "neg"},
     {"loss": "hinge", "gamma": 0.2, "sampler": "neg"},
     {"lambda": 3.0, "item_dropout": 0.0, "noise": "0.75", "mask": False},
     {"encoder": "lstm", "negatives": 7, "learning_rate": 1e-5, "user_l2": 1e-7},
     {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3},
     {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
-    {"sampler": "xbm", "memory": 4, "loss": "softmax"},
     {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},
     {"item_block": 64, "patience": 3, "probe_every": 7},
     {"encoder": "mf", "epochs": 3, "precision": "BF16_BF16_F32"},
-    {"encoder": "mf", "hardest": 8},
     {"learning_rate": 0.0123456789},
 ]
 
@@ -69,7 +65,7 @@ def commands_in(text: str) -> list[str]:
     return re.findall(r"(?:^ +|: )(ncfbench .*?)(?:\.?$)", text, re.MULTILINE)
 
 
-@pytest.mark.long_cases(".*(hardest|gamma|lambda|lstm|uniform|memory|item_block|BF16|0.012)")
+@pytest.mark.long_cases(".*(gamma|lambda|lstm|uniform|item_block|BF16|0.012)")
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[str, Any]) -> None:
     """A folder with a space, one arm alone, an interrupted run."""
@@ -102,7 +98,6 @@ def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]
             {"lambda": 3.0, "mask": False, "dimension": 20},
             {"tried": {"learning_rate": (0.0123456789, 1e-5)}},
         ),
-        ({"hardest": 64}, {}),
         (
             {"gamma": 0.2},
             {"tried": {"loss": ("hinge",), "sampler": ("neg", "ns")}},

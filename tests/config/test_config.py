@@ -79,7 +79,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             {"sampler": "iid", "loss": "hinge"},
             [
                 "iid cannot train --loss hinge",
-                "neg, ns, strat-ns, mixed-ns or xbm",
+                "neg, ns, strat-ns or mixed-ns",
                 "or --loss sg or mse",
             ],
         ),
@@ -221,7 +221,6 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path, mark: bytes) -> None:
         ("mask", np.bool_(False), False),
         ("loss", np.str_("mse"), "mse"),
         ("noise", np.float64(0.75), "0.75"),
-        ("hardest", np.str_("all"), 0),
         ("batch_size", np.bool_(True), None),
         ("batch_size", np.float64(64), None),
         ("batch_size", np.array([64, 32]), None),

@@ -509,7 +509,6 @@ def test_columns_that_mark_links_are_pointed_at(
     if count:
         assert f"{count} rows where it is less{' or missing' * missing} count" in warnings[0]
         assert ("write 0 where it is missing, and use" in warnings[0]) == missing
-        assert ("--negative-column" in warnings[0]) == (-1 not in values)
         gaps = {None, "", " null ", "NA", "-"}
         for row, mark in zip(rows, marks, strict=True):
             row["clicked"] = 0 if mark != mark or mark in gaps else mark

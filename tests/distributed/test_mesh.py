@@ -21,14 +21,9 @@ CASES: list[dict[str, Any]] = [
     *(
         {"sampler": name, "encoder": "mf", "devices": 8}
         for name in SAMPLERS
-        if name not in ("ns", "xbm", "mixed-ns")
+        if name not in ("ns", "mixed-ns")
     ),
-    {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
-    *(
-        {"sampler": "ns", "encoder": "mf", "devices": 4, "hardest": 5, "warm_start": start}
-        | {"positive_margin": 0.01}
-        for start in (1, 99)
-    ),
+    {"sampler": "ns", "encoder": "bow", "devices": 4, "item_block": 6},
     {"sampler": "strat-ns", "encoder": "bow", "devices": 2, "word_dimension": 100},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
@@ -37,7 +32,6 @@ CASES: list[dict[str, Any]] = [
     {"sampler": "neg", "encoder": "mf", "devices": 8, "loss": "log"},
     # Slots are padded: 7 does not divide the items.
     {"sampler": "ns", "encoder": "mf", "devices": 7, "batch_size": 63},
-    {"sampler": "ns", "encoder": "mf", "user_tower": "own_models:Gated", "devices": 2},
     {"sampler": "neg", "encoder": "bow", "devices": 8, "coupling": "regularised"},
     {"sampler": "neg", "encoder": "bow", "devices": 4, "optimizer": "row-adam"},
 ]

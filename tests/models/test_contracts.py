@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench.catalog import BUILT_IN, INTERACTIONS, LOSSES
+from ncfbench.catalog import BUILT_IN, LOSSES
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from ncfbench.catalog import EncoderInfo, UserTowerInfo
-from ncfbench.models.interaction import DotProduct, Interaction
+from ncfbench.catalog import EncoderInfo
 from ncfbench.models.losses import Pairwise, Pointwise, SkipGram
 
 class Right(nnx.Module):
@@ -97,62 +96,6 @@ class NoTable(Right):
 class WordTable(Right):
     info = EncoderInfo(item_tables=("words",))
 
-class Tower(nnx.Module):
-    def __init__(self, config, data, *, rngs):
-        self.vectors = nnx.Embed(data.users, 3, rngs=rngs)
-
-    def __call__(self, users):
-        return self.vectors(users.rows)
-
-class Users(nnx.Module):
-    info = UserTowerInfo(user_tables=("vectors",))
-
-    def __init__(self, config, data, *, rngs):
-        self.vectors = nnx.Embed(data.users, config.dimension, rngs=rngs)
-
-    def __call__(self, users):
-        return self.vectors(users.rows)
-
-class InOrder(Users):
-    info = Users.info
-
-    def __call__(self, users):
-        return self.vectors(jnp.arange(len(users.rows)))
-
-class Past(nnx.Module):
-    info = UserTowerInfo(content=("history",))
-
-    def __init__(self, config, data, *, rngs):
-        self.items = nnx.Embed(data.items, config.dimension, rngs=rngs)
-
-    def __call__(self, users):
-        return (self.items(users.history.items) * users.history.present[..., None]).sum(axis=1)
-
-class Filled(Past):
-    info = Past.info
-
-    def __call__(self, users):
-        return self.items(users.history.items).sum(axis=1)
-
-class ById(Past):
-    info = UserTowerInfo(content=("history",), history_tables=("items",))
-
-    def __call__(self, users):
-        return super().__call__(users) * (1 + users.history.items[:, :1])
-
-class Scaled(DotProduct):
-    def matrix(self, users, items):
-        return users @ items.T / 2
-
-class Softmaxed(Interaction):
-    def pairs(self, users, items):
-        scores = (users * items).sum(axis=-1)
-        return scores - scores.mean()
-
-class Products(Interaction):
-    def pairs(self, users, items):
-        return users * items
-
 class Rowless(Pairwise):
     def pair(self, positive, negative):
         return jnp.maximum(negative - positive + 0.5, 0)
@@ -204,8 +147,6 @@ WRONG: list[tuple[dict[str, str], str]] = [
         {"encoder": "Fails"},
         f"The encoder {{}} fails (shaped.py, line {LINE}): TypeError: dot_general",
     ),
-    ({"user_tower": "Tower"}, "The user tower {} returns float32[5, 3] for 5 users, and it must"),
-    ({"interaction": "Products"}, "returns float32[5, 8] from pairs for users (5, 8) and items"),
     ({"loss": "Rowless"}, "{} returns float32[] for 24 links of 3 negatives, and it must return"),
     ({"encoder": "Leaky"}, f"The encoder {{}} {PADDING}"),
     ({"encoder": "BiasLeaks"}, f"The encoder {{}} {PADDING}"),
@@ -215,12 +156,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"encoder": "Stochastic"}, "{} keeps ['dropout']['rngs']"),
     ({"encoder": "NoTable"}, "declares item_tables with 'rows', and has nothing of that name"),
     ({"encoder": "WordTable"}, "declares item_tables with 'words', and has nothing of that name"),
-    ({"user_tower": "InOrder"}, "The user tower {} gives a user another vector where other users"),
-    ({"user_tower": "Filled"}, "{} gives a user another vector where other ids fill up her hist"),
     ({"encoder": "WordIds"}, "{} declares word_tables with 'words', and gives other vectors where"),
-    ({"user_tower": "ById"}, "{} declares history_tables with 'items', and gives other vectors"),
-    ({"interaction": "Scaled"}, "The interaction {} gives users and items other scores from matr"),
-    ({"interaction": "Softmaxed"}, "{} gives users and items other scores from pairs than"),
     ({"loss": "Swapped"}, "The loss {} does not fall when the score of a positive link rises."),
     ({"loss": "Constant"}, "The loss {} does not fall when the score of a positive link rises."),
     ({"loss": "AlikeTerms"}, "The loss {} does not rise when the score of a negative link rises."),
@@ -230,8 +166,8 @@ WRONG: list[tuple[dict[str, str], str]] = [
 ]
 RIGHT: list[dict[str, str]] = [
     {"encoder": "Right", "loss": "RightLoss"},
-    {"encoder": "ByTokens", "user_tower": "Users"},
-    {"loss": "Huber", "user_tower": "Past"},
+    {"encoder": "ByTokens"},
+    {"loss": "Huber"},
     {},
 ]
 
@@ -264,10 +200,9 @@ def test_right_plug_ins_pass(tiny: Dataset, choices: dict[str, str]) -> None:
 
 
 BUILT_INS: list[dict[str, str]] = [
-    {"encoder": "bow", "user_tower": "history"},
+    {"encoder": "bow"},
     {"encoder": "cnn"},
     *({"loss": name} for name in LOSSES),
-    *({"interaction": name} for name in INTERACTIONS),
 ]
 
 
@@ -277,7 +212,7 @@ def test_built_in_classes_keep_the_contracts(
     tiny: Dataset, choices: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As plug-ins are held to them."""
-    small = {"dataset": "tiny", "dimension": 8, "word_dimension": 8, "own_vector": True}
+    small = {"dataset": "tiny", "dimension": 8, "word_dimension": 8}
     config = complete(small | choices)
     monkeypatch.setattr(contracts, "BUILT_IN", {**BUILT_IN, **{kind: {} for kind in choices}})
     contracts._require_plugins.__wrapped__(config, DataFacts.of(tiny), 12)

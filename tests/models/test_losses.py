@@ -14,7 +14,6 @@ import pytest
 from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
 from ncfbench.rng import Streams
@@ -113,17 +112,14 @@ def test_extreme_scores_stay_finite(name: str) -> None:
 )
 def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str) -> None:
     """Scores by id through the layout, in float64."""
-    config = complete(
-        {"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2, "memory": 48}
-    )
+    config = complete({"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2})
     batch = next(islice(batches(tiny.graph, config, Streams(0)), 3, None))
     rng = np.random.default_rng(0)
     f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
-    dot = make_interaction(config)
 
     @jax.jit
     def objective(users: jax.Array, items: jax.Array) -> jax.Array:
-        return batch_link_loss(users, items, batch, dot, make_loss(config), config.lambda_)
+        return batch_link_loss(users, items, batch, make_loss(config), config.lambda_)
 
     found = float(objective(f[batch.users], g[batch.items]))
     users, items = negative_ids(batch)

@@ -18,7 +18,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.interaction import unit_vectors
+from ncfbench.models.scores import unit_vectors
 from ncfbench.models.towers import DeviceContent, Towers
 
 WORDS, DIMENSION = 9, 4

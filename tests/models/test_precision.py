@@ -72,14 +72,13 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     trial = Trial(tiny, SMALL | {"encoder": "bow", "loss": "hinge"})
     embedder, parameters = trial.embedder, trial.parameters
     probe = Probe(tiny.graph, trial.config, embedder)
-    score = embedder.interaction(parameters)
     users, ids = embedder.users(parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(parameters, some) for some in (ids, probe.links.nodes))
     four = np.zeros(4, np.int32)
     for function, *arguments in (
         (embedder._items, parameters, ids, trial.content),
-        (recall._scores, score, users.scored, items, four),
-        (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
+        (recall._scores, users.scored, items, four),
+        (probe._block_sum, users, None, nodes, probe._blocks[0]),
     ):
         assert_asked_for(products(function, *arguments), "float32")
 

@@ -1,4 +1,4 @@
-"""Whole models: encoders, user towers and interactions together, on devices, audited, resumed."""
+"""Whole models: encoders and user towers together, on devices, audited, resumed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 
 MODELS: dict[str, dict[str, Any]] = {
-    "bow": {"user_tower": "features", "interaction": "gmf", "sampler": "neg", "loss": "hinge"},
+    "bow": {"user_tower": "features", "sampler": "neg", "loss": "hinge"},
     "cnn": {"user_tower": "table-features"},
     "lstm": {},
-    "mf": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
-    "gru": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
-    "transformer": {"interaction": "cosine", "learn_temperature": True},
-    "mlp": {"user_tower": "history", "interaction": "mlp", "interaction_units": 4},
+    "mf": {"user_tower": "features"},
+    "gru": {"user_tower": "features"},
+    "transformer": {},
+    "mlp": {"user_tower": "history"},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
 EVERY = pytest.mark.parametrize("encoder", MODELS)
@@ -95,11 +95,7 @@ def test_an_interrupted_run_ends_the_same(
     assert found is not None
     parameters, embedder = found[0].parameters, trial.embedder
     users = embedder.users(parameters).scored[jnp.array([0, 1])]
-    scores = np.asarray(
-        embedder.interaction(parameters).matrix(
-            users, embedder.items(parameters, featured.items_of("test"))
-        )
-    )
+    scores = np.asarray(users @ embedder.items(parameters, featured.items_of("test")).T)
     kinds = schemas.recommendations(False, False)
     table = tables.read_table(record.folder / BEST, kinds).to_pylist()
     for user in (0, 1):

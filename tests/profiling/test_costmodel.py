@@ -93,14 +93,13 @@ def test_noise_of_steps_cancels() -> None:
         ("strat-ns", "item", "64", "16", "64 * 15"),
         ("strat-ns", "user", "16", "64", "64 * 60"),
         ("mixed-ns", "item", "64", "128", "64 * (63 + 64)"),
-        ("xbm", "item", "64", "64", "64 * (63 + 128)"),
     ],
 )
 def test_formulas_count_what_batches_hold(
     tiny: Dataset, sampler: str, strata: str, users: str, items: str, negatives: str
 ) -> None:
     """For b = 64 (and k' = 64), k = 5, s = 4, M = 128."""
-    shared = {"batch_size": 64, "negatives": 5, "stratum_size": 4, "memory": 128}
+    shared = {"batch_size": 64, "negatives": 5, "stratum_size": 4}
     config = complete({"sampler": sampler, "strata": strata} | shared)
     info, count = find_sampler(sampler), tiny.graph.n_users
     letters = {"b": 64, "k": 5, "s": 4, "K": 64, "M": 128, "U": count}

@@ -23,7 +23,6 @@ from ncfbench.reporting.views.results import (
 )
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage import schemas
 
 
 def test_names_are_text_and_not_markup() -> None:
@@ -242,17 +241,3 @@ def test_tables_updated_by_row_are_named() -> None:
     (parts,) = parts_tables(found)
     (note,) = [note for note in parts.notes if "by row" in note]
     assert note == ("CNN: updated by row (docs/optimizers.md): user_tower/vectors/embedding.")
-
-
-def test_a_memory_says_how_stale_it_is() -> None:
-    """At the run's last epoch, under what the ratios are made of and in the run's own table."""
-    run = record("xbm", [9, 5, 3, 2], 1, memory=64)
-    for row, far in ((run.curve[1], 0.5), (run.curve[2], 0.125)):
-        row |= dict(zip(schemas.STALENESS, (far / 2, far, 8), strict=True))
-    (parts,) = parts_tables(compare(group([record("iid", [9, 3], 1), run])))
-    stale = "6.2 % off after 1 update, 12.5 % after 8, dropout included"
-    assert [note for note in parts.notes if "remembered" in note] == [
-        f"CNN, xbm (M=64): at the end remembered item vectors were {stale}."
-    ]
-    summary = run.summary | {"run": "a", "epochs": 1.0, "train_seconds": 1.0}
-    assert stale in rendered(run_table(summary, [{"epoch": 1.0} | row for row in run.curve]))

@@ -21,7 +21,6 @@ from ncfbench.sampling.batch import (
     Batch,
     Listed,
     negative_ids,
-    remembered,
 )
 from ncfbench.sampling.listed import NegativeSampler
 
@@ -135,8 +134,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str) -> None:
         assert not batch.items[batch.n_items :].any()
         real = batch.items[: batch.n_items]
         assert tiny.graph.item_degrees[real].min() >= 1, "a held-out item is in a batch"
-        own = real[remembered(batch) :]
-        assert len(np.unique(own)) == len(own)
+        assert len(np.unique(real)) == len(real)
 
 
 @pytest.mark.parametrize("sampler", NAMES)
@@ -173,20 +171,6 @@ def test_a_plug_in_that_assembles_is_planned_by_its_batches(tiny: Dataset) -> No
     draw = made.draw(0, 1)[0]
     usual = make_sampler(tiny.graph, config, streams).required_capacity(draw)
     assert made.required_capacity(draw) == usual + 1
-
-
-@pytest.mark.parametrize("memory", [10, 120])
-def test_a_memory_leaves_shapes_alone(memory: int) -> None:
-    """Its slots come beside the items in use, which bound the batch's own: all seeds do equal
-    work.
-    """
-    pairs = np.random.default_rng(0).choice(30 * 60, 200, replace=False)
-    graph = BipartiteGraph.from_links(pairs // 60, pairs % 60, 30, 60)
-    config = configure("xbm", memory=memory)
-    planned = plan_capacity(graph, config)
-    for seed in range(8):
-        stream = make_sampler(graph, config, Streams(seed)).batches(0, planned)
-        assert {len(batch.items) for batch in islice(stream, 60)} == {planned}
 
 
 def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:

@@ -29,14 +29,13 @@ SIZES = {
     "ns": (3, 1, 1),
     "strat-ns": (4, 2, 1),
     "mixed-ns": (3, 1, 1),
-    "xbm": (2, 1, 1),
 }
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
 
 def configure(sampler: str, family: str = "pointwise", **more: Any) -> RunConfig:
     b, s, k = SIZES[sampler]
-    sizes = {"batch_size": b, "stratum_size": s, "negatives": k, "uniform_items": 2, "memory": 2}
+    sizes = {"batch_size": b, "stratum_size": s, "negatives": k, "uniform_items": 2}
     return complete({"sampler": sampler, "loss": LOSS_OF_FAMILY[family]} | sizes | more)
 
 

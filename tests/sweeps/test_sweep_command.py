@@ -57,15 +57,6 @@ def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cells_that_end_in_their_warm_start_are_left_out(data_dir: Path, tmp_path: Path) -> None:
-    """Cells without hard negatives have no warm start."""
-    hard = ("--set", "hardest=4,all", "--set", "sampler=ns", "--set", "batch_size=64")
-    planned = invoke(data_dir, tmp_path, *hard, "--set", "warm_start=100", "--dry-run", "--json")
-    check(planned, 0, "Left out (1): tiny: warm_start = 100: the run has")
-    (row,) = json.loads(planned.stdout)["cells"]
-    assert (row["config"]["hardest"], row["config"]["warm_start"]) == (0, 0)
-
-
 def test_data_without_a_negative_link_are_left_out(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

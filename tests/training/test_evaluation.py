@@ -12,14 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trial import Trial
 
-from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import make_interaction
 from ncfbench.training import recall as recall_module
 from ncfbench.training.recall import RecallEvaluator, link_ranks
-
-DOT = make_interaction(complete({}))
 
 
 def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> tuple[int, int]:
@@ -65,7 +61,7 @@ def test_blocks_change_no_rank(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
         patch.setattr(recall_module, "BLOCK_USERS", block_users)
-        found = link_ranks(DOT, f, g, users, places, known)
+        found = link_ranks(f, g, users, places, known)
     assert found.above.dtype == found.equal.dtype == np.int64
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
@@ -88,7 +84,7 @@ def test_equal_items_tie_to_the_last_bit(
         np.repeat(np.arange(20, dtype=np.int32), 25),
         rng.integers(0, 500, 500).astype(np.int32),
     )
-    found = link_ranks(DOT, f, g, users, places)
+    found = link_ranks(f, g, users, places)
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
@@ -96,11 +92,10 @@ def test_equal_items_tie_to_the_last_bit(
     assert (found.equal == 3).all()
 
 
-@pytest.mark.parametrize("interaction", ["dot", "mlp"])
 def test_the_evaluator_ranks_alike_in_blocks(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, interaction: str
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = Trial(tiny, {"dimension": 6, "interaction": interaction})
+    trial = Trial(tiny, {"dimension": 6})
     evaluator = RecallEvaluator(tiny, "test", trial.embedder)
     whole = evaluator.ranks(trial.parameters)
     monkeypatch.setattr(recall_module, "BLOCK_USERS", 17)
@@ -110,14 +105,11 @@ def test_the_evaluator_ranks_alike_in_blocks(
 MILLION = """
 import json, resource
 import jax, jax.numpy as jnp, numpy as np
-from ncfbench.config import complete
-from ncfbench.models.interaction import make_interaction
 from ncfbench.training.recall import link_ranks
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-dot = make_interaction(complete({}))
 zeros = np.zeros(links, np.int32)
-link_ranks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
+link_ranks(jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
@@ -126,7 +118,7 @@ places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
 users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
-found = link_ranks(dot, f, g, users, places)
+found = link_ranks(f, g, users, places)
 lists = [each.tolist() for each in (*found, users, places)]
 print(json.dumps([*lists, peak() - before]))
 """

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from invoked import check, invoke
-from ncfbench.advice.chance import chance
 from tables_of import as_csv, prepare
 from trained import BEST, recommend
 from trial import Trial
 
+from ncfbench.advice.answer import chance
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
@@ -23,14 +23,12 @@ from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
-from ncfbench.models.interaction import make_interaction
 from ncfbench.runs.ranks import Ranks
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
 from ncfbench.training.recall import RecallEvaluator, link_ranks
 
-DOT = make_interaction(complete({}))
 SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
 
 
@@ -105,7 +103,6 @@ def test_floors_and_models_have_one_figure_of_one_score(linked: Dataset, tiny: D
     for dataset in (linked, tiny):
         evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 3}).embedder)
         ranks = link_ranks(
-            make_interaction(complete({})),
             *(jnp.asarray(f), jnp.asarray(g[evaluator.items])),
             *(evaluator.users, evaluator.index, dataset.graph if dataset is linked else None),
         )

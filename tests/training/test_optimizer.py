@@ -215,15 +215,10 @@ def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainSt
 @pytest.mark.parametrize(
     ("more", "tables"),
     [
-        (
-            {"encoder": "bow", "sampler": "strat-ns", "word_dropout": 0.2}
-            | {"interaction": "cosine", "learn_temperature": True},
-            2,
-        ),
+        ({"encoder": "bow", "sampler": "strat-ns", "word_dropout": 0.2}, 2),
         ({"encoder": "mf", "user_tower": "history", "own_vector": True, "sampler": "neg"}, 3),
         ({"encoder": "bow", "user_tower": "history", "history_items": 3, "sampler": "ns"}, 2),
         ({"encoder": "bow", "sampler": "ns", "coupling": "regularised", "item_block": 8}, 3),
-        ({"encoder": "bow", "sampler": "xbm", "memory": 80, "loss": "softmax"}, 2),
         ({"encoder": "bow", "word_dimension": 100, "sampler": "iid"}, 2),
         ({"encoder": "cnn", "sampler": "strat-ns", "filters": 8}, 2),
         ({"encoder": "gru", "sampler": "strat-ns", "gru_units": 8}, 2),

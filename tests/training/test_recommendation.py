@@ -27,7 +27,6 @@ from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.sources import synthetic
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.models.interaction import make_interaction
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
@@ -76,8 +75,7 @@ def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_bl
         taken = [rng.choice(11, rng.integers(0, 5), replace=False) for _ in range(5)]
         offsets = np.cumsum([0, *map(len, taken)])
         excluded = np.concatenate(taken).astype(np.int32)
-        dot = make_interaction(complete({}))
-        blocks = list(best_items(dot, jax.device_put(f), jax.device_put(g), 6, offsets, excluded))
+        blocks = list(best_items(jax.device_put(f), jax.device_put(g), 6, offsets, excluded))
         best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         scores = f @ g.T
         for user in range(5):

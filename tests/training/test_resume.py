@@ -30,10 +30,10 @@ from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
 
 STOPS = ((1,), (17,), (20, 36), (47,))
-MINED = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2, "loss": "hinge"}
-MINED |= {"negatives": 2, "epochs": 1}
-RIVALS = {"sampler": "ns", "hardest": 4, "loss": "softmax-logq", "batch_size": 24}
-RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regularised"}
+ROWS = {"sampler": "neg", "loss": "hinge", "negatives": 2, "epochs": 1}
+ROWS |= {"optimizer": "row-adam", "weight_decay": 0.1}
+RIVALS = {"sampler": "ns", "loss": "softmax-logq", "batch_size": 24}
+RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
 
 
 @pytest.mark.long
@@ -41,10 +41,7 @@ RIVALS |= {"item_block": 8, "epochs": 1, "interaction": "mlp", "coupling": "regu
     ("more", "stops", "by_row"),
     [
         *(({"sampler": name}, stops, 0) for name in ("iid", "strat-ns") for stops in STOPS),
-        (MINED, (6, 12), 0),
-        (MINED | {"warm_start": 9, "positive_margin": 0.1}, (6, 9, 11), 0),
-        ({"sampler": "xbm", "memory": 80, "warm_start": 9, "epochs": 1}, (6, 12), 0),
-        (MINED | {"optimizer": "row-adam", "weight_decay": 0.1}, (6, 12), 2),
+        (ROWS, (6, 12), 2),
         (RIVALS, (5,), 0),
     ],
 )
@@ -58,9 +55,7 @@ def test_an_interrupted_run_ends_with_the_same_curve(
 ) -> None:
     """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice.
 
-    Mined items, stopped between two minings and where one is due; rows that rest then. Batches
-    without duplicates, the hardest negatives, the usual logQ, items in blocks, a trained
-    interaction and free item vectors.
+    Rows that rest where a run stops. The usual logQ, items in blocks, and free item vectors.
     """
     if by_row:
         monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
@@ -68,25 +63,6 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     assert len(whole.environment["updated_by_row"]) == by_row
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
     assert_resumes(data_dir, tmp_path, whole, stops, **more)
-
-
-@pytest.mark.long
-def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
-    """It is saved with the state; how stale it is stands in the messages and in the curve of each
-    epoch's end, and what recall is 1.
-    """
-    more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "epochs": 1}
-    said = Said()
-    whole = train(data_dir, tmp_path / "w", progress=said, **more)
-    (told,) = [text for text in said.texts if "Remembered item vectors" in text]
-    (row,) = [row for row in whole.curve if row["memory_age_updates"] is not None]
-    assert row["epoch"] == 1
-    assert f"{100 * row['memory_newest_distance']:.1f} % of their" in told
-    assert f"{row['memory_age_updates']} updates old" in told
-    assert f"{100 * row['memory_oldest_distance']:.1f} %." in told
-    assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
-    assert not any(" test items: their recall" in text for text in said.texts)
-    assert_resumes(data_dir, tmp_path, whole, (5,), **more)
 
 
 def test_parameters_of_a_run_that_was_cut_are_up_to_date(

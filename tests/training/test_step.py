@@ -33,7 +33,6 @@ def settings(**more: object) -> RunConfig:
         "width": 8,
         "layers": 1,
         "feed_forward": 16,
-        "memory": 128,
     }
     return complete(small | more)
 
@@ -69,7 +68,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     assert_alike(gradient, same, 1e-6)
 
 
-@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|(neg|xbm)-sg-mf|ns-sg-bow)")
+@pytest.mark.long_cases(r"(?!strat-ns-(hinge|mse|softmax)-mf|neg-sg-mf|ns-sg-bow)")
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
     [

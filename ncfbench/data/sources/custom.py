@@ -18,7 +18,6 @@ from ncfbench.data.content import (
     SPLITS,
     Content,
     distinct_links,
-    distinct_negatives,
     renumbered,
 )
 from ncfbench.data.features import Features
@@ -40,8 +39,8 @@ from ncfbench.data.sources.custom_columns import (
 )
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
-from ncfbench.data.text import Corpus, Int32, Texts, Vocabulary
-from ncfbench.data.values import are_false, moment, numbers, rounded, texts, times
+from ncfbench.data.text import Corpus, Texts, Vocabulary
+from ncfbench.data.values import moment, numbers, rounded, texts, times
 from ncfbench.errors import DataError, UsageError
 
 
@@ -108,9 +107,6 @@ LEFT_OUT = {
     "rare_users": "Warning: left out, users {few_users}",
     "rare_items": "Warning: left out, items {few_items}",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
-    "negatives_of_left_out": "Left out, negatives of users or items that are left out",
-    "negatives_that_are_links": "Left out, negatives that another row of {links} has as a link",
-    "duplicate_negatives": "Left out, negatives of {links} that are given again",
     "links_of_cold_users": "Links of cold users that are not trained on",
 }
 """Messages about things that are left out, by the reason."""
@@ -159,7 +155,7 @@ def _read_content(
     removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
     removed.add("duplicate_items", n_present - len(items.names))
     moments = _read_moments(columns.get("time"), options.cut, is_time_named)
-    links, n_users, shown = _read_links(users, ends, items, columns, options, moments, removed)
+    links, n_users = _read_links(users, ends, items, columns, options, moments, removed)
     links = _keep(links, n_users, len(items.names), least, removed)
     if not len(links.users):
         raise DataError(
@@ -176,12 +172,6 @@ def _read_content(
     of_links = renumbered(has_user, links.users), renumbered(has_item, links.items)
     links, repeated = Links(*of_links, links.moments).distinct()
     removed.add("duplicate_links", repeated)
-    negatives = None
-    if options.has_negatives:
-        of_shown = renumbered(has_user, shown[0]), renumbered(has_item, shown[1])
-        negatives, counts = distinct_negatives(*of_shown, (links.users, links.items))
-        for reason, count in counts.items():
-            removed.add(reason, count)
     rows = items.first_rows()[has_item]
     held_out = hold_out(
         options,
@@ -214,7 +204,6 @@ def _read_content(
         item_ids=item_ids,
         user_features=standardised.get("user"),
         item_features=standardised.get("item"),
-        negatives=negatives,
         **held_out._replace(removed=removed.counts)._asdict(),
     )
 
@@ -233,23 +222,20 @@ def _read_links(
     options: Options,
     moments: Moments | None,
     removed: Removed,
-) -> tuple[Links, int, tuple[Int32, Int32]]:
+) -> tuple[Links, int]:
     """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
-    that the items' file has; how many users there were before; and the users and items, -1 for
-    unknown ones, of the rows that are explicit negatives.
+    that the items' file has; and how many users there were before.
     """
     path, file = ends.column.table.path, items.column.table.path
     present = (users.codes >= 0) & (ends.codes >= 0)
     removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
-    is_negative = present & _are_negative(columns, options)
-    kept = present & ~is_negative
+    kept = present
     if (least := options.rating_threshold) is not None:
-        kept &= numbers(columns["rating"]) >= rounded(least, columns["rating"])
-    n_below = int(np.sum(present & ~kept & ~is_negative))
+        kept = present & (numbers(columns["rating"]) >= rounded(least, columns["rating"]))
+    n_below = int(np.sum(present & ~kept))
     removed.add("links_below_threshold", n_below)
     if not kept.any():
         what = " of such a rating" if n_below else ""
-        what = what or (", but negatives" if is_negative.any() else "")
         raise DataError(f"{path} holds no link{what}.")
     if moments and options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
         removed.say(
@@ -268,17 +254,7 @@ def _read_links(
     removed.add("links_to_unknown_items", np.sum(unknown))
     removed.add("unknown_items", _count(ends.codes[unknown]))
     links = Links(users.codes, of_items, moments).where(known)
-    shown = users.codes[is_negative], of_items[is_negative]
-    return links, _count(users.codes[kept]), shown
-
-
-def _are_negative(columns: Mapping[str, Column], options: Options) -> NDArray[np.bool_]:
-    """Return bool[rows of the links]: which rows are explicit negatives, as the options say."""
-    if options.negative_column is not None:
-        return are_false(columns["negative"], "is neither 0 (shown and not chosen) nor 1.")
-    if (most := options.negative_threshold) is not None:
-        return np.asarray(numbers(columns["rating"]) <= rounded(most, columns["rating"]))
-    return np.zeros(len(columns["user"].values), bool)
+    return links, _count(users.codes[kept])
 
 
 def _read_moments(column: Column | None, cut: str | None, is_named: bool) -> Moments | None:

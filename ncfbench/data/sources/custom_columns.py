@@ -30,7 +30,7 @@ from ncfbench.data.values import (
 )
 from ncfbench.errors import DataError, UsageError, nearest
 
-OF_LINKS = ("user", "item", "rating", "time", "negative")
+OF_LINKS = ("user", "item", "rating", "time")
 OF_ITEMS = ("id", "tokens", "split")
 """Roles of columns; an option gives the column of each."""
 # fmt: off
@@ -95,8 +95,6 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
                 f" it: --{role}-column NAME. Its columns: {_listed(links.names)}."
             )
         used[f"{role}_column"] = column if is_used else None
-    if options.negative_column is not None:
-        named(options.negative_column, links, "--negative-column")
     texts, tokens = _choose_texts(options, items)
     if not (texts or tokens or options.item_features or options.feature_columns):
         raise _no_column(
@@ -269,10 +267,6 @@ def describe(
         ratings = f", of {chosen.rating_column} {chosen.rating_threshold:g} and more"
     elif rating := _choose("rating", options, links):
         ratings += f" whatever its {rating} (--rating-threshold)"
-    if chosen.negative_column:
-        ratings += f", but negatives where {chosen.negative_column} is 0"
-    elif chosen.negative_threshold is not None:
-        ratings += f", negatives of {chosen.negative_threshold:g} and less"
     moments = f", times {chosen.time_column}" if chosen.time_column else ""
     text = f"text {', '.join(chosen.text_columns) or 'none'}"
     text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
@@ -325,15 +319,13 @@ def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
         counts, missing = found.field("counts").to_numpy(), is_missing.to_numpy(False)
         n_missing, n_less = counts[missing].sum(), counts[~missing][values < 1].sum()
         if (values == 1).any() and n_missing + n_less and np.isin(values, (-1, 0, 1)).all():
-            keep = f"; or, to keep them as negatives: --negative-column {name}"
-            keep = "" if (values < 0).any() else keep
             less, fill = "less", ""
             if n_missing:
                 less, fill = "less or missing", "write 0 where it is missing, and use "
             yield (
                 f"Warning: {name} of {links.path.name} is 1 at most, and {n_missing + n_less:,}"
                 f" rows where it is {less} count as links too. If they are none: {fill}"
-                f"--rating-column {name} --rating-threshold 1{keep}."
+                f"--rating-column {name} --rating-threshold 1."
             )
 
 

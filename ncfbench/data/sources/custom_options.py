@@ -43,13 +43,6 @@ class Options(TextOptions, TimedOptions):
         "Times, for --hold-out newest-items, last and time; or dates and times of day: DATE,TIME.",
         shown="timestamp, time, date, ...",
     )
-    negative_column: str | None = _of_links(
-        None,
-        "Explicit negatives: 0, false or no where the item was shown and not chosen; such a row is"
-        " no link. 1, true or yes elsewhere.",
-        shown="none",
-        omits_default=True,
-    )
     id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
     text_columns: tuple[str, ...] = _of_items(
         (),
@@ -99,13 +92,6 @@ class Options(TextOptions, TimedOptions):
         "A row is a link if its rating is this or more (implicit feedback).",
         shown="every row is a link",
     )
-    negative_threshold: float | None = _of_split(
-        None,
-        "Explicit negatives: rows whose rating is this or less, which must be below"
-        " --rating-threshold. Rows between both are neither.",
-        shown="none",
-        omits_default=True,
-    )
     min_user_links: int = _of_split(
         1, "Leave out users of fewer links, again and again until none is left.", at_least=0
     )
@@ -143,28 +129,11 @@ class Options(TextOptions, TimedOptions):
             if getattr(self, one) and getattr(self, two):
                 flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
                 raise UsageError(f"{flags} exclude each other: {why}.")
-        if (most := self.negative_threshold) is not None:
-            if self.negative_column is not None:
-                raise UsageError(
-                    "--negative-column and --negative-threshold exclude each other: one of them"
-                    " says which rows are negatives."
-                )
-            if self.rating_threshold is None or most >= self.rating_threshold:
-                least = "" if self.rating_threshold is None else f" {self.rating_threshold:g}"
-                raise UsageError(
-                    f"--negative-threshold {most:g} must be below --rating-threshold{least}, from"
-                    " which on a row is a link."
-                )
         if self.cold_user_fraction and not self.user_features:
             raise UsageError(
                 "--cold-user-fraction needs --user-features: of a user without links nothing else"
                 " is known."
             )
-
-    @property
-    def has_negatives(self) -> bool:
-        """See :attr:`TimedOptions.has_negatives`."""
-        return self.negative_column is not None or self.negative_threshold is not None
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content; what is held out by the names that the oldest

@@ -19,7 +19,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.interaction import unit_vectors
+from ncfbench.models.scores import unit_vectors
 
 SHAPE = packing.Shape(row_words=128, block_words=4096, block_rows=1)
 """Blocks of 1,024 words take 15 % longer, as each adds to the gradients of all weights; a block of

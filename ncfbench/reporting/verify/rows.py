@@ -78,12 +78,11 @@ def cells(runs: Sequence[Run]) -> dict[Key, Cell]:
             found[_key(some, arm.sampler, arm.note(some.config.encoder))] = Cell(
                 sampler, own, bases
             )
-        if not some.config.objective_settings:
-            present = {arm.sampler for arm in arms}
-            for name in SAMPLERS:
-                info = find_sampler(name)
-                if info.in_paper and serves(info, find_loss(loss)) and name not in present:
-                    found[_key(some, name, "")] = Cell(sampler, {})
+        present = {arm.sampler for arm in arms}
+        for name in SAMPLERS:
+            info = find_sampler(name)
+            if info.in_paper and serves(info, find_loss(loss)) and name not in present:
+                found[_key(some, name, "")] = Cell(sampler, {})
     return found
 
 

@@ -89,9 +89,6 @@ class Run:
         blocks = [
             row for row in self.record.timing if (row["kind"], row["environment_key"]) == kinds
         ]
-        if self.config.has_two_paces:
-            warm = self.config.warm_start
-            blocks = [row for row in blocks if row["first_iteration"] >= warm] or blocks
         blocks = [row for row in blocks if not row["resumed"]] or blocks
         half = max((row["iterations"] for row in blocks), default=0) / 2
         times = [row["seconds"] / row["iterations"] for row in blocks if row["iterations"] >= half]
@@ -102,10 +99,7 @@ class Run:
 
     def clock(self, iterations: Floats) -> Floats:
         """Return the seconds of training at some evaluations."""
-        if not self.config.has_two_paces:
-            return iterations * self.full
-        known = {0: 0.0} | {row["iteration"]: row["train_seconds"] for row in self.record.curve}
-        return np.array([known[int(each)] for each in iterations], float)
+        return iterations * self.full
 
     def compared_by(self, *tried: str) -> str:
         """Return the data and settings that it shares with those that it is compared with.

@@ -79,11 +79,9 @@ def _origin(found: Row) -> list[tuple[str, str]]:
         for name, count in found["missing"].items()
         if count
     ]
-    negatives = found["explicit_negatives"]
     return [
         *facts,
         ("held out for the test", found["held_out"]),
-        *([("explicit negatives", negatives)] if negatives else []),
         ("left out of it", ", ".join(removed) or "nothing"),
         ("missing", ", ".join(missing) or f"nothing: items have text, users links and test {kind}"),
         *(("caution", caution) for caution in found["cautions"]),

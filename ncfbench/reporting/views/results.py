@@ -7,7 +7,6 @@ from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL, Measure
-from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
@@ -27,7 +26,6 @@ from ncfbench.reporting.views.layout import (
     no_mark,
     without_value,
 )
-from ncfbench.reporting.views.run import last_staleness
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
@@ -100,7 +98,7 @@ def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
                 " (full account; step beside it)"
             )
             name = slug("parts", data[0], loss, settings)
-            notes = [*_staleness_notes(own), *_by_row_notes(own)]
+            notes = _by_row_notes(own)
             tables.append(arrange(title, own, rows, columns, notes, name=name))
     return tables
 
@@ -172,17 +170,6 @@ def _epochs_note(epochs: set[str]) -> str:
         "@: the reported epoch, mean over seeds; the tables named quality-... have the last one"
         " too."
     )
-
-
-def _staleness_notes(comparisons: Sequence[Comparison]) -> list[str]:
-    return [
-        f"{find_encoder(encoder).title}, {variant.label(encoder)}:"
-        f" at the end remembered item vectors were {stale}."
-        for each in comparisons
-        for encoder in [each.config.encoder]
-        for variant, own in by_variant(each.runs).items()
-        if (stale := last_staleness(own[min(own)].curve))
-    ]
 
 
 def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 from ncfbench.reporting.table import Col, Table, facts_table
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.runs.reported import BY_VALIDATION, evaluations_of
-from ncfbench.storage.schemas import STALENESS
 
 Row = Mapping[str, Any]
 
@@ -78,8 +77,6 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
     ]
     if feature_seconds:
         facts.append(("item features", f"{feature_seconds:.1f} s before training"))
-    if stale := last_staleness(curve):
-        facts.append(("remembered vectors", stale))
     if summary["recall_reason"]:
         facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
     chosen = ", chosen by validation" * (summary["reported_by"] == BY_VALIDATION)
@@ -104,16 +101,6 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
         if (chance or 0) >= 1:
             facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)
-
-
-def last_staleness(curve: Sequence[Row]) -> str:
-    """Return the latest staleness of remembered item vectors; empty for a run without any."""
-    known = [row for row in curve if row.get(STALENESS[0]) is not None]
-    if not known:
-        return ""
-    newest, oldest, age = (known[-1][name] for name in STALENESS)
-    off = f"{100 * newest:.1f} % off after 1 update, {100 * oldest:.1f} % after {age}"
-    return f"{off}, dropout included"
 
 
 def ledger_table(rows: Sequence[Row]) -> Table:
