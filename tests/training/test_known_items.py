@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from invoked import check, invoke
-from ncfbench.advice.chance import chance
 from tables_of import as_csv, prepare
 from trial import Trial
 
+from ncfbench.advice.answer import chance
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
