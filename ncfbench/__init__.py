@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.export import export_vectors
-    from ncfbench.training.recommend import recommend
     from ncfbench.training.run import train as run
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "prepare",
     "profile",
     "race",
-    "recommend",
     "report",
     "run",
     "sweep",
@@ -59,7 +57,6 @@ _FUNCTIONS = {
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
     "race": ("racing.pipeline", "race"),
-    "recommend": ("training.recommend", "recommend"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
     "sweep": ("sweeps.pipeline", "sweep"),

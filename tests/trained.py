@@ -16,6 +16,7 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
+from ncfbench.training.export import RECOMMENDATIONS, export_vectors
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -58,6 +59,16 @@ def train(
         again=again,
         progress=progress,
     )
+
+
+BEST = f"vectors/{RECOMMENDATIONS}"
+"""Where :func:`recommend` writes, below a run's folder."""
+
+
+def recommend(folder: Path, *, data_dir: Path, count: int = 50, said: Said | None = None) -> None:
+    """Export a run's vectors into its folder, with each user's best items."""
+    more = {"top": count, "again": True, "data_dir": data_dir}
+    export_vectors(folder, folder / "vectors", progress=said, **more)
 
 
 def skippable_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:

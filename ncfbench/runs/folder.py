@@ -10,7 +10,6 @@
         timing.parquet      raw samples
         ledger.parquet      seconds of each activity
         summary.parquet     one row
-        recommendations.parquet    the best items of every user (recommend)
         checkpoints/
 """
 
