@@ -58,9 +58,7 @@ def test_steps_of_a_calibration_determine_all_costs() -> None:
         ]
         costs = Costs.fit(steps, seconds)
         assert costs.fixed == pytest.approx(1e-3, rel=1e-6)
-        assert {axis: unit.slopes for axis, unit in costs.units.items()} == {
-            axis: (pytest.approx(weight, rel=1e-6),) for axis, weight in weights.items()
-        }
+        assert costs.units == pytest.approx(weights, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,6 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
         "What an iteration does",
         "Milliseconds of an iteration",
         "Accounts",
-        "What each of 3 devices sends",
         "Conformance of the samplers",
         "What is wrong",
         "Gradients against the exact one",
