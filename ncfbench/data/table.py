@@ -284,12 +284,12 @@ def _parquet_column(
         rows = [pq.read_metadata(part).num_rows for part in parts]
         return pa.chunked_array(list(map(pa.repeat, values, rows)))
     columns = []
-    for part, values in zip(parts, folders, strict=True):
+    for part, of_part in zip(parts, folders, strict=True):
         with pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:
             column = file.read([name], use_threads=False).column(name)
         column.validate(full=True)
-        if name in values:
-            _require_value(part, name, column, values[name])
+        if name in of_part:
+            _require_value(part, name, column, of_part[name])
         columns.append(column)
     if len({column.type for column in columns}) > 1:
         for part, column in zip(parts, columns, strict=True):
