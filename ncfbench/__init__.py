@@ -8,9 +8,8 @@ command's flags and mean the same (``ncfbench run --help``); ``settings`` are th
 a UsageError for unknown settings and those that cannot work. ``import ncfbench`` imports neither
 JAX nor NumPy: a function imports what it needs when it is called.
 
-The commands restart themselves with a memory allocator that does not disturb times. ``run``,
-``sweep`` and ``profile`` cannot do that to the program that calls them; they warn once, with the
-words to put before ``python``.
+The commands restart themselves with jemalloc where it is installed. A function cannot do that to
+the program that calls it; ``ncfbench doctor`` prints the words to put before ``python``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ncfbench.reporting.results import collect as report
     from ncfbench.sweeps.pipeline import sweep
     from ncfbench.training.export import export_vectors
-    from ncfbench.training.recommend import recommend
     from ncfbench.training.run import train as run
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "prepare",
     "profile",
     "race",
-    "recommend",
     "report",
     "run",
     "sweep",
@@ -60,7 +57,6 @@ _FUNCTIONS = {
     "prepare": ("data.store", "prepare_dataset"),
     "profile": ("profiling.profile", "profile"),
     "race": ("racing.pipeline", "race"),
-    "recommend": ("training.recommend", "recommend"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
     "sweep": ("sweeps.pipeline", "sweep"),

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from mind_files import BEHAVIORS, NEWS
+from mind_files import BEHAVIORS, NEWS, behavior
 
 from ncfbench.data.sources import SOURCES
 
@@ -77,6 +77,7 @@ def _custom(links: str, items: str, ratings: bytes, movies: bytes, **more: Any) 
     return Source("custom", options, {links: ratings, items: movies})
 
 
+CLICKS = [*BEHAVIORS, behavior(6, "U5", "", "N9-1 N1-1")]
 USERS = b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n"
 FOLDER = {"from_": Path(), "allow_unverified": True}
 CASES: dict[str, Source] = {
@@ -135,7 +136,10 @@ CASES: dict[str, Source] = {
     "mind": Source(
         "mind",
         {"from_": Path()},
-        {"news.tsv": "".join(NEWS).encode(), "behaviors.tsv": "".join(BEHAVIORS).encode()},
+        {
+            "news.tsv": "".join(NEWS).encode(),
+            "behaviors.tsv": "".join([*BEHAVIORS, CLICKS]).encode(),
+        },
     ),
 }
 

@@ -17,7 +17,7 @@ import pytest
 from invoked import check, invoke
 from safetensors import safe_open
 from tables_of import as_csv, prepare
-from trained import Said
+from trained import BEST, Said, recommend
 
 import ncfbench
 from ncfbench.config import Locations, complete
@@ -127,8 +127,8 @@ def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
 
 
 def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None:
-    path = ncfbench.recommend(exported.record.folder, count=10, data_dir=exported.home / "data")
-    rows, meta = pq.read_table(path).to_pylist(), exported.meta
+    recommend(exported.record.folder, count=10, data_dir=exported.home / "data")
+    rows, meta = pq.read_table(exported.record.folder / BEST).to_pylist(), exported.meta
     f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
     assert len(rows) == 10 * USERS
     found = [f[row["user"]] @ g[row["item"]] for row in rows]
@@ -199,7 +199,7 @@ def test_repeated_bytes_and_an_interrupted_replacement(
 
 
 def test_items_without_a_vector_are_left_out(plain: RunRecord, tmp_path: Path) -> None:
-    words = ("--vectors", tmp_path / "v", "--data-dir", plain.folder.parents[1] / "data")
+    words = (tmp_path / "v", "--data-dir", plain.folder.parents[1] / "data")
     left_out = "items without training links, of which mf has no vector."
     printed = invoke("export", plain.name, *words, "--runs-dir", plain.folder.parent)
     check(printed, 0, left_out, "Written: users.npy, users.parquet, items.npy, items.parquet")

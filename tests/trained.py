@@ -16,6 +16,7 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
+from ncfbench.training.export import RECOMMENDATIONS, export_vectors
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -49,7 +50,6 @@ def train(
     resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
-    trace: Path | None = None,
     **more: Any,
 ) -> RunRecord:
     return training.run(
@@ -58,8 +58,17 @@ def train(
         resume=resume,
         again=again,
         progress=progress,
-        trace=trace,
     )
+
+
+BEST = f"vectors/{RECOMMENDATIONS}"
+"""Where :func:`recommend` writes, below a run's folder."""
+
+
+def recommend(folder: Path, *, data_dir: Path, count: int = 50, said: Said | None = None) -> None:
+    """Export a run's vectors into its folder, with each user's best items."""
+    more = {"top": count, "again": True, "data_dir": data_dir}
+    export_vectors(folder, folder / "vectors", progress=said, **more)
 
 
 def skippable_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:

@@ -21,7 +21,6 @@ from ncfbench.cli import (
     prepare,
     profile,
     race,
-    recommend,
     report,
     run,
     sweep,
@@ -116,7 +115,6 @@ app.command("advise")(advise.advise)
 app.command("race")(race.race)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
-app.command("recommend")(recommend.recommend)
 app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)
 app.command("lint")(lint.lint)

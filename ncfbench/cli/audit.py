@@ -31,8 +31,6 @@ SUITE = ("softmax",)
     "negatives",
     "uniform_items",
     "mask",
-    "devices",
-    "share",
     "seed",
     own=BUILT_IN,
     batch_size=64,
@@ -82,9 +80,6 @@ def audit(
     Compares the mean gradient of many batches with the exact gradient over all user-item pairs, and
     runs a conformance suite. Tables go to audit.parquet and conformance.parquet in --runs-dir. Ends
     with exit code 6 if a sampler is biased or fails a property.
-
-    With --share local --devices N, batches have N parts that share negatives within themselves
-    only; one device is enough for that. With --share global, devices change no batch.
 
     The exact gradient needs data of moderate size. Synthetic data takes about a minute, a smaller
     graph less:

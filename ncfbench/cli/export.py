@@ -1,4 +1,4 @@
-"""``ncfbench export``: the vectors of a run, for other programs."""
+"""``ncfbench export``: the vectors of a run and its users' best items, for other programs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,37 @@ from ncfbench.cli.output import print_json, print_sentences, print_views, progre
 @reporting
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or its name below --runs-dir.")],
-    vectors: Annotated[Path, option(metavar="DIR", help="New or empty folder for the files.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="New or empty folder for the files.")
+    ],
+    top: Annotated[
+        int | None,
+        option(metavar="N", help="Write each user's N best items too, in recommendations.parquet."),
+    ] = None,
     again: Annotated[bool, option("--again", help="Replace the vectors that DIR holds.")] = False,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Write a run's vectors of users and items, and its parameters, for other programs.
+    """Write a run's vectors of users and items, its parameters, and its users' best items.
 
     The dot product of a user's vector and an item's is the score that recall and recommendations
     rank by. The parameters are those of the epoch that the run reports. DIR gets users.npy and
     items.npy (float32), users.parquet and items.parquet (ids beside the vectors),
     towers.safetensors (all parameters by name) and meta.json (settings, and what the vectors are).
     It is there when all is written, or not at all. docs/vectors.md reads the files by NumPy, FAISS
-    and PyTorch.
+    and PyTorch. With --top, the items that the run's test ranks are ranked for every user; nothing
+    is trained.
 
-    Example: ncfbench export runs/custom-bow-softmax-strat-ns-seed0-1a2b3c --vectors vectors
+    Example: ncfbench export runs/custom-bow-softmax-strat-ns-seed0-1a2b3c vectors --top 50
     """
     from ncfbench.training.export import FILES, export_vectors
+    from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     progress = progress_bar(quiet=quiet)
     meta = export_vectors(
-        run, vectors, again=again, data_dir=data_dir, runs_dir=runs_dir, progress=progress
+        run, folder, top=top, again=again, data_dir=data_dir, runs_dir=runs_dir, progress=progress
     )
     if json_:
         print_json(meta)
@@ -46,4 +54,5 @@ def export(
         f"Vectors of {meta['users']:,} users and {meta['items']:,} items of {meta['dataset']}, of"
         f" {meta['dimension']} numbers, after epoch {meta['epoch']:g}; {meta['seconds']:.1f} s."
     )
-    print_views(f"Written: {', '.join(FILES)} in {vectors}")
+    files = FILES if top is None else (*FILES, RECOMMENDATIONS)
+    print_views(f"Written: {', '.join(files)} in {folder}")

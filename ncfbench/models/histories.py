@@ -57,26 +57,14 @@ class Histories(NamedTuple):
         """
         order = Streams(0).generator("histories").random(graph.n_links)
         items = graph.link_item[np.lexsort((order, graph.link_user))]
-        return cls.of_lists(items, graph.user_offsets, features)
-
-    @classmethod
-    def of_lists(
-        cls,
-        items: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        features: NDArray[np.float32] | None = None,
-    ) -> Histories:
-        """Return histories from lists of items: those of user u are ``items[offsets[u]:offsets[u +
-        1]]``, of which the first count where they are too many.
-        """
         sums = None
         if features is not None:
             links = sparse.csr_array(
-                (np.ones(len(items), np.float32), items, offsets),
-                shape=(len(offsets) - 1, len(features)),
+                (np.ones(len(items), np.float32), items, graph.user_offsets),
+                shape=(graph.n_users, len(features)),
             )
             sums = jnp.asarray(links @ features)
-        return cls(jnp.asarray(items), jnp.asarray(offsets, jnp.int32), sums)
+        return cls(jnp.asarray(items), jnp.asarray(graph.user_offsets, jnp.int32), sums)
 
     def of(
         self,

@@ -139,15 +139,6 @@ class Towers(nnx.Module):
         raw = in_blocks(embed, (ids, own, rows.histories, left_out), size)
         return UserVectors(self._finished(raw), raw)
 
-    def new_users(self, content: DeviceContent) -> jax.Array:
-        """Return the vectors, float32[U, D], of users whom training does not know, from their
-        histories, which the content has in place of those of training.
-        """
-        assert content.histories is not None
-        ids = jnp.arange(len(content.histories.offsets) - 1)
-        unknown, content = Rows(jnp.full_like(ids, -1)), content._replace(user_features=None)
-        return self.users(content, ids, unknown).scored
-
     def items(
         self,
         items: jax.Array,

@@ -5,6 +5,7 @@
         items.npy, items.parquet    float32[items, D]; id, split, vector
         towers.safetensors          the parameters by name, such as user_tower.vectors.embedding
         meta.json                   the run, its settings, what the vectors are
+        recommendations.parquet     with ``top``: each user's best items, best first
 
 Dot products of vectors are the scores that recall and recommendations rank by. Rows are in the
 order of the data set's ids, parameters those of the reported epoch. Repeated, an export has the
@@ -33,14 +34,14 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.errors import DivergedError, UsageError, either
 from ncfbench.models.interaction import Cosine, DotProduct
-from ncfbench.models.precision import full
 from ncfbench.models.tables import names_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.training.inference import Embedder
-from ncfbench.training.recommend import named
+from ncfbench.training.recommend import FILE as RECOMMENDATIONS
+from ncfbench.training.recommend import named, require_items, write_recommendations
 from ncfbench.training.state import Parameters
 from ncfbench.training.trained import (
     describe_parameters,
@@ -63,6 +64,7 @@ def export_vectors(
     run: str | PathLike[str],
     folder: str | PathLike[str],
     *,
+    top: int | None = None,
     again: bool = False,
     data_dir: Folder = None,
     runs_dir: Folder = None,
@@ -75,13 +77,16 @@ def export_vectors(
     Args:
         run: folder of a run, or its name below ``runs_dir``.
         folder: a new or empty folder.
+        top: write the best items of each user too, at most so many; of those that the run's test
+            ranks.
         again: replace the vectors that ``folder`` holds.
 
     Raises:
         DataError: the run is not there or has no checkpoint of its end any more, the data set is
             not that of the run, or a file cannot be written.
         DivergedError: a vector is not finite.
-        UsageError: the run's score is no dot product, it diverged, or the folder is in use.
+        UsageError: the run's score is no dot product, it diverged, the folder is in use, or there
+            is nothing to rank.
     """
     begin, progress = time.perf_counter(), progress or Progress()
     home = Path(folder).resolve()
@@ -89,6 +94,10 @@ def export_vectors(
     _require_dot_product(record.config, record.folder)
     _require_free(home, again=again)
     dataset = open_data(record, data_dir, progress.say)
+    if top is not None:
+        require_items(record.config, dataset, top)
+        if top > (n_candidates := len(dataset.candidates("test"))):
+            progress.say(f"--top {top}: there are only {n_candidates} items to rank.")
     embedder, reported = restore_trained(record, dataset, progress.say)
     schedule = Schedule.of(record.config, dataset.graph.n_links)
     meta = {
@@ -109,6 +118,10 @@ def export_vectors(
         finally:
             progress.end()
         _write_parameters(new / TOWERS, reported.parameters, meta)
+        if top is not None:
+            about = {name: f"{meta[name]}" for name in ("parameters", "epoch", "iteration")}
+            of_run = embedder, reported.parameters
+            write_recommendations(new / RECOMMENDATIONS, dataset, *of_run, top, about)
         meta["seconds"] = round(time.perf_counter() - begin, 3)
         tables.write_json(new / META, meta)
     return meta
@@ -129,7 +142,7 @@ def _require_dot_product(config: RunConfig, run: Path) -> None:
 def _require_free(folder: Path, *, again: bool) -> None:
     with tables.storage_errors(folder):
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    others = [name for name in present if name not in FILES]
+    others = [name for name in present if name not in (*FILES, RECOMMENDATIONS)]
     if others or folder.is_mount() or folder == Path.cwd():
         why = f"it holds {others[0]}" if others else "it cannot be replaced as a whole"
         raise UsageError(f"{folder} is in use: {why}. Name a new folder: {folder / 'vectors'}.")
@@ -149,7 +162,7 @@ def _write_vectors(
     interaction, n_users = embedder.interaction(parameters), dataset.n_users
     is_new = dataset.graph.item_degrees == 0
     assert isinstance(interaction, DotProduct)
-    sides: Any = full(interaction.sides)
+    sides: Any = interaction.sides
     items = np.flatnonzero(~is_new | can_rank(config.encoder, dataset)).astype(np.int32)
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
     progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")

@@ -1,205 +1,55 @@
-"""Each user's best items, as a table: ``recommendations.parquet`` in a run's folder.
+"""Each user's best items, as a table.
 
 The candidates of the test are ranked, as for recall: all test items; or, where links are held out,
 all items but those that the user has a training link with. Ties are broken by item id, the smaller
-first. The parameters are those of the epoch that the run reports.
-
-Users are those of the data set who have a link of any split; or those of a file of histories, whom
-training does not know. The vectors of these are made from their items as those of known users are,
-and nothing is trained. They get none of the items of their histories.
+first. The users are those who have a link of any split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from os import PathLike
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-import jax
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.catalog import ENCODERS, find_encoder
-from ncfbench.catalog.models import USER_TOWERS
-from ncfbench.config import Folder, RunConfig
-from ncfbench.data.history_file import NewUsers, read_new_users
+from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, UsageError, either
-from ncfbench.models.histories import Histories
-from ncfbench.models.precision import full
 from ncfbench.runs.quality import can_rank
-from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.inference import Embedder, best_items
 from ncfbench.training.state import Parameters
-from ncfbench.training.trained import (
-    describe_parameters,
-    open_data,
-    read_trained,
-    restore_trained,
-)
 
-FILE, NEW_USERS_FILE = "recommendations.parquet", "recommendations-new-users.parquet"
+FILE = "recommendations.parquet"
 Int32 = NDArray[np.int32]
-
-
-def recommend(
-    run: str | PathLike[str],
-    *,
-    count: int = 50,
-    history: Path | None = None,
-    output: Path | None = None,
-    user_column: str | None = None,
-    item_column: str | None = None,
-    data_dir: Folder = None,
-    runs_dir: Folder = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Path:
-    """Write the best items of each user as a table, and return its path.
-
-    Args:
-        run: folder of a run, or its name below ``runs_dir``.
-        count: items of each user at most.
-        history: file of a row for each user and item, with the ids of the prepared items: its users
-            get recommendations, in place of those of the data set. The run's user tower must read
-            histories.
-        output: a Parquet file; by default :data:`FILE`, or :data:`NEW_USERS_FILE` with ``history``,
-            in the run's folder.
-        user_column, item_column: columns of ``history``; by default those of a usual name.
-        say: receives messages, a line each.
-
-    Raises:
-        DataError: a file cannot be read or written, the data set is not that of the run, or the
-            run has no checkpoint of its end any more.
-        DivergedError: a score is not finite.
-        UsageError: the user tower reads no histories, or there is nothing to rank.
-    """
-    record = read_trained(run, runs_dir)
-    config = record.config
-    if history is None and (user_column or item_column):
-        raise UsageError("--user-column and --item-column name columns of --history FILE.")
-    if history is not None and not config.reads_histories:
-        able = [name for name, info in USER_TOWERS.items() if "history" in info.content]
-        raise UsageError(
-            f"{record.folder} has a vector for each user that it was trained on (--user-tower"
-            f" {config.user_tower}), and none for others. Train with --user-tower {either(able)}."
-        )
-    dataset = open_data(record, data_dir, say)
-    require_items(config, dataset, count)
-    n_candidates = len(dataset.candidates("test"))
-    if count > n_candidates:
-        what = "items" if dataset.ranks_known_items else "test items"
-        say(f"--count {count}: there are only {n_candidates} {what}.")
-    new, histories = None, ""
-    if history is not None:
-        new = _read_histories(history, config, dataset, say, user_column, item_column)
-        histories = f" with {len(new.items):,} items in their histories"
-    embedder, reported = restore_trained(record, dataset, say)
-    if new is None:
-        users = known_users(dataset, embedder, reported.parameters)
-    else:
-        users = _new_users(new, config, dataset, embedder, reported.parameters)
-    about = {
-        "parameters": describe_parameters(record),
-        "epoch": f"{Schedule.of(config, dataset.graph.n_links).epoch_of(reported.iteration):g}",
-        "iteration": str(reported.iteration),
-    }
-    path = output or record.folder / (FILE if new is None else NEW_USERS_FILE)
-    write(path, dataset, embedder, reported.parameters, users, count, about)
-    say(f"{len(users.ids):,} users{histories}; {n_candidates:,} items ranked.")
-    return path
 
 
 def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
     """Refuse, by a UsageError, a model or a data set with nothing to rank, and a count below 1."""
     if count < 1:
-        raise UsageError(f"--count {count}: it must be at least 1.")
+        raise UsageError(f"--top {count}: it must be at least 1.")
     if not can_rank(config.encoder, dataset):
         others = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
         raise UsageError(
-            f"Held-out items are ranked, and {config.encoder} learns a vector for each item, so"
+            f"--top ranks held-out items, and {config.encoder} learns a vector for each item, so"
             f" that they have none. Train with --encoder {either(others)}."
         )
     if len(dataset.candidates("test")) == 0:
         raise UsageError(
-            f"Test items are ranked, and {dataset.name} has none. {dataset.advise_hold_out('test')}"
+            f"--top ranks test items, and {dataset.name} has none."
+            f" {dataset.advise_hold_out('test')}"
         )
 
 
-def _read_histories(
-    path: Path,
-    config: RunConfig,
-    dataset: Dataset,
-    say: Callable[[str], None],
-    user_column: str | None,
-    item_column: str | None,
-) -> NewUsers:
-    reads_ids = getattr(config, "history_of", "ids") != "content"
-    is_usable = dataset.graph.item_degrees > 0 if reads_ids else np.ones(dataset.n_items, bool)
-    columns = {"user_column": user_column, "item_column": item_column}
-    new = read_new_users(path, dataset, is_usable, say, **columns)
-    if dataset.user_ids is not None:
-        known = pc.sum(pc.is_in(new.names, value_set=dataset.user_ids)).as_py()
-        if known:
-            say(f"Users of {path.name} whom training knows too: {known:,}. The file's rows count.")
-    return new
-
-
-class Users(NamedTuple):
-    """U users who get recommendations."""
-
-    ids: pa.Array
-    """Their ids in the source, or their numbers where it has none."""
-    vectors: jax.Array
-    """float32[U, D]."""
-    offsets: NDArray[np.int64] | None
-    excluded: Int32 | None
-    """User u gets none of the candidates at ``excluded[offsets[u]:offsets[u + 1]]``; None: each
-    user may get all.
-    """
-    held_out: NDArray[np.int64] | None
-    """Test links as u * n_items + item; None for users whom the data set does not have."""
-
-
-def known_users(dataset: Dataset, embedder: Embedder, parameters: Parameters) -> Users:
-    """Return the users who have a link of any split."""
-    users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
-    offsets, excluded = None, None
-    if dataset.ranks_known_items:
-        excluded, row = dataset.graph.items_of(users)
-        offsets = np.searchsorted(row, np.arange(len(users) + 1))
-    test_user, test_item = dataset.links("test")
-    held_out = np.searchsorted(users, test_user).astype(np.int64) * dataset.n_items + test_item
-    vectors = embedder.users(parameters).scored[users]
-    return Users(named(users, dataset.user_ids), vectors, offsets, excluded, held_out)
-
-
-def _new_users(
-    new: NewUsers, config: RunConfig, dataset: Dataset, embedder: Embedder, parameters: Parameters
-) -> Users:
-    features = dataset.item_features if config.reads_history_features else None
-    histories = Histories.of_lists(new.items, new.offsets, features)
-    towers = nnx.merge(embedder.towers, parameters)
-    vectors = jax.jit(full(towers.new_users))(embedder.content._replace(histories=histories))
-    candidates = dataset.candidates("test")
-    index = np.searchsorted(candidates, new.items).clip(max=len(candidates) - 1)
-    is_candidate = candidates[index] == new.items
-    row = np.repeat(np.arange(len(new.names)), np.diff(new.offsets))[is_candidate]
-    offsets = np.searchsorted(row, np.arange(len(new.names) + 1))
-    return Users(new.names, vectors, offsets, index[is_candidate].astype(np.int32), None)
-
-
-def write(
+def write_recommendations(
     path: Path,
     dataset: Dataset,
     embedder: Embedder,
     parameters: Parameters,
-    users: Users,
     count: int,
     about: Mapping[str, str],
 ) -> None:
@@ -213,28 +63,35 @@ def write(
         DataError: the table cannot be written.
         DivergedError: a score is not finite.
     """
+    users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
+    ids = named(users, dataset.user_ids)
+    test_user, test_item = dataset.links("test")
+    held_out = np.searchsorted(users, test_user).astype(np.int64) * dataset.n_items + test_item
     candidates = dataset.candidates("test")
     is_new = dataset.graph.item_degrees[candidates] == 0
-    n_left = np.full(len(users.ids), len(candidates))
-    if users.offsets is not None:
-        n_left -= np.diff(users.offsets)
+    n_left = np.full(len(users), len(candidates))
+    offsets, excluded, ranked = None, None, "all held-out test items"
+    if dataset.ranks_known_items:
+        excluded, row = dataset.graph.items_of(users)
+        offsets = np.searchsorted(row, np.arange(len(users) + 1))
+        n_left -= np.diff(offsets)
+        ranked = "all items but the user's"
     count = min(count, int(n_left.max()))
-    schema = recommendations(users.ids.type == pa.string(), dataset.item_ids is not None)
-    if users.held_out is None:
-        schema = schema.remove(schema.get_field_index("hit"))
-    ranked = "all items" if dataset.ranks_known_items else "all held-out test items"
+    schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
     more = {
-        "candidates": ranked if users.offsets is None else f"{ranked} but the user's",
-        "users": "new ones" if users.held_out is None else "all with a link of any split",
+        "candidates": ranked,
+        "users": "all with a link of any split",
         "items_of_a_user": str(count),
     }
 
     def parts() -> Iterator[pa.Table]:
         interaction = embedder.interaction(parameters)
+        users_UxD = embedder.users(parameters).scored[users]
         items = embedder.candidates(parameters, candidates, is_new)
-        lists = best_items(interaction, users.vectors, items, count, users.offsets, users.excluded)
         done = 0
-        for scores_UxM, index in lists:
+        for scores_UxM, index in best_items(
+            interaction, users_UxD, items, count, offsets, excluded
+        ):
             row, place = np.nonzero(np.arange(count) < n_left[done : done + len(index), None])
             scores, item = scores_UxM[row, place], candidates[index[row, place]]
             if not np.isfinite(scores).all():
@@ -243,13 +100,12 @@ def write(
                 )
             row += done
             columns = [
-                users.ids.take(pa.array(row)),
+                ids.take(pa.array(row)),
                 named(item, dataset.item_ids),
                 pa.array(place.astype(np.int32) + 1),
                 pa.array(scores),
+                pa.array(np.isin(row * dataset.n_items + item, held_out)),
             ]
-            if users.held_out is not None:
-                columns.append(pa.array(np.isin(row * dataset.n_items + item, users.held_out)))
             yield pa.table(columns, schema=schema)
             done += len(index)
 

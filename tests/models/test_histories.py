@@ -202,18 +202,6 @@ def test_blocks_of_users_change_nothing(featured: Dataset, monkeypatch: pytest.M
     np.testing.assert_allclose(blocks.raw, whole.raw, rtol=1e-5, atol=1e-5)
 
 
-def test_new_users_have_the_vectors_of_their_histories(featured: Dataset) -> None:
-    """A user of training and her twin whom it does not know, but for the own vector."""
-    made = Made(featured, history_of="both", own_vector=True)
-    graph = made.graph
-    histories = Histories.of_lists(graph.link_item, graph.user_offsets, featured.item_features)
-    towers = nnx.merge(made.trainer.towers, made.parameters)
-    twins = jax.jit(towers.new_users)(made.content._replace(histories=histories))
-    own = np.asarray(made.parameters["user_tower"]["vectors"]["embedding"])
-    known = np.asarray(made.embedder.users(made.parameters).raw) - own
-    np.testing.assert_allclose(twins, known, rtol=1e-4, atol=1e-5)
-
-
 def test_content_that_is_missing_is_refused(tiny: Dataset) -> None:
     config: RunConfig = complete(HISTORY | {"history_of": "content"})
     with pytest.raises(UsageError, match="--history-of content reads dense features of items"):

@@ -24,12 +24,10 @@ from ncfbench.models import interaction
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.cells import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.probe import Probe
-from ncfbench.training.recommend import FILE, recommend
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "user_l2": 0.01}
 SMALL |= {"dimension": 4, "word_dimension": 4, "encoder": "bow"}
@@ -149,7 +147,6 @@ def trained(
     config = complete(SMALL | {"sampler": "ns", "interaction": "distance"})
     places = Locations(data_dir, tmp_path_factory.mktemp("runs"))
     record = training.run(config, places)
-    recommend(record.folder, count=5, data_dir=data_dir)
     yield Distances(tiny, record)
     patch.undo()
 
@@ -187,7 +184,7 @@ def test_probe_and_exact_objective_use_it(trained: Distances) -> None:
     assert curve[-1] < 0.9 * curve[0], "trained"
 
 
-def test_recall_and_recommendations_use_it(trained: Distances) -> None:
+def test_recall_uses_it(trained: Distances) -> None:
     dataset, items = trained.dataset, trained.dataset.items_of("test")
     held_out: dict[int, set[int]] = {}
     for user, item in zip(*(side.tolist() for side in dataset.links("test")), strict=True):
@@ -198,14 +195,6 @@ def test_recall_and_recommendations_use_it(trained: Distances) -> None:
     ]
     found = trained.record.curve[-1]["test_recall_at_10"]
     assert found == pytest.approx(float(np.mean(shares)), abs=1e-6)
-    table = tables.read_table(
-        trained.record.folder / FILE, schemas.recommendations(False, False)
-    ).to_pylist()
-    user = next(iter(held_out))
-    rows = [row for row in table if row["user"] == user]
-    assert [row["item"] for row in rows] == ranking[user][:5].tolist()
-    expected = trained.scores[user, ranking[user][:5]]
-    np.testing.assert_allclose([row["score"] for row in rows], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("sampler", ["ns", "neg"])

@@ -13,6 +13,7 @@ import pytest
 from invoked import check, invoke
 from ncfbench.advice.chance import chance
 from tables_of import as_csv, prepare
+from trained import BEST, recommend
 from trial import Trial
 
 from ncfbench.advice.pipeline import require_recall
@@ -28,7 +29,6 @@ from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
 from ncfbench.training.recall import RecallEvaluator, link_ranks
-from ncfbench.training.recommend import FILE, recommend
 
 DOT = make_interaction(complete({}))
 SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
@@ -127,7 +127,7 @@ def test_recommended_items_are_not_those_of_training(
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
     record = training.run(config, Locations(linked_dir, tmp_path))
     recommend(record.folder, count=999, data_dir=linked_dir)
-    table = tables.read_table(record.folder / FILE, schemas.recommendations(False, False))
+    table = tables.read_table(record.folder / BEST, schemas.recommendations(False, False))
     users, items = (table[name].to_numpy() for name in ("user", "item"))
     shown = np.zeros((linked.n_users, linked.n_items), np.int64)
     np.add.at(shown, (users, items), 1)
@@ -169,7 +169,7 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
     trained = invoke(*run, *sizes, *words)
     check(trained, 0)
     (path,) = (tmp_path / "runs").rglob("summary.parquet")
-    check(invoke("recommend", path.parent, *words[:2], "-m", "3"), 0, FILE)
+    check(invoke("export", path.parent, tmp_path / "v", *words[:2], "--top", "3"), 0, "Written")
     summary = tables.read_rows(path, schemas.SUMMARY)[0]
     assert 0 <= summary["test_recall_at_50"] <= 1
     has_known = summary["test_recall_at_50_known_items"] is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import shutil
 import sys
 from collections import defaultdict
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from invoked import check, invoke
 from stopping import StopAt
-from trained import SMALL, ends_of, train
+from trained import BEST, SMALL, Said, ends_of, recommend, train
 from trial import Trial
 
 from ncfbench import prepare
@@ -35,7 +34,7 @@ from ncfbench.storage import schemas, tables
 from ncfbench.training import inference
 from ncfbench.training.export import export_vectors
 from ncfbench.training.inference import best_items
-from ncfbench.training.recommend import FILE, known_users, recommend, require_items, write
+from ncfbench.training.recommend import FILE, require_items, write_recommendations
 
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
@@ -43,12 +42,11 @@ SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 def write_best(
     path: Path, dataset: store.Dataset, trial: Trial, parameters: dict[str, Any]
 ) -> None:
-    users = known_users(dataset, trial.embedder, parameters)
-    write(path, dataset, trial.embedder, parameters, users, 4, {})
+    write_recommendations(path, dataset, trial.embedder, parameters, 4, {})
 
 
-def read(folder: Path, *, named: bool = False) -> pa.Table:
-    return tables.read_table(folder / FILE, schemas.recommendations(named, named))
+def read(path: Path, *, named: bool = False) -> pa.Table:
+    return tables.read_table(path, schemas.recommendations(named, named))
 
 
 def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
@@ -98,14 +96,14 @@ def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecor
 def found(data_dir: Path, record: RunRecord) -> pa.Table:
     """Each user's 50 best items."""
     recommend(record.folder, data_dir=data_dir)
-    return read(record.folder)
+    return read(record.folder / BEST)
 
 
 @pytest.mark.long
-def test_a_run_on_two_devices_by_row(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
-    record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2, "shard_tables": True})
+def test_a_run_on_two_devices(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
+    record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2})
     recommend(record.folder, data_dir=data_dir)
-    assert recall_of(read(record.folder), tiny) == pytest.approx(
+    assert recall_of(read(record.folder / BEST), tiny) == pytest.approx(
         record.curve[-1]["test_recall_at_50"], abs=1e-12
     )
 
@@ -156,17 +154,16 @@ def test_blocks_of_users_and_a_second_table(
     monkeypatch.setattr(inference, "BLOCK_SCORES", 4000)
     folder = tmp_path / record.folder.name
     shutil.copytree(record.folder, folder)
-    (folder / FILE).write_bytes(b"damaged")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     recommend(folder, data_dir=data_dir)
-    again = read(folder)
+    again = read(folder / BEST)
     assert recall_of(again, tiny) == pytest.approx(recall_of(found, tiny), abs=1e-12)
     np.testing.assert_allclose(again["score"].to_numpy(), found["score"].to_numpy(), atol=1e-5)
     assert again.schema.metadata == found.schema.metadata
     after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    assert {name for name in after if after[name] != before[name]} == {FILE}
-    recommend(folder.name, runs_dir=tmp_path, count=3, data_dir=data_dir)
-    assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
+    assert after == before
+    recommend(folder, count=3, data_dir=data_dir)
+    assert read(folder / BEST)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(DataError, match="no checkpoint of its end"):
         recommend(folder, data_dir=data_dir)
@@ -186,14 +183,14 @@ def test_the_reported_epoch_is_recommended_from(
     assert at is not None
     assert at in ends_of(tiny, 5)[:3], "the data no longer peak early: choose other settings"
     recommend(record.folder, count=10, data_dir=data_dir)
-    found = read(record.folder)
+    found = read(record.folder / BEST)
     assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_10"], abs=1e-12)
     assert found.schema.metadata[b"iteration"] == str(at).encode()
     # A torn last checkpoint does not matter: an older one has these parameters too.
     last = record.folder / "checkpoints" / f"{ends_of(tiny, 5)[-1]}.npz"
     last.write_bytes(last.read_bytes()[:-99])
     recommend(record.folder, count=10, data_dir=data_dir)
-    assert read(record.folder).equals(found)
+    assert read(record.folder / BEST).equals(found)
 
 
 def test_without_validation_a_cut_epoch_is_left_out(
@@ -207,10 +204,10 @@ def test_without_validation_a_cut_epoch_is_left_out(
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, runs_dir, progress=StopAt(ends_of(tiny, 4)[1] + 3), **more)
     (folder,) = runs_dir.iterdir()
-    record = runs.read(folder)
+    record = runs.read(folder / BEST)
     assert record.summary["reported_epoch"] == 2 < record.summary["epochs"]
     recommend(folder, count=50, data_dir=tmp_path)
-    found = read(folder)
+    found = read(folder / BEST)
     assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_50"], abs=1e-12)
     assert found.schema.metadata[b"iteration"] == str(ends_of(tiny, 4)[1]).encode()
     meta = export_vectors(folder, tmp_path / "vectors", data_dir=tmp_path)
@@ -222,10 +219,10 @@ def test_parameters_without_recall_are_said_to_be(data_dir: Path, tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(7), **SETTINGS)
     (folder,) = (path for path in tmp_path.iterdir())
-    said: list[str] = []
-    recommend(folder, data_dir=data_dir, say=said.append)
-    assert said[0].endswith("its last iteration, 7, and no recall belongs to them.")
-    metadata = read(folder).schema.metadata
+    said = Said()
+    recommend(folder, data_dir=data_dir, said=said)
+    assert said.texts[0].endswith("its last iteration, 7, and no recall belongs to them.")
+    metadata = read(folder / BEST).schema.metadata
     assert metadata[b"parameters"] == b"of the last iteration, never evaluated"
     assert metadata[b"iteration"] == b"7"
     meta = export_vectors(folder, tmp_path / "vectors", data_dir=data_dir)
@@ -271,7 +268,7 @@ def test_an_edited_encoder_is_refused(
     (cut,) = (tmp_path / "cut").iterdir()
     whole = train(data_dir, tmp_path / "whole", **more).folder
     recommend(whole, data_dir=data_dir)
-    expected = read(whole)
+    expected = read(whole / BEST)
     before = {path: path.read_bytes() for path in tmp_path.glob("*/*/checkpoints/*")}
     assert len(before) >= 2
     edits = {
@@ -294,10 +291,10 @@ def test_an_edited_encoder_is_refused(
     monkeypatch.setattr(sys.modules["edited_twins"], "names", ["a", "b"])
     assert {path: path.read_bytes() for path in tmp_path.glob("*/*/checkpoints/*")} == before
     recommend(whole, data_dir=data_dir)
-    assert read(whole).equals(expected)
+    assert read(whole / BEST).equals(expected)
     train(data_dir, tmp_path / "cut", resume=True, **more)
     recommend(cut, data_dir=data_dir)
-    assert read(cut).equals(expected)
+    assert read(cut / BEST).equals(expected)
 
 
 def test_a_torn_end_is_said(data_dir: Path, tmp_path: Path, tiny: store.Dataset) -> None:
@@ -305,10 +302,10 @@ def test_a_torn_end_is_said(data_dir: Path, tmp_path: Path, tiny: store.Dataset)
     record = train(data_dir, tmp_path, **SETTINGS)
     last = record.folder / "checkpoints" / f"{ends_of(tiny, 2)[-1]}.npz"
     last.write_bytes(last.read_bytes()[:-99])
-    said: list[str] = []
+    said = Said()
     with pytest.raises(DataError, match="no checkpoint of its end"):
-        recommend(record.folder, data_dir=data_dir, say=said.append)
-    assert said == [f"Checkpoint {last.stem} is damaged, and is skipped: {last}."]
+        recommend(record.folder, data_dir=data_dir, said=said)
+    assert said.texts == [f"Checkpoint {last.stem} is damaged, and is skipped: {last}."]
     assert last.exists()
 
 
@@ -339,7 +336,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     ):
         (tmp_path / name).mkdir()
         write_best(tmp_path / name / FILE, dataset, trial, trial.parameters)
-        tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
+        tables_by_name[name] = read(tmp_path / name / FILE, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
         assert row == same | {
@@ -362,7 +359,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
     ("encoder", "count", "split", "message"),
     [
         ("bow", 5, 0, "has none. Prepare it again with --"),
-        ("bow", 0, 2, "--count 0: it must be at least 1"),
+        ("bow", 0, 2, "--top 0: it must be at least 1"),
         ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
     ],
 )
@@ -375,15 +372,13 @@ def test_nothing_to_rank_is_refused(
 
 
 def test_from_the_command_line(data_dir: Path, tmp_path: Path, record: RunRecord) -> None:
-    output = tmp_path / "best.parquet"
-    words = "recommend", record.folder, "--data-dir", data_dir, "--output", output
-    check(invoke(*words, "--count", "0"), 2, "--count 0: it must be at least 1")
-    check(invoke(*words, "--user-column", "user"), 2, "columns of --history FILE")
-    assert not output.exists()
-    result = invoke(*words, "-m", "3", "--json")
-    check(result, 0)
-    assert json.loads(result.stdout) == {"recommendations": str(output)}
-    check(invoke(*words, "-m", "3"), 0, "Recommendations:", output.name)
-    assert "there are only" not in invoke(*words, "-m", "3").output
-    check(invoke(*words, "-m", "999"), 0, "--count 999: there are only 80 test items.")
-    assert pq.read_table(output)["rank"].to_pylist()[:81] == [*range(1, 81), 1]
+    folder = tmp_path / "vectors"
+    words = "export", record.folder, folder, "--data-dir", data_dir, "--again"
+    check(invoke(*words, "--top", "0"), 2, "--top 0: it must be at least 1")
+    assert not folder.exists()
+    check(invoke(*words, "--top", "3"), 0, "meta.json, recommendations.parquet in")
+    assert "there are only" not in invoke(*words, "--top", "3").output
+    check(invoke(*words, "--top", "999"), 0, "--top 999: there are only 80 items to rank.")
+    assert pq.read_table(folder / FILE)["rank"].to_pylist()[:81] == [*range(1, 81), 1]
+    check(invoke(*words), 0, "towers.safetensors, meta.json in")
+    assert not (folder / FILE).exists()
