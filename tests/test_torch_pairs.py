@@ -142,6 +142,31 @@ def test_settings_that_cannot_work(settings: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
+class Cell:
+    """A stand-in for an element of a tensor, which hashes by identity."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def item(self) -> object:
+        return self.value
+
+
+def test_elements_of_tensors_are_equal_by_value() -> None:
+    """A tensor, its elements, those of NumPy and of others that hash by identity."""
+    numbers = tuple(map(list, zip(*LINKS, strict=True)))
+    plain = LinkedPairs(*numbers, batch_size=8, stratum_size=2)
+    for form in (
+        torch.tensor,
+        lambda own: list(torch.tensor(own)),
+        np.array,
+        lambda own: map(Cell, own),
+    ):
+        found = LinkedPairs(*map(form, numbers), batch_size=8, stratum_size=2)
+        assert found.users == plain.users
+        assert found.labels.tolist() == plain.labels.tolist()
+
+
 def test_data_that_cannot_work() -> None:
     with pytest.raises(UsageError, match="Rows 1 and 3 are the same pair"):
         LinkedPairs(["a", "b", "a", "b"], ["x", "x", "y", "x"], batch_size=2, stratum_size=1)

@@ -141,6 +141,7 @@ class Content:
                 "validation_items": validation_items,
                 "test_items": test_items,
                 **users,
+                **self.facts,
             }
         to_new = np.bincount(self.items[is_training], minlength=len(self.split))[self.items] == 0
         held_out = self.users[~is_training]
@@ -212,6 +213,11 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
         said.append(
             f"The newest links of {tied:,} users have equal times: the later row of the file counts"
             " as newer."
+        )
+    if tied := counts.get("items_with_tied_times"):
+        said.append(
+            f"The first links of {tied:,} items have equal times, and not all are held out: the"
+            " later item of the file counts as newer."
         )
     return said
 

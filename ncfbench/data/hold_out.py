@@ -121,7 +121,7 @@ def hold_out(
         split = split_items(size[1], options)
     elif split is None and kind == "newest-items":
         assert moments is not None
-        split = split_items(size[1], options, newest_first(items, size[1], moments.times))
+        split, facts["items_with_tied_times"] = split_newest(items, size[1], moments.times, options)
     if split is not None:
         held_out = split[items]
     elif kind == "links":
@@ -181,14 +181,25 @@ def split_items(
     return split
 
 
-def newest_first(items: Int32, n_items: int, times: NDArray[np.number]) -> NDArray[np.int64]:
-    """Return the items by the time of their first link, the newest first, those without a link
-    last; among equals the later item counts as newer.
+def split_newest(
+    items: Int32, n_items: int, times: NDArray[np.number], options: SplitOptions
+) -> tuple[UInt8, int]:
+    """Hold out the items whose first link is the newest, never those without a link while others
+    are left; among equals the later item counts as newer.
+
+    Returns:
+        uint8[n_items], indices into :data:`SPLITS`; and the items whose split the order of items
+        decided, since their first links have equal times.
     """
     first = np.full(n_items, np.inf)
     np.minimum.at(first, items, times)
     first[np.isinf(first)] = -np.inf
-    return np.argsort(first, kind="stable")[::-1]
+    split = split_items(n_items, options, np.argsort(first, kind="stable")[::-1])
+    linked = np.isfinite(first)
+    moments, splits = first[linked], split[linked]
+    pairs = np.unique(np.stack([moments, splits]), axis=1)[0]
+    tied = pairs[1:][np.diff(pairs) == 0]  # times of items of several splits
+    return split, int(np.isin(moments, tied).sum())
 
 
 def split_links(users: Int32, options: SplitOptions) -> UInt8:

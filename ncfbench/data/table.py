@@ -6,6 +6,7 @@ import codecs
 import lzma
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -283,10 +284,12 @@ def _parquet_column(
         rows = [pq.read_metadata(part).num_rows for part in parts]
         return pa.chunked_array(list(map(pa.repeat, values, rows)))
     columns = []
-    for part in parts:
+    for part, of_part in zip(parts, folders, strict=True):
         with pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:
             column = file.read([name], use_threads=False).column(name)
         column.validate(full=True)
+        if name in of_part:
+            _require_value(part, name, column, of_part[name])
         columns.append(column)
     if len({column.type for column in columns}) > 1:
         for part, column in zip(parts, columns, strict=True):
@@ -301,3 +304,19 @@ def _parquet_column(
         columns = [column.cast(pa.string()) for column in columns]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pa.chunked_array(chunks, columns[0].type)
+
+
+def _require_value(part: Path, name: str, column: pa.ChunkedArray, value: str | None) -> None:
+    """Refuse a file's column that differs from the value that a folder gives."""
+    values, wanted = column.cast(pa.string()), pa.scalar(value, pa.string())
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        values, wanted = column, wanted.cast(column.type)
+    if value is None:
+        differs = pc.is_valid(values)
+    else:
+        differs = pc.fill_null(pc.not_equal(values, wanted), True)
+    if (row := pc.index(differs, True).as_py()) >= 0:
+        raise DataError(
+            f"{part}: {name} is {str(column[row].as_py())[:40]!r} in row {row + 1} of the file, and"
+            f" {value!r} by its folder. Rename the folder, or leave out the file's column."
+        )

@@ -213,6 +213,8 @@ class Metric:
             return _NOTHING
         spans = {name: matched.span(name) for name in self.pattern.groupindex}
         spans["value"] = matched.span(self.group)
+        slash = line.find("/", matched.end(self.group), matched.end())
+        spans["/"] = slash, slash  # an expression that goes on over it ends the number there
         value, step = (self._number(line, name, spans) for name in ("value", "step"))
         word = split_in(line, spans["value"][0])
         for other in matches:
@@ -223,7 +225,7 @@ class Metric:
         start, end = spans.get(name, (-1, -1))
         if start < 0:
             return None
-        named = [spans[other] for other in ("value", "step") if other in spans]
+        named = [spans[other] for other in ("value", "step", "/") if other in spans]
         low = max((to for at, to in named if at >= 0 and to <= start), default=0)
         high = min((at for at, _ in named if at >= end), default=len(line))
         return number_at(line, start, end, (low, high), is_count=name != "value")

@@ -30,6 +30,8 @@ NUMBER = re.compile(
 """A number, whole. A comma is a list's where a list is possible: 0.25,0.31."""
 MORE = re.compile(r"(?i:[a-z][-+]?[0-9])|[kKMGTB]\b|\s?[x×*·]\s?10\b|[._][0-9]|#")  # noqa: RUF001
 """What follows a number that is written in no way known here: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
+FRACTION = re.compile(r"/\.?[0-9][0-9.]*")
+"""What follows a number that is the upper part of a fraction, or the first of two."""
 MARKS = ",_'\u2019\u00a0\u2009\u202f"
 """Signs between groups of three digits."""
 NOT_FINITE = re.compile(r"(?<!\w)(?:nan|inf(?:inity)?)(?!\w)", re.IGNORECASE)
@@ -130,6 +132,11 @@ def _doubt(line: str, found: re.Match[str], start: int) -> str:
         return f"{number!r} may be read in two ways"
     if any(mark in line[found.start() : start] for mark in MARKS):
         return f"{number!r} may be one number or two, and --metric matches its end"
+    if rest := FRACTION.match(line, found.end()):
+        return (
+            f"{number + rest[0]!r} may be a fraction or two numbers; where the first one counts,"
+            " let --metric match the slash too"
+        )
     more = MORE.match(line, found.end())
     return f"{number + more[0]!r} is not a plain number" if more else ""
 

@@ -33,7 +33,7 @@ class LinkedPairs:
     """The links of a data set of (user, item) pairs, and the settings of their batches.
 
     Args:
-        users, items: of each row, texts or ids; equal ones are one user or one item.
+        users, items: of each row, texts or ids, also a tensor's; equal ones are one user or item.
         sampler: ``strat-ns`` or ``ns``, whose negatives are the batch's own items.
         settings: such as ``loss``, ``gamma``, ``batch_size``, ``stratum_size``, ``strata``.
 
@@ -196,8 +196,14 @@ class PairLoss(nn.Module):
         return self.model(cut)["sentence_embedding"], position
 
 
-def _numbered(values: Iterable[Hashable]) -> tuple[NDArray[np.int32], Sequence[Hashable]]:
-    """Return the number of each value, by first appearance, and the distinct values."""
+def _numbered(values: Iterable[Any]) -> tuple[NDArray[np.int32], Sequence[Hashable]]:
+    """Return the number of each value, by first appearance, and the distinct values.
+
+    Tensors hash by identity, so that they are read as Python's values, whole or one by one.
+    """
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    plain = (each.item() if hasattr(each, "item") else each for each in values)
     numbers: dict[Hashable, int] = {}
-    found = np.array([numbers.setdefault(each, len(numbers)) for each in values], np.int32)
+    found = np.array([numbers.setdefault(each, len(numbers)) for each in plain], np.int32)
     return found, list(numbers)

@@ -389,12 +389,6 @@ def test_a_name_with_a_comma_is_a_name(tmp_path: Path) -> None:
         prepare(tmp_path, links, items, hold_out="last", time_column="dat,time")
 
 
-def test_equal_times_are_told(tmp_path: Path) -> None:
-    links = [row | {"timestamp": 1600000000} for row in LINKS]
-    _, said = prepare(tmp_path, links, hold_out="newest-items")
-    assert any("all times timestamp of r.csv are equal" in line for line in said)
-
-
 def test_names_decide_between_columns(tmp_path: Path) -> None:
     """However many rows fit: most brands are known, and few items; most links fit an ISBN."""
     links = [

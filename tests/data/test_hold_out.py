@@ -11,6 +11,8 @@ from typing import Any
 
 import mind_files
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -247,6 +249,30 @@ def test_few_and_tied_links_are_told(tmp_path: Path) -> None:
     dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last")
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "5"), ("9", "30")]
     assert "The newest links of 1 users have equal times" in cautions(dataset.manifest)[-1]
+
+
+@pytest.mark.parametrize(
+    ("times", "tied"),
+    [
+        (pa.array([1.6e9 + 9 * n for n in range(6)], pa.float32()), {"last": 3, "newest-items": 4}),
+        (["1.57803E+12"] * 6, {"last": 3, "newest-items": 4}),
+        ([f"{1.57803e12 + 1e6 * n:.5E}" for n in range(6)], {"last": 2, "newest-items": 3}),
+        ([1.6e9 + 9 * n for n in range(6)], {}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["last", "newest-items"])
+def test_times_that_rounding_made_equal_are_told(
+    tmp_path: Path, times: Any, tied: dict[str, int], kind: str
+) -> None:
+    """Seconds of float32, and milliseconds as a spreadsheet shows them."""
+    columns = {name: [row[name] for row in LINKS] for name in ("userId", "movieId")}
+    pq.write_table(pa.table(columns | {"timestamp": times}), tmp_path / "r.parquet")
+    items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
+    options = {"test_fraction": 0.4} if kind == "newest-items" else {}
+    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, hold_out=kind, **options)
+    said = [text for text in cautions(dataset.manifest) if "equal times" in text]
+    links = "newest links of {} users" if kind == "last" else "first links of {} items"
+    assert [links.format(tied.get(kind)) in text for text in said] == [True] * bool(tied)
 
 
 @pytest.mark.parametrize("kind", HOLD_OUTS)

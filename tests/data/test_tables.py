@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import datetime
 import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -263,6 +265,35 @@ def test_folders_are_columns(parts: list[tuple[str, str | None, int]]) -> None:
         assert sorted(zip(*(map(str, read[key]) for key in columns), strict=True)) == sorted(
             tuple(map(str, row)) for row in rows
         )
+
+
+@pytest.mark.parametrize(
+    ("folder", "values", "row"),
+    [
+        ("0", [0, 0], None),
+        ("0", [0.0, None], 2),
+        ("0", [0, 1], 2),
+        ("0", ["no", "0"], 1),
+        ("00", [0, 0], None),
+        ("2020-01-02", [datetime.date(2020, 1, 2)], None),
+        ("none", [0, 0], 1),
+        ("__HIVE_DEFAULT_PARTITION__", [None, None], None),
+        ("__HIVE_DEFAULT_PARTITION__", [None, 0], 2),
+    ],
+)
+def test_a_folder_and_its_file_agree(
+    tmp_path: Path, folder: str, values: list[Any], row: int | None
+) -> None:
+    """The column of the file, which has a type, is taken where both say the same."""
+    (tmp_path / f"label={folder}").mkdir()
+    pq.write_table(pa.table({"label": values}), tmp_path / f"label={folder}" / "part-0.parquet")
+    table = read_table(tmp_path)
+    if row is None:
+        assert table["label"].values.to_pylist() == values
+        return
+    message = rf"part-0.parquet: label is .* in row {row} of the file, and .* by its folder"
+    with pytest.raises(DataError, match=message):
+        table["label"]
 
 
 def test_labels_and_users_may_be_folders(tmp_path: Path) -> None:

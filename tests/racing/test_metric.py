@@ -33,6 +33,8 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ),
         (r"step (?P<step>\d+) recall=([0-9.]+)", "step 200 recall=0.31", Line(0.31, 200)),
         ("x=(.*)", "x=abc", None),
+        (r"(?P<step>\d+)/\d+ r=([0-9])[0-9.]*/", "7/9 r=0.31/0.42", Line(0.31, 7)),
+        (r"r=([0-9.]+)/[0-9.]+ (?P<step>\d+)", "r=0.31/0.42 7/9", Line(0.31, 7)),
         ("recall=([0-9.]+)", "step=3 recall=1.2e-05", Line(1.2e-05)),
         ("recall=([0-9.]+)", "recall=nan", Line(math.nan)),
         ("recall=([0-9.]+)", "recall=inf after 3 s", Line(math.inf)),

@@ -82,6 +82,8 @@ def test_a_decimal_comma_is_no_end(value: float, digits: int) -> None:
         (r"x=(\S+)", "x=Infinity", math.inf),
         (r"took ([0-9.]+)s", "took 0.31s", 0.31),
         (r"x=([0-9.]+)", "x=0.31it/s", 0.31),
+        (r"x=([0-9.]+)", "x=0.31/s", 0.31),
+        (r"x=.*/([0-9.]+)", "x=3/0.31", 0.31),
         (r"x=(.*)", "x=abc", None),
         (r"x=(.*)", "x=0.31 after 3 s", None),
         (r"x=(\S+)", "x=...", None),
@@ -106,6 +108,8 @@ def test_numbers_are_read_as_printed(expression: str, line: str, value: float | 
         (r"v=([0-9]+\.[0-9]+)", "v=1.2.3", "not a plain number"),
         (r"v=([0-9.]+)", "v=1_0", "not a plain number"),
         (r"v=([0-9.]+)", "v=1.#QNAN", "not a plain number"),
+        (r"v=([0-9.]+)", "v=3/4 of all", "'3/4' may be a fraction or two numbers"),
+        (r"v=([0-9])", "v=31.5%/.45", "'31.5%/.45' may be a fraction"),
     ],
 )
 def test_what_cannot_be_read_is_refused(expression: str, line: str, why: str) -> None:
@@ -116,7 +120,7 @@ def test_what_cannot_be_read_is_refused(expression: str, line: str, why: str) ->
     matched = re.search(expression, line)
     assert matched is not None
     step = number_at(line, *matched.span(1), (0, len(line)), is_count=True)
-    assert step is None or "," in line
+    assert step is None or "," in line or "/" in line
 
 
 def test_a_step_may_have_marks_of_thousands() -> None:

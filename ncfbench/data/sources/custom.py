@@ -237,11 +237,6 @@ def _read_links(
     if not kept.any():
         what = " of such a rating" if n_below else ""
         raise DataError(f"{path} holds no link{what}.")
-    if moments and options.hold_out == "newest-items" and np.ptp(moments.times[kept]) == 0:
-        removed.say(
-            f"Warning: all times {columns['time'].name} of {path.name} are equal, so the last items"
-            f" of {file.name} count as the newest."
-        )
     of_items = np.append(positions(ends.names, items.names), -1)[ends.codes]
     known = kept & (of_items >= 0)
     if not known.any():
