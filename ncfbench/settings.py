@@ -91,7 +91,8 @@ class Setting:
     """Values that a search tries: of numbers in ascending order, neighbours side by side."""
     changes_objective: bool = False
     """Runs that differ in it minimise other things: reports compare them by recall alone."""
-    has_flag: bool = True
+    has_flag: bool = False
+    """Whether ``ncfbench run`` has an option for it, beside ``--set``."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -176,15 +177,15 @@ class Setting:
 
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""
-        if not self.has_flag:
-            return ["--set", f"{self.name}={self.text(value)}"]
-        if self.type == "bool":
-            return [self.flag if value else self.flag.replace("--", "--no-", 1)]
-        return [self.flag, self.text(value)]
+        if self.has_flag:
+            return [self.flag, self.text(value)]
+        return ["--set", f"{self.name}={self.text(value)}"]
 
     def text(self, value: Any) -> str:
         """Return a value as a user writes it."""
-        return self.zero_word if self.zero_word and value == 0 else str(value)
+        if self.zero_word and value == 0:
+            return self.zero_word
+        return str(value).lower() if self.type == "bool" else str(value)
 
     def _bounds(self) -> list[tuple[str, float]]:
         bounds = [(name, getattr(self, name)) for name in BOUNDS]

@@ -66,7 +66,7 @@ class ListedSampler(Sampler):
         if self.is_explicit and not self.draws_items:
             raise UsageError(
                 f"--explicit-negatives are items that a user was shown, and {self.config.sampler}"
-                " draws users for the item of a positive link. Use --strata user, or"
+                " draws users for the item of a positive link. Use --set strata=user, or"
                 " --no-explicit-negatives."
             )
         if self.is_explicit and not self.n_explicit[self.graph.link_user].any():

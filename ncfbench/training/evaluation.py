@@ -159,8 +159,8 @@ def describe_waits(
     often = "once an epoch" if probes == 1 else f"{probes:.3g} times an epoch"
     at_end = f" An evaluation at the end of an epoch: {items[1]:,} ranked items, {evaluation}."
     return (
-        f"A probe embeds {items[0]:,} items, which takes about {probe}, {often} (--probe-every N:"
-        f" every N iterations).{at_end if items[1] else ''} In this run both take about"
-        f" {format_duration(total)}, off the training clock. The step is compiled before the first"
-        " iteration, which can take a minute."
+        f"A probe embeds {items[0]:,} items, which takes about {probe}, {often} (--set"
+        f" probe_every=N: every N iterations).{at_end if items[1] else ''} In this run both take"
+        f" about {format_duration(total)}, off the training clock. The step is compiled before the"
+        " first iteration, which can take a minute."
     )

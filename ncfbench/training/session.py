@@ -250,7 +250,7 @@ class Session:
         if self._trace is not None:
             self._progress.say(
                 "No trace was written: too few iterations between two probes, or after the first."
-                " Train for more epochs, or with a larger --probe-every."
+                " Train for more epochs, or with a larger probe_every."
             )
         self._save_checkpoint()
         self._write("finished")

@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(UsageError, match="tiny was prepared with words"):
         keep_checkpoint(home / "model", tiny, print)
     for more, words in (
-        ({}, "needs --checkpoint FOLDER"),
+        ({}, "needs --set checkpoint=FOLDER"),
         ({"checkpoint": "0" * 12}, "has no checkpoint 000000000000"),
         ({"checkpoint": checkpoint, "frozen_layers": 3}, "the checkpoint has 2 layers"),
     ):

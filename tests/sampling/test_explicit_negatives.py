@@ -117,7 +117,7 @@ def test_refusals() -> None:
     for sampler in ("ns", "strat"):
         assert unused_settings(["explicit_negatives"], configure(sampler, loss="sg")) == [
             f"--explicit-negatives changes nothing with --sampler {sampler}; it is used by iid, neg"
-            " or strat with --strata user."
+            " or strat with --set strata=user."
         ]
 
 

@@ -376,8 +376,8 @@ def test_weight_decay_spares_biases() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use --weight-decay 0.1 or less"),
-        ({"shard_tables": True, "devices": 2}, "Use --optimizer adam"),
+        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use a weight_decay of 0.1 or less"),
+        ({"shard_tables": True, "devices": 2}, "Use --set optimizer=adam"),
     ],
 )
 def test_what_cannot_work_is_refused(more: dict[str, Any], says: str) -> None:
