@@ -118,7 +118,9 @@ def process() -> Iterator[Callable[..., Any]]:
             except BrokenProcessPool as error:
                 raise CheckFailedError(f"The process of {function.__name__} was ended.") from error
 
-        with patch.dict(os.environ, allocator.loaded_with):
+        library = allocator.find_library() if allocator.describe() == "jemalloc" else None
+        preload = {"LD_PRELOAD": library, "MALLOC_CONF": allocator.SETTINGS} if library else {}
+        with patch.dict(os.environ, preload):
             ask(os.getpid)
         yield ask
 

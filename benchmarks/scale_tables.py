@@ -44,8 +44,8 @@ TRAINING = [
     Col("of popularity", "popularity", ".4f"),
     Col("passed after processor s", "passed"),
 ]
-DIMENSION, FLOAT_BYTES, STATE_COPIES, SHARDED_COPIES, DEVICES = 50, 4, 3, 4, 8
-"""A state has a table and both moments of Adam, and where tables are sharded its gradient too."""
+DIMENSION, FLOAT_BYTES, STATE_COPIES = 50, 4, 3
+"""A state has a table and both moments of Adam."""
 FORECAST = [
     Col("links", "links", ","),
     *under(
@@ -55,7 +55,6 @@ FORECAST = [
         Col("state", "state", ",.1f", 2**-30),
         Col("graph", "graph", ",.1f", 2**-30),
         Col("sum", "sum", ",.1f", 2**-30),
-        Col(f"each of {DEVICES} devices", "sharded", ",.1f", 2**-30),
     ),
 ]
 OURS = [
@@ -101,11 +100,7 @@ def tables(cells: Sequence[Found], where: str) -> Iterator[Table]:
             " of training, without setting up, compilation and evaluation."
         ]
         yield Table.of(title, TRAINING, trained, below, labels=2, grouped=1)
-        below = [
-            f"State: {STATE_COPIES} x (users + items) x {DIMENSION} x {FLOAT_BYTES} bytes. On"
-            f" {DEVICES} devices with --shard-tables {SHARDED_COPIES} copies in equal parts,"
-            " and the graph in each process."
-        ]
+        below = [f"State: {STATE_COPIES} x (users + items) x {DIMENSION} x {FLOAT_BYTES} bytes."]
         yield Table.of("Memory on paper", FORECAST, [*forecasts(cells)], below, labels=1)
 
 
@@ -172,7 +167,6 @@ def forecasts(cells: Sequence[Found]) -> Iterator[Found]:
             "state": state,
             "graph": graph,
             "sum": state + graph,
-            "sharded": SHARDED_COPIES * (users + items) / DEVICES + graph,
         }
 
 

@@ -40,7 +40,7 @@ from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing import environment
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training.pilot import run_pilot
+from ncfbench.training.loop import timed_loops
 from ncfbench.training.session import Session
 from ncfbench.training.turns import Turns
 
@@ -53,6 +53,8 @@ GROWTH = 1.4
 """Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 0.7)
 LEAST_ROWS = 4
+TRIED_ITERATIONS = 20
+"""Iterations by which a trial's pace is known before it begins."""
 LEAST_SECONDS = 2.0
 RECALL = "recall_at_50"
 ENDLESS = {"epochs": 10_000}
@@ -158,8 +160,13 @@ class TrialTrainer:
         """Train a trial; return its curve, by iterations and seconds of training."""
         began = time.monotonic()
         content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
-        pilot = run_pilot(config, self.dataset, content)
-        every = max(round(BLOCK * self.longest / pilot.iteration_seconds), 1)
+        opened = time.perf_counter()
+        with timed_loops(self.dataset, content, {"": config}) as loops:
+            loops[""].full_block(1)
+            start_seconds = time.perf_counter() - opened
+            loops[""].full_block(TRIED_ITERATIONS)
+            iteration_seconds = loops[""].samples[-1].seconds / TRIED_ITERATIONS
+        every = max(round(BLOCK * self.longest / iteration_seconds), 1)
         config = dataclasses.replace(config, probe_every=every)
         scratch, errors = Path(tempfile.mkdtemp()), list[BaseException]()
         others, names = OtherPrograms(), ("iterations", "seconds", "validation", "test")
@@ -178,7 +185,7 @@ class TrialTrainer:
             found["status"] = f"failed: {errors[0]}"[:200]
         return found | {
             "wall_seconds": round(time.monotonic() - began, 2),
-            "start_seconds": round(pilot.start_seconds, 2),
+            "start_seconds": round(start_seconds, 2),
             "other_programs_cores": round(others.cores(), 2),
         }
 

@@ -8,9 +8,8 @@ command's flags and mean the same (``ncfbench run --help``); ``settings`` are th
 a UsageError for unknown settings and those that cannot work. ``import ncfbench`` imports neither
 JAX nor NumPy: a function imports what it needs when it is called.
 
-The commands restart themselves with a memory allocator that does not disturb times. ``run``,
-``sweep`` and ``profile`` cannot do that to the program that calls them; they warn once, with the
-words to put before ``python``.
+The commands restart themselves with jemalloc where it is installed. A function cannot do that to
+the program that calls it; ``ncfbench doctor`` prints the words to put before ``python``.
 """
 
 from __future__ import annotations

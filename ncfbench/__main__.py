@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 
 from ncfbench.timing import allocator
 
 TIMED = {"run", "sweep", "advise", "audit", "profile", "floor", "doctor"}
-"""Commands that measure times or describe what they depend on, so they choose an allocator."""
+"""Commands that measure times or describe what they depend on."""
 
 
 def main() -> None:
@@ -27,19 +26,9 @@ def main() -> None:
 
 
 def start() -> None:
-    """Start again with another allocator where it pays, then read the command line."""
+    """Start again with jemalloc where it pays and is installed, then read the command line."""
     if TIMED.intersection(sys.argv[1:2]) and not {"-h", "--help"}.intersection(sys.argv):
-        from ncfbench.errors import NcfbenchError
-
-        # `ncfbench doctor` says it; the warning is for programs that cannot restart themselves.
-        warnings.filterwarnings("ignore", "The memory allocator is")
-        try:
-            allocator.restart()
-        except NcfbenchError as error:
-            from ncfbench.cli.output import say
-
-            say(f"Error: {error}")
-            raise SystemExit(error.exit_code) from error
+        allocator.restart()
     from ncfbench import cli
 
     cli.main()

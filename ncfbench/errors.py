@@ -58,10 +58,15 @@ class NothingToReportError(NcfbenchError):
     exit_code = 7
 
 
-class PeerLostError(NcfbenchError):
-    """Another process of the same run never came, or is lost."""
+class Interrupted(KeyboardInterrupt):
+    """An interrupt of a run that was saved."""
 
-    exit_code = 8
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(
+            "" if folder is None else f"the run so far is in {folder}; it can be resumed"
+        )
+        self.folder = folder
+        """Folder of the run; None in processes that write nothing."""
 
 
 def reason(error: BaseException) -> str:

@@ -147,7 +147,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_else_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests print the same whatever else the machine does."""
-    monkeypatch.setattr(contention.OtherPrograms, "_used", lambda self: {})
+    monkeypatch.setattr(contention.OtherPrograms, "cores", lambda self: 0.0)
 
 
 @pytest.fixture

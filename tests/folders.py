@@ -204,7 +204,7 @@ def write_tables(runs_dir: Path) -> None:
         "conformance": [
             filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
         ],
-        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
+        "audit": [filled(schemas.AUDIT, **arm, verdict="biased")],
     }
     for name, own in rows.items():
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]

@@ -30,12 +30,11 @@ SMALL: dict[str, Any] = {
 CHILD = """
 import os
 from ncfbench import cli
-from ncfbench.distributed import supervisor
-if supervisor.VARIABLE in os.environ:
-    from ncfbench.training import session
-    session.CHECKPOINT_SECONDS = 0.0
+from ncfbench.distributed import process_group
+from ncfbench.training import session
+process_group.HEARTBEAT_SECONDS, session.CHECKPOINT_SECONDS = 5, 0.0
 """
-"""With a checkpoint at the end of every epoch; the parent of the process imports no JAX."""
+"""With a checkpoint at the end of every epoch."""
 SCRIPT = f"{CHILD}cli.main()"
 KILLED = """
 import os, signal, sys

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ncfbench.profiling import calibration, cost_rows, rounds
-from ncfbench.training import pilot
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Blocks of moments, and fewer sizes."""
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
         patch.setattr(rounds, name, number)
-    patch.setattr(pilot, "BLOCK_SECONDS", 0.01)
+    patch.setattr(rounds, "TRIED_SECONDS", 0.01)
     # A step is compiled for each size: only those of the samplers' batches.
     patch.setattr(calibration, "SPACING", 1000.0)
     patch.setattr(cost_rows, "BOOTSTRAPS", 20)

@@ -50,7 +50,6 @@ def train(
     resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
-    trace: Path | None = None,
     **more: Any,
 ) -> RunRecord:
     return training.run(
@@ -59,7 +58,6 @@ def train(
         resume=resume,
         again=again,
         progress=progress,
-        trace=trace,
     )
 
 

@@ -140,11 +140,8 @@ def configurations(
             raise UsageError(f"No {kind} are named: give some, separated by commas.")
     noises = [complete({"noise": name}).noise for name in noises]
     strata = str(settings.get("strata", RunConfig.strata))
-    local = settings.get("share") == "local"
-    # A sampler that shares nothing draws the same batches for shards as without them.
-    sharing = [name for name in samplers if find_sampler(name).shares_items or not local]
     configs = []
-    for noise, sampler, loss in itertools.product(*map(dict.fromkeys, (noises, sharing, losses))):
+    for noise, sampler, loss in itertools.product(*map(dict.fromkeys, (noises, samplers, losses))):
         if serves(find_sampler(sampler).with_strata(strata), find_loss(loss)):
             choice = {"noise": noise, "sampler": sampler, "loss": loss}
             configs.append(complete({**settings, **choice}, ignore_unknown=True))

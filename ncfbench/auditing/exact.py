@@ -26,7 +26,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
-from ncfbench.models.precision import full
 from ncfbench.sampling.noise import Noise, explicit_measure
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
@@ -189,7 +188,6 @@ def _added(one: Sum, other: Sum) -> Sum:
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
-@full
 @jax.value_and_grad
 def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     (interaction, users, items), (user, item, weight) = scored, block
@@ -197,7 +195,6 @@ def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
-@full
 @jax.value_and_grad
 def _rows(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     interaction, users, items = scored

@@ -38,7 +38,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.listed import NegativeSampler
 
-SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask", "share", "devices")
+SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
 
 Weighing: TypeAlias = tuple[str, str, str]

@@ -35,7 +35,6 @@ from ncfbench.models.objective import (
     pairs_loss,
     without_remembered,
 )
-from ncfbench.models.precision import full
 from ncfbench.models.tables import INTERACTION, WHOLE_TABLES
 from ncfbench.models.towers import UserVectors
 from ncfbench.sampling.batch import Batch
@@ -77,7 +76,6 @@ class Pullback:
 
         def compiled(method: str) -> Any:
             @jax.jit
-            @full
             def pull(parameters: Parameters, cotangent: Any, *arguments: Any) -> Parameters:
                 def embed(parameters: Parameters) -> Any:
                     return getattr(nnx.merge(embedder.towers, parameters), method)(*arguments)
@@ -193,7 +191,6 @@ class BatchGradients:
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_", "hardness"))
-@full
 def _slot_gradients(
     scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None, hardness: Hardness
 ) -> Any:
@@ -249,7 +246,6 @@ def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None, hardness: Ha
 
 
 @jax.jit
-@full
 def _table(scored: Any) -> Any:
     """Return all scores, float32[rows, nodes]."""
     interaction, users, items = scored
@@ -257,7 +253,6 @@ def _table(scored: Any) -> Any:
 
 
 @jax.jit
-@full
 def _table_gradient(scored: Any, by_score: jax.Array) -> Any:
     """Return the gradient by interaction, users and items from that by all scores."""
     return jax.vjp(type(scored[0]).matrix, *scored)[1](by_score)

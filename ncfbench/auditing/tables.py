@@ -70,8 +70,6 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
             f"Gradients against the exact one: {first['dataset']}, {first['encoder']}, P_n {noise},"
             f" b={first['batch_size']}"
         )
-        if first["share"] == "local":
-            title += f" in {first['devices']} parts with local sharing"
         # The notes hold for every noise distribution; they stand below the last.
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)

@@ -113,9 +113,7 @@ class SamplerInfo(Info):
     families: tuple[LossFamily, ...] = ()
     """The families of losses that it serves."""
     shares_items: bool = False
-    """True if a batch's items are negatives of all its links, or of all on one device (``--share
-    local``).
-    """
+    """True if a batch's items are negatives of all its links."""
     keeps_vectors: bool = False
     """True if item vectors are remembered from one iteration to the next: on one device."""
     least_strata: int = 1
@@ -125,8 +123,6 @@ class SamplerInfo(Info):
     """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
-    drawn_off_paper_clock: bool = False
-    """True if the authors' program made its draws before the timer started."""
 
     def with_strata(self, strata: str | None) -> SamplerInfo:
         """See :meth:`Info.with_strata`; the title says where strata are by user."""

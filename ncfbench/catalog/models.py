@@ -99,7 +99,6 @@ ENCODERS: dict[str, EncoderInfo] = {
     "lstm": EncoderInfo(
         path="ncfbench.models.encoders.lstm:Lstm",
         title="LSTM",
-        revision=2,
         uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
         negatives=5,

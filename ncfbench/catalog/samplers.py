@@ -54,7 +54,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         settings=(EXPLICIT_NEGATIVES,),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
-        drawn_off_paper_clock=True,
     ),
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
@@ -121,7 +120,6 @@ _RECORDS: dict[str, SamplerInfo] = {
         shares_items=True,
         least_strata=2,
         symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
-        drawn_off_paper_clock=True,
     ),
     "strat-ns": SamplerInfo(
         path="ncfbench.sampling.shared:StratifiedSharingSampler",
@@ -136,7 +134,6 @@ _RECORDS: dict[str, SamplerInfo] = {
             "uses": ("stratum_size", "strata", "mask"),
             "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
         },
-        drawn_off_paper_clock=True,
     ),
     "mixed-ns": SamplerInfo(
         path="ncfbench.sampling.shared:MixedSharingSampler",

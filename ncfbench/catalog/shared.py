@@ -154,13 +154,7 @@ class SharedSettings:
     precision: str = _devices(
         "float32",
         "Precision of the training step's products",
-        choices=("float32", "tf32", "bfloat16"),
-    )
-    iterations_per_dispatch: int = _devices(
-        0,
-        "Iterations in one call of the compiled step; 0: by backend",
-        at_least=0,
-        shown="by backend",
+        choices=("float32", "tensorfloat32", "BF16_BF16_F32"),
     )
     item_block: int = _devices(
         0,
@@ -174,14 +168,6 @@ class SharedSettings:
         "Devices that a batch is spread over; on a CPU simulated ones",
         at_least=1,
         shown="1; of several processes all",
-    )
-    share: str = _devices(
-        "global",
-        "Items that are negatives on several devices, all or each device's own",
-        choices=("global", "local"),
-    )
-    shard_tables: bool = _devices(
-        False, "Spread embedding tables and their moments over the devices by row"
     )
 
 

@@ -19,7 +19,7 @@ SUITE = ("softmax",)
 """Losses that the suite tests besides by default: their gradients take many more batches."""
 
 
-@options.with_settings("dataset", "encoder", "batch_size", "devices", "seed", batch_size=64)
+@options.with_settings("dataset", "encoder", "batch_size", "seed", batch_size=64)
 @reporting
 def audit(
     flags: options.Flags,
@@ -65,9 +65,6 @@ def audit(
     Compares the mean gradient of many batches with the exact gradient over all user-item pairs, and
     runs a conformance suite. Tables go to audit.parquet and conformance.parquet in --runs-dir. Ends
     with exit code 6 if a sampler is biased or fails a property.
-
-    With --share local --devices N, batches have N parts that share negatives within themselves
-    only; one device is enough for that. With --share global, devices change no batch.
 
     The exact gradient needs data of moderate size. Synthetic data takes about a minute, a smaller
     graph less:

@@ -28,9 +28,9 @@ def doctor(json_: options.Json = False) -> None:
         print_json({"environment": described, "warnings": found})
     else:
         print_views(environment_table(described))
-        prefix = allocator.command_prefix()
-        if prefix:
-            print_views(f"Start Python programs with the same allocator: {prefix} python ...")
+        if library := allocator.find_library():
+            preload = f"env LD_PRELOAD={library} MALLOC_CONF={allocator.SETTINGS}"
+            print_views(f"Start Python programs with jemalloc: {preload} python ...")
     for warning in found:
         say(f"Warning: {warning}")
     if found:

@@ -40,7 +40,8 @@ def export(
 
     Example: ncfbench export runs/custom-bow-softmax-strat-ns-seed0-1a2b3c vectors --top 50
     """
-    from ncfbench.training.export import FILES, RECOMMENDATIONS, export_vectors
+    from ncfbench.training.export import FILES, export_vectors
+    from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     progress = progress_bar(quiet=quiet)
     meta = export_vectors(

@@ -9,13 +9,11 @@ import typer
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
-from ncfbench.errors import UsageError
 
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
-CLOCKS = ("full", "paper")
 
 
-@options.with_settings("dataset", "encoder", "loss", "batch_size", "devices", "seed")
+@options.with_settings("dataset", "encoder", "loss", "batch_size", "seed")
 @reporting
 def profile(
     flags: options.Flags,
@@ -31,14 +29,6 @@ def profile(
     rounds: Annotated[
         int, typer.Option(help="Interleaved rounds; more give narrower intervals.")
     ] = 11,
-    clock: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "full, with step beside it; paper: also what the authors' program would have timed."
-            )
-        ),
-    ] = "full",
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -54,18 +44,12 @@ def profile(
     samplers are interleaved in one process. Tables go to profile.parquet (raw samples),
     unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
 
-    With --devices N, steps run on several devices; the bytes that they send each other are counted,
-    and sending is measured alone. A CPU simulates the devices with its own cores: then the bytes
-    are right, and the seconds say nothing about real devices.
-
-    Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
+    Example: ncfbench profile --dataset synthetic --encoder cnn
     """
     from dataclasses import asdict
 
     from ncfbench.config import merge
 
-    if clock not in CLOCKS:
-        raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
     chosen = options.names(samplers, PAPER)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
@@ -85,7 +69,7 @@ def profile(
         print_json({"answer": asdict(record.answer), **record.tables})
     else:
         print_views(*record.answer.sentences, "")
-        print_views(*profile_tables(record.tables, paper_clock=clock == "paper"))
+        print_views(*profile_tables(record.tables))
     # Printed first: a folder that cannot be written must not hide the result.
     write(locations.runs_dir, record.tables)
     if not json_:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +13,9 @@ from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import RunConfig, as_toml, complete, unused_settings
+from ncfbench.config import as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
-from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,13 +51,6 @@ def run(
             panel="Output",
         ),
     ] = False,
-    trace: Annotated[
-        Path | None,
-        option(
-            help="Write a trace of JAX's profiler of ten steady iterations into this folder.",
-            panel="Output",
-        ),
-    ] = None,
     coordinator: Annotated[
         str | None,
         option(
@@ -77,17 +68,6 @@ def run(
     process_id: Annotated[
         int | None, option(help="Rank of this process; the first, 0, records.", panel="Devices")
     ] = None,
-    peer_timeout: Annotated[
-        float,
-        option(
-            help=(
-                "Seconds to wait for a process to join or to send a heartbeat; then the run ends"
-                " everywhere, with exit code 8."
-            ),
-            panel="Devices",
-            default=True,
-        ),
-    ] = 60.0,
     log_metrics: Annotated[
         bool,
         option(
@@ -114,50 +94,40 @@ def run(
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     chosen = {**preset_of(preset), **given}
-    settings = complete(chosen if is_counted else chosen | {"share": RunConfig.share})
+    settings = complete(chosen)
     if print_config:
         typer.echo(as_toml(settings), nl=False)
         return
     simulate(-(-settings.devices // (processes or 1)))
-    declare = connect_to_parent()
-    if declare is None:
-        for warning in unused_settings(given, settings):
-            say(f"Warning: {warning}")
+    for warning in unused_settings(given, settings):
+        say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet, logs_metrics=log_metrics)
-    group: AbstractContextManager[object] = nullcontext()
     if coordinator is not None:
-        cluster = Cluster(coordinator, processes, process_id, peer_timeout)
-        if trace is not None:
-            raise UsageError("--trace is for one process: leave --coordinator out.")
-        if declare is None:
-            raise typer.Exit(supervise(cluster))
-        from ncfbench.distributed.process_group import joined
+        from ncfbench.distributed.process_group import join
 
-        group = joined(cluster, declare, progress.say)
+        join(coordinator, processes, process_id, progress.say)
     elif processes is not None or process_id is not None:
         raise UsageError(
             "--processes and --process-id belong to --coordinator HOST:PORT, where the first one"
             " listens."
         )
-    with group:
-        if not is_counted:
-            import jax
+    if not is_counted:
+        import jax
 
-            settings = complete(chosen | {"devices": jax.device_count()})
-        from ncfbench.training import run as training
+        settings = complete(chosen | {"devices": jax.device_count()})
+    from ncfbench.training import run as training
 
-        record = training.run(
-            settings,
-            locations,
-            resume=resume,
-            again=again,
-            progress=progress,
-            trace=trace,
-            in_group=True,
-        )
-        if record is not None:
-            floors = _floors_of(record, locations.data_dir)
-            _print_results(record, floors, data_dir, json_=json_)
+    record = training.run(
+        settings,
+        locations,
+        resume=resume,
+        again=again,
+        progress=progress,
+        in_group=True,
+    )
+    if record is not None:
+        floors = _floors_of(record, locations.data_dir)
+        _print_results(record, floors, data_dir, json_=json_)
 
 
 def _print_results(
@@ -173,11 +143,8 @@ def _print_results(
         say(f"Warning: {fall}")
     if json_:
         found = {"folder": str(record.folder), **record.summary}
-        found |= {
-            name: record.environment[name]
-            for name in ("mesh", "sent_bytes")
-            if name in record.environment
-        }
+        if "mesh" in record.environment:
+            found["mesh"] = record.environment["mesh"]
         names = ("epoch", "iteration", "validation_recall_at_50", "test_recall_at_50")
         last = evaluations_of(record.curve)[-1:]
         found["last_epoch"] = {name: last[0][name] for name in names} if last else None
@@ -189,7 +156,7 @@ def _print_results(
         ]
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
-        more = [_describe_bytes(record)] if "sent_bytes" in record.environment else []
+        more = []
         if tables := record.environment.get("updated_by_row"):
             more.append(f"Updated by row (docs/optimizers.md): {', '.join(tables)}.")
         if recall is not None:
@@ -207,15 +174,3 @@ def _floors_of(record: RunRecord, data_dir: Path) -> list[FloorResult]:
     for problem in problems:
         say(problem)
     return floors
-
-
-def _describe_bytes(record: RunRecord) -> str:
-    """Return a sentence on the bytes that devices send each other."""
-    found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
-    parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
-    simulated = "simulated " if mesh["simulated"] else ""
-    return (
-        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an"
-        f" iteration ({parts}). The line step includes the time; `ncfbench profile --devices`"
-        " measures it by itself."
-    )

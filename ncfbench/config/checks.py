@@ -86,11 +86,9 @@ def canonical_noise(noise: str) -> str:
 
 def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
     """Return the number that a batch's links must be a multiple of, and the fewest of them."""
-    s, n = _stratum_size(values, sampler), values["devices"]
-    is_local = values["share"] == "local"
-    unit = s * n if is_local else math.lcm(s, n)
-    least = sampler.least_strata * s * (n if is_local else 1)
-    return unit, -(-least // unit) * unit
+    s = _stratum_size(values, sampler)
+    unit = math.lcm(s, values["devices"])
+    return unit, -(-sampler.least_strata * s // unit) * unit
 
 
 def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
@@ -158,7 +156,7 @@ def _text_faults(values: Values) -> Iterator[str]:
 
 
 def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -> Iterator[str]:
-    name, b, n, k = (values[key] for key in ("sampler", "batch_size", "devices", "uniform_items"))
+    n = values["devices"]
     if values["coupling"] != "direct" and not encoder.scores_cold_items:
         able = either(name for name, info in ENCODERS.items() if info.scores_cold_items)
         yield (
@@ -167,32 +165,14 @@ def _device_faults(values: Values, sampler: SamplerInfo, encoder: EncoderInfo) -
             " --set coupling=direct."
         )
     if n > 1 and sampler.keeps_vectors:
-        yield f"--sampler {name} remembers item vectors on one device. Use --devices 1."
+        yield (
+            f"--sampler {values['sampler']} remembers item vectors on one device. Use --devices 1."
+        )
     if n > 1 and values.get("mined"):
         yield f"--mined {values['mined']} scores all items on one device. Use --devices 1."
-    if values["share"] != "local":
-        return
-    if not sampler.shares_items:
-        able = either(name for name, info in SAMPLERS.items() if info.shares_items)
-        yield f"--sampler {name} shares no negatives. Use --share global, or --sampler {able}."
-    if n == 1:
-        unit, least = batch_unit(values, sampler)
-        more = ", or --devices 2" if b % (2 * unit) == 0 and b >= 2 * least else ""
-        yield f"On one device local and global sharing are the same. Use --share global{more}."
-    if sampler.reads("uniform_items") and k % n:
-        yield (
-            f"uniform_items = {k} is not a multiple of devices = {n}, as --share local needs it."
-            f" Use for example --set uniform_items={-(-k // n) * n}."
-        )
 
 
 def _optimizer_faults(values: Values) -> Iterator[str]:
-    if values["optimizer"] == "row-adam" and values["shard_tables"] and values["devices"] > 1:
-        yield (
-            "row-adam updates rows of tables that every device holds, and"
-            " shard_tables spreads tables over the devices. Use --set optimizer=adam, or leave out"
-            " shard_tables."
-        )
     decay, rate = values["weight_decay"], values["learning_rate"]
     if decay * rate > MOST_DECAY:
         yield (
@@ -206,9 +186,7 @@ def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterat
     able = either(
         name
         for name, info in SAMPLERS.items()
-        if serves(info, loss)
-        and (info.shares_items or values["share"] != "local")
-        and not (info.keeps_vectors and values["devices"] > 1)
+        if serves(info, loss) and not (info.keeps_vectors and values["devices"] > 1)
     )
     if loss.family not in sampler.families:
         reason = f"it serves {' and '.join(sampler.families)} losses only"
@@ -250,8 +228,3 @@ def _batch_faults(values: Values, sampler: SamplerInfo) -> Iterator[str]:
         )
     if b % n:
         yield f"batch_size = {b} is not a multiple of devices = {n}. {use}"
-    if b % unit or b < least:
-        yield (
-            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share"
-            f" local these must be a multiple of {s}, {least // n} or more. {use}"
-        )

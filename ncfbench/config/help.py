@@ -87,7 +87,7 @@ def as_toml(config: RunConfig) -> str:
     Each has its help as a comment. Settings that the run does not use are left out.
     """
     values = config.to_dict()
-    used = values | identity_of(config) | config.placement
+    used = values | identity_of(config) | {"devices": config.devices}
     lines = []
     for panel in PANELS:
         rows = {

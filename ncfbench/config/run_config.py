@@ -139,19 +139,9 @@ class RunConfig(SharedSettings):
         """True if the user tower reads those items' dense features too."""
         return self.reads_histories and getattr(self, "history_of", None) != "ids"
 
-    @property
-    def shares_locally(self) -> bool:
-        """True if the shards of a batch share negatives only within themselves."""
-        return self.share == "local"
-
     def on_one_device(self) -> RunConfig:
         """Return the same settings for one device."""
-        return dataclasses.replace(self, devices=1, share="global", shard_tables=False)
-
-    @property
-    def placement(self) -> dict[str, Any]:
-        """Device placement: with global sharing it affects timing, not results."""
-        return {"devices": self.devices, "shard_tables": self.shard_tables and self.devices > 1}
+        return dataclasses.replace(self, devices=1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
@@ -165,9 +155,8 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
     for name, setting in config.settings.items():
         if name not in own and not config.reads(setting):
             values[name] = None
-    # Where all items are shared, the number of devices changes no result.
-    unused = ("shard_tables",) if config.shares_locally else ("shard_tables", "devices", "share")
-    return values | dict.fromkeys(unused)
+    # The number of devices affects timing, not results.
+    return values | {"devices": None}
 
 
 def revisions_of(config: RunConfig) -> dict[str, int]:

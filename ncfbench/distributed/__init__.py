@@ -1,4 +1,4 @@
-"""Several devices and processes: layout, collectives, batch shards, process group."""
+"""Several devices and processes: layout of a step, process group."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +92,6 @@ def floor(
         for row in _read(path, data.fingerprint, say)
         if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data)
         and row["environment_key"] == host
-        and row["test_cold_users"] is not None  # an earlier version ranked equal scores otherwise
         and not again
     }
     missing = [each for each in names if each not in kept]
@@ -156,20 +154,13 @@ def _read(path: Path, fingerprint: str, say: Callable[[str], None]) -> list[Row]
 
 
 def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
-    """Add a row to the kept ones of the same data, in place of older ones of the same floor: of the
-    same settings, or by an earlier version that read no features beside texts.
-    """
+    """Add a row to the kept ones of the same data, in place of that of its floor and settings."""
     with locks.held(path.parent, "keeping floors in", wait=say):
         others = [
             other
             for other in _read(path, row["data_fingerprint"], say)
-            if other["floor"] != row["floor"]
-            or (other["settings"] != row["settings"] and _tried(other) == _tried(row))
+            if (other["floor"], other["settings"]) != (row["floor"], row["settings"])
         ]
         order = [*FLOORS].index
         rows = sorted([*others, row], key=lambda kept: order(kept["floor"]))
         tables.write_rows(path, rows, FLOOR)
-
-
-def _tried(row: Row) -> bool:
-    return "features" in json.loads(row["settings"])

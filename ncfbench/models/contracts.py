@@ -24,7 +24,6 @@ from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.histories import History
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.precision import full
 from ncfbench.models.user_towers import Users
 
 ITEMS, USERS, LISTED = 7, 5, 3
@@ -50,7 +49,6 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
 
 
 @functools.cache
-@full
 def _require_plugins(config: RunConfig, data: DataFacts, length: int) -> None:
     for kind, checks in CHECKS.items():
         name = getattr(config, kind)

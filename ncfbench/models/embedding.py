@@ -20,7 +20,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models.blocks import by_length
 from ncfbench.models.encoders.bert import Pretrained
 from ncfbench.models.encoders.protocol import EncoderInput
-from ncfbench.models.precision import full
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
 from ncfbench.timing.clock import format_duration
@@ -104,7 +103,6 @@ def _encoder(checkpoint: Path, texts: Texts) -> tuple[Callable[[jax.Array], jax.
     graph, parameters = nnx.split(Pretrained(architecture, weights, 0, rngs=nnx.Rngs(0)))
 
     @jax.jit
-    @full
     def encode(parameters: Any, tokens: jax.Array) -> jax.Array:
         lengths = jnp.sum(tokens > 0, axis=1)
         inputs = EncoderInput(jnp.arange(len(tokens)), tokens, tokens > 0, lengths)

@@ -38,7 +38,6 @@ def batch_link_loss(
     interaction: Interaction,
     loss: Loss,
     lambda_: float | None,
-    weight_factor: int = 1,
     hardness: Hardness = ALL,
     own_bxD: jax.Array | None = None,
     is_hard: jax.Array | None = None,
@@ -51,7 +50,6 @@ def batch_link_loss(
             negatives of the link; the negative links of a pointwise one are links of their own, and
             keep the slots' vectors.
         is_hard: bool[], false where all negatives count after all: before the end of a warm start.
-        weight_factor: rescales the weights of the whole batch to those of a shard's mean.
     """
     if own_bxD is not None and not isinstance(loss, Pointwise):
         users_UxD, batch, own_bxD = own_bxD, _by_link(batch), None
@@ -62,7 +60,7 @@ def batch_link_loss(
     weight = hard_weights(positive, negative, negatives.weight, hardness, kept)
     if is_hard is not None:
         weight = jnp.where(is_hard, weight, negatives.weight)
-    return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
+    return link_loss(positive, negative, weight, loss, lambda_)
 
 
 def without_remembered(items_VxD: jax.Array, batch: Batch) -> jax.Array:

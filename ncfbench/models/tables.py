@@ -48,9 +48,9 @@ def names_of(path: Any) -> tuple[str, ...]:
 
 
 def kind_of(config: RunConfig, path: Any) -> str | None:
-    """Return what the rows of a parameter or its moments are: ``users``, ``items``, ``words``,
-    ``histories`` for items of the user tower, or ``other`` for a table whose rows no batch names;
-    None for an array that is no table.
+    """Return what the rows of a parameter or its moments are: ``users``, ``items``, ``words``, or
+    ``histories`` for items of the user tower; None for an array that is no table whose rows a batch
+    names.
     """
     names = names_of(path)
     if names[-1:] != ("embedding",):
@@ -65,4 +65,4 @@ def kind_of(config: RunConfig, path: Any) -> str | None:
         "items": encoder.item_tables if tower == ENCODER else (),
         "words": encoder.word_tables if tower == ENCODER else (),
     }
-    return next((kind for kind, own in declared.items() if {*own} & {*names}), "other")
+    return next((kind for kind, own in declared.items() if {*own} & {*names}), None)

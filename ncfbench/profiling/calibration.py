@@ -28,7 +28,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.base import Int32
-from ncfbench.sampling.batch import Batch, Listed, Shared, rounded_up
+from ncfbench.sampling.batch import Batch, Listed, Shared
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""
@@ -39,19 +39,15 @@ on the first three.
 """
 
 
-def spaced_sizes(counts: Collection[int], multiple: int = 1) -> list[int]:
-    """Return the counts in ascending order, with others between them where they lie far apart.
-
-    Args:
-        multiple: all sizes are rounded up to multiples of it.
-    """
+def spaced_sizes(counts: Collection[int]) -> list[int]:
+    """Return the counts in ascending order, with others between them where they lie far apart."""
     smallest, *larger = sorted(set(counts))
     sizes = [float(smallest)]
     for size in larger:
         before = sizes[-1]
         pieces = math.ceil(math.log(size / before) / math.log(SPACING))
         sizes += [before * (size / before) ** (piece / pieces) for piece in range(1, pieces + 1)]
-    return sorted({rounded_up(round(size), multiple) for size in sizes})
+    return sorted({round(size) for size in sizes})
 
 
 def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Points:
@@ -60,8 +56,7 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
     Args:
         samplers: the counts of the samplers' batches.
     """
-    b, k, n = config.batch_size, config.negatives, config.devices
-    parts = n if config.shares_locally else 1
+    b, k = config.batch_size, config.negatives
 
     def halved(counts: Collection[int]) -> set[int]:
         return {*counts, max(min(counts) // 2, 1)}
@@ -69,20 +64,19 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
     users = {b, *(counts.users for counts in samplers)}
     slots = {counts.items for counts in samplers}
     columns = {counts.items for counts in samplers if counts.kind == "matrix"} or {min(slots)}
-    base = Counts(b, rounded_up(min(slots), n), b * (1 + k), "vectors")
+    base = Counts(b, min(slots), b * (1 + k), "vectors")
     return {
         "users": [
             replace(base, users=size)
-            for size in spaced_sizes(users if len(users) > 1 else halved(users), n)
+            for size in spaced_sizes(users if len(users) > 1 else halved(users))
         ],
-        "items": [replace(base, items=size) for size in spaced_sizes(halved(slots), n)],
+        "items": [replace(base, items=size) for size in spaced_sizes(halved(slots))],
         "vectors": [
             replace(base, interactions=b * (1 + size))
             for size in sorted({max(k // 4, 1), k, 2 * k})
         ],
         "matrix": [
-            Counts(b, size, b * (1 + size // parts), "matrix")
-            for size in spaced_sizes(halved(columns), n)
+            Counts(b, size, b * (1 + size), "matrix") for size in spaced_sizes(halved(columns))
         ],
     }
 
@@ -98,7 +92,7 @@ def labels(points: Points) -> dict[Counts, tuple[str, int]]:
 
 @dataclass(frozen=True)
 class BatchMaker:
-    """Makes batches of any counts, of random users and items, cut for the settings' devices."""
+    """Makes batches of any counts, of random users and items."""
 
     graph: BipartiteGraph
     config: RunConfig
@@ -115,13 +109,8 @@ class BatchMaker:
         return np.resize(order, count).astype(np.int32)
 
     def batch(self, counts: Counts) -> Batch:
-        """Return a batch with these counts; b (1 + k) interactions of vectors have k negatives.
-
-        The arrays hold the shards one after the other, as :mod:`ncfbench.distributed.shards` cuts
-        them. All counts are multiples of the number of shards.
-        """
-        shards = [self._links(counts) for _ in range(self.config.devices)]
-        pos_user, pos_item, *negatives = map(np.concatenate, zip(*shards, strict=True))
+        """Return a batch with these counts; b (1 + k) interactions of vectors have k negatives."""
+        pos_user, pos_item, *negatives = self._links(counts)
         return Batch(
             users=self.users(counts.users),
             items=self.items(counts.items),
@@ -136,17 +125,15 @@ class BatchMaker:
         return batch._replace(items=self.items(len(batch.items)))
 
     def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
-        """Return one shard's arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""
-        b, n = self.config.batch_size, self.config.devices
-        rows, users = b // n, counts.users // n
-        items = counts.items // n if self.config.shares_locally else counts.items
-        pos_user = (np.arange(rows) % users).astype(np.int32)
+        """Return the arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""
+        b, users, items = self.config.batch_size, counts.users, counts.items
+        pos_user = (np.arange(b) % users).astype(np.int32)
         k = counts.interactions // b - 1 if counts.kind == "vectors" else 0
-        slots = np.resize(self.rng.permutation(items), rows * (1 + k)).astype(np.int32)
+        slots = np.resize(self.rng.permutation(items), b * (1 + k)).astype(np.int32)
         if counts.kind == "matrix":
-            return pos_user, slots, np.full((rows, items), 1 / (b * items), np.float32)
+            return pos_user, slots, np.full((b, items), 1 / (b * items), np.float32)
         # The negatives' users are those of no positive link, if there are any.
-        others = rows + np.arange(rows * k, dtype=np.int32) % max(users - rows, 1)
-        user = others if users > rows else np.repeat(pos_user, k)
-        weight = np.full((rows, k), 1 / (b * k), np.float32)
-        return pos_user, slots[:rows], user.reshape(rows, k), slots[rows:].reshape(rows, k), weight
+        others = b + np.arange(b * k, dtype=np.int32) % max(users - b, 1)
+        user = others if users > b else np.repeat(pos_user, k)
+        weight = np.full((b, k), 1 / (b * k), np.float32)
+        return pos_user, slots[:b], user.reshape(b, k), slots[b:].reshape(b, k), weight

@@ -10,18 +10,13 @@ as many in every batch) is the ``fixed`` part. Pure NumPy and SciPy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.sampling.batch import Batch, Listed, remembered
 
-LINEAR_TOLERANCE = 0.05
-"""A part's cost is a straight line if the steps are off by no more than this share then; else it is
-a curve. A line through noisy medians is nearer to the truth than they are.
-"""
 RESIDUAL_TOLERANCE = 0.15
 """A prediction that is off by more than this names what is responsible."""
 SPREAD_TOLERANCE = 0.5
@@ -52,18 +47,13 @@ class Counts:
     """``vectors`` or ``matrix``."""
 
     @classmethod
-    def of(cls, batch: Batch, parts: int = 1) -> Counts:
-        """Count by a batch's shapes.
-
-        Args:
-            parts: shards that share negatives within themselves only: each has its scores with its
-                own item slots.
-        """
+    def of(cls, batch: Batch) -> Counts:
+        """Count by a batch's shapes."""
         negatives = batch.negatives
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
         items = len(batch.items) - remembered(batch)
-        return cls(len(batch.users), items, b * (n // parts + 1), kind)
+        return cls(len(batch.users), items, b * (n + 1), kind)
 
     def on(self, axis: str) -> int:
         """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""
@@ -73,122 +63,39 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class UnitCost:
-    """Seconds that a count adds to a step: a line through 0, or a curve of straight pieces.
-
-    A curve's first piece begins at 0 and its last one has no end.
-    """
-
-    bounds: tuple[float, ...]
-    """Ascending counts where one piece ends and the next begins; none for a line."""
-    slopes: tuple[float, ...]
-    """Seconds per node or interaction on each piece; at least 0."""
-
-    @property
-    def is_linear(self) -> bool:
-        """True for a line."""
-        return not self.bounds
-
-    def __call__(self, count: float) -> float:
-        """Return the seconds at a count."""
-        return float(_pieces(count, self.bounds) @ np.array(self.slopes))
-
-    def unit(self, sizes: Sequence[float]) -> float:
-        """Return the seconds of one more, on average between the smallest and the largest size."""
-        return mean_rise(sizes, [self(size) for size in sizes])
-
-
-def mean_rise(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return seconds per count between the first and the last of ascending sizes.
-
-    With one size it is the seconds over that size.
-    """
-    if len(sizes) == 1:
-        return seconds[0] / sizes[0]
-    return (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
-
-
-@dataclass(frozen=True)
 class Costs:
     """Marginal costs for a machine, a model and a loss."""
 
     fixed: float
     """Seconds that no count changes."""
-    units: Mapping[str, UnitCost]
-    """By those of :data:`AXES` that the steps have."""
+    units: Mapping[str, float]
+    """Seconds of one more node or interaction, by those of :data:`AXES` that the steps have."""
 
     @classmethod
-    def fit(
-        cls, steps: Sequence[Counts], seconds: Sequence[float], lines: Collection[str] | None = None
-    ) -> Costs:
-        """Fit to steps of several counts.
-
-        All costs are fitted together, to the smallest sum of squared relative errors with none
-        below 0. Where curves are allowed everywhere and the noise is small, they pass all steps.
+    def fit(cls, steps: Sequence[Counts], seconds: Sequence[float]) -> Costs:
+        """Fit a line on each axis to steps of several counts: all together, to the smallest sum of
+        squared relative errors with none below 0.
 
         Args:
             steps, seconds: one for each step.
-            lines: axes whose cost is a line; by default those where steps are off by
-                :data:`LINEAR_TOLERANCE` at most.
         """
-        if lines is not None:
-            return cls._fit(steps, seconds, lines)[0]
-        found, least = cls._fit(steps, seconds, ())
-        straight: list[str] = []
-        for axis in _axes(steps):
-            fitted, error = cls._fit(steps, seconds, [*straight, axis])
-            if error <= least + LINEAR_TOLERANCE:
-                found, straight = fitted, [*straight, axis]
-        return found
-
-    @classmethod
-    def _fit(
-        cls, steps: Sequence[Counts], seconds: Sequence[float], lines: Collection[str]
-    ) -> tuple[Costs, float]:
-        """Return the costs, and the largest relative error of a step."""
         from scipy.optimize import nnls
 
-        bounds, columns = {}, [np.ones((len(steps), 1))]
-        for axis in _axes(steps):
-            sizes = sorted({each.on(axis) for each in steps} - {0})
-            # Steps of another kind of interaction are a matrix of size 0. The other axes have no
-            # step at 0: their first piece reaches to the second size.
-            first = 0 if axis == "matrix" else 1
-            bounds[axis] = () if axis in lines else tuple(map(float, sizes[first:-1]))
-            columns.append(np.array([_pieces(each.on(axis), bounds[axis]) for each in steps]))
+        axes = [axis for axis in AXES if any(each.on(axis) for each in steps)]
+        counts = np.array([[1, *(each.on(axis) for axis in axes)] for each in steps], float)
         # Relative errors count: a step's own time is its unit.
-        design = np.concatenate(columns, axis=1) / np.array(seconds)[:, None]
-        slopes, _ = nnls(design, np.ones(len(steps)))
-        ends = np.cumsum([column.shape[1] for column in columns])[:-1]
-        fixed, *pieces = np.split(slopes, ends)
-        units = {
-            axis: UnitCost(bounds[axis], tuple(map(float, own)))
-            for axis, own in zip(bounds, pieces, strict=True)
-        }
-        return cls(float(fixed[0]), units), float(np.abs(design @ slopes - 1).max())
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Axes whose cost is a line."""
-        return tuple(axis for axis, unit in self.units.items() if unit.is_linear)
+        found, _ = nnls(counts / np.array(seconds)[:, None], np.ones(len(steps)))
+        fixed, *units = map(float, found)
+        return cls(fixed, dict(zip(axes, units, strict=True)))
 
     def parts(self, counts: Counts) -> dict[str, float]:
         """Predict the seconds of each of :data:`PARTS`; their sum is the step's."""
         return {
-            "users": self.units["users"](counts.users),
-            "items": self.units["items"](counts.items),
-            "interactions": self.units[counts.kind](counts.interactions),
+            "users": self.units["users"] * counts.users,
+            "items": self.units["items"] * counts.items,
+            "interactions": self.units[counts.kind] * counts.interactions,
             "fixed": self.fixed,
         }
-
-
-def _axes(steps: Sequence[Counts]) -> list[str]:
-    return [axis for axis in AXES if any(each.on(axis) for each in steps)]
-
-
-def _pieces(count: float, bounds: Sequence[float]) -> NDArray[np.float64]:
-    """Return how much of a count lies on each piece of a curve."""
-    return np.diff(np.minimum([0, *bounds, np.inf], count))
 
 
 def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:

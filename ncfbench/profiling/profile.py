@@ -14,8 +14,6 @@ from ncfbench.catalog import SAMPLERS, baseline_sampler, find_loss, find_sampler
 from ncfbench.config import Folder, RunConfig, complete, digest_of, identity_of
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
-from ncfbench.distributed import simulate
-from ncfbench.distributed.layout import make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
@@ -30,7 +28,6 @@ from ncfbench.runs import signals
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
-from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
@@ -80,7 +77,6 @@ def profile(
         DataError: the data set is not prepared.
         UsageError: too few rounds, or no sampler that can work.
     """
-    warn_once()
     if samplers is None:
         samplers = [name for name, info in SAMPLERS.items() if info.in_paper]
     flags = settings | {"data_dir": data_dir}
@@ -90,11 +86,6 @@ def profile(
         raise UsageError(
             f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more."
         )
-    if any(config.shard_tables for config in configs.values()):
-        raise UsageError(
-            "A profile measures what devices send that have all tables each. Leave out"
-            " --shard-tables."
-        )
     if any(config.mines for config in configs.values()):
         raise UsageError(
             "A profile has no cost for mining negatives. Use --mined off, or compare runs."
@@ -102,7 +93,6 @@ def profile(
     if any(config.first_hard for config in configs.values()):
         raise UsageError("A profile measures what comes after a warm start. Use --warm-start off.")
     example = next(iter(configs.values()))
-    simulate(example.devices)
     keep_compiled(say)
     if refused := [name for name in samplers if name not in configs]:
         say(f"Left out, as the loss refuses them: {', '.join(refused)}.")
@@ -116,54 +106,39 @@ def _profile(
     example = next(iter(configs.values()))
     require(example.precision)
     others = OtherPrograms()
-    content, layout = DeviceContent.of(dataset, configs.values()), make_layout(example)
-    is_several = layout.size > 1
-    described = environment.describe(layout.describe())
+    content = DeviceContent.of(dataset, configs.values())
+    described = environment.describe(None)
     progress.say(f"Compiling the steps of {len(configs)} samplers.")
     samplers, batches, counts = {}, {}, {}
     for name, config in configs.items():
         samplers[name] = make_sampler(dataset.graph, config, Streams(config.seed))
         batches[name] = next(samplers[name].batches(0, plan_capacity(dataset.graph, config)))
-        shards = config.devices if config.shares_locally else 1
-        counts[name] = Counts.of(batches[name], shards)
+        counts[name] = Counts.of(batches[name])
     points = calibration_points(list(counts.values()), example)
-    sent: dict[str, Mapping[str, Mapping[str, float]]] = {}
     with timed_loops(dataset, content, configs) as loops:
-        trainer, state = Trainer.create(example, dataset, layout)
-        for name, loop in loops.items() if not is_several else ():
+        trainer, state = Trainer.create(example, dataset)
+        for name, loop in loops.items():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps = rounds.Steps(state, layout.replicate(content))
+        steps = rounds.Steps(state, content)
         maker = BatchMaker(dataset.graph, example)
         programs = rounds.timed_steps(points, maker, steps, trainer)
         for name, loop in loops.items():
             programs += rounds.timed_sampler(name, loop, samplers[name], maker, steps)
-        for name, loop in loops.items() if is_several else ():
-            words = dataset.tokens_IxL.shape[1]
-            programs.append(rounds.timed_collectives(name, loop.trainer, batches[name], words))
-            slots = counts[name].items
-            sent[name] = {
-                way: loop.trainer.sent_bytes(samplers[name], slots, dataset, way)
-                for way in cost_rows.SENT
-            }
         others.warn(progress.say)
         passes, round_seconds = rounds.plan_round(programs)
         progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
         samples = _measure(programs, n_rounds, passes, progress)
         others.warn(progress.say, is_over=True)
-    paced = cost_rows.at_usual_pace(samples)
-    costs, unit_rows = cost_rows.unit_costs(paced, points)
+    costs, unit_rows = cost_rows.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []
     for name, config in configs.items():
         row = cost_rows.cost_row(
-            dataset, config, counts[name], paced, costs, on_accelerator=on_accelerator
-        )
-        row |= cost_rows.sent_columns(
-            sent.get(name), config, paced, is_simulated=not on_accelerator
+            dataset, config, counts[name], samples, costs, on_accelerator=on_accelerator
         )
         rows.append(row)
     for row in rows:
-        row |= cost_rows.speedup_columns(row, rows[0], paced)
+        row |= cost_rows.speedup_columns(row, rows[0], samples)
         row["drift"] = drift(cost_rows.per_call(samples, "full", row["sampler"]))
         row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
     for row in rows:
@@ -224,7 +199,7 @@ def unusual_words(config: RunConfig) -> str:
 
 
 def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict[str, RunConfig]:
-    """Return complete settings by sampler, the baseline of the loss first.
+    """Return complete settings by sampler, for one device, the baseline of the loss first.
 
     Samplers that cannot serve the loss are left out.
 
@@ -232,14 +207,11 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
         UsageError: none can, or a setting is impossible.
     """
     loss = str(settings.get("loss", RunConfig.loss))
-    if settings.get("share") == "local":
-        samplers = [name for name in samplers if find_sampler(name).shares_items]
     order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(loss))
     strata = str(settings.get("strata", RunConfig.strata))
     traits = find_loss(loss)
     served = [name for name in order if serves(find_sampler(name).with_strata(strata), traits)]
     if not served and order:
         complete({**settings, "sampler": order[0]}, ignore_unknown=True)
-    return {
-        name: complete(dict(settings) | {"sampler": name}, ignore_unknown=True) for name in served
-    }
+    given = dict(settings) | {"devices": 1}
+    return {name: complete(given | {"sampler": name}, ignore_unknown=True) for name in served}

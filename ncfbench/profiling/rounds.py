@@ -14,22 +14,16 @@ from itertools import count, cycle, islice
 from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
 from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.training import pilot
 from ncfbench.training.loop import InFlight, TimedLoop
-from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05
@@ -39,6 +33,10 @@ LOOP_SECONDS = 0.25
 steps on batches that are ready has half as many.
 """
 LOOP_ITERATIONS = 2
+TRIED_SECONDS, TRIED_ITERATIONS = 0.5, (3, 100)
+"""A loop is tried for so long, within bounds of its iterations, to know how many fill a block."""
+LONG_SECONDS = 5.0
+"""An iteration that takes longer is timed once: a user waits for it."""
 MOST_CALLS = 2000
 MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
@@ -83,24 +81,22 @@ class Steps:
     One state goes from call to call, as in training: a step takes over the state's memory.
 
     Args:
-        content: the texts, on all devices.
+        content: the texts.
     """
 
     state: TrainState
     content: DeviceContent
 
     def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
-        """Return a dispatch of a trainer's step on batches on the devices, which take turns."""
-        carry, in_flight = trainer.carry.initial(), InFlight(trainer)
-        source, per_dispatch = cycle(batches), trainer.per_dispatch
+        """Return a trainer's step on batches, which take turns."""
+        carry, in_flight, source = trainer.carry.initial(), InFlight(trainer), cycle(batches)
 
         def call() -> TrainState:
             nonlocal carry
-            part = tuple(islice(source, per_dispatch)) if per_dispatch > 1 else next(source)
             state = self.state._replace(carry=carry)
-            self.state, losses = trainer.step(state, part, self.content)
+            self.state, loss = trainer.step(state, next(source), self.content)
             carry = self.state.carry
-            in_flight.add(losses)
+            in_flight.add(loss)
             return self.state
 
         return call
@@ -135,14 +131,11 @@ def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Sto
     return rows
 
 
-def timed(
-    part: str, size: int, call: Call, sampler: str | None = None, *, iterations: int = 1
-) -> Timed:
+def timed(part: str, size: int, call: Call, sampler: str | None = None) -> Timed:
     """Compile a function that is called over and over; choose how many calls fill a block.
 
     Args:
         part: its name; a step is in every pass of a round.
-        iterations: of a call.
     """
     is_step = part.startswith("step")
 
@@ -160,7 +153,7 @@ def timed(
     calls = int(np.clip(BLOCK_SECONDS / max(once, 1e-6), 1, MOST_CALLS))
 
     def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        return {part: (calls * iterations, block(calls))}
+        return {part: (calls, block(calls))}
 
     return Timed(size, sampler, measure, calls * once, in_every_pass=is_step)
 
@@ -171,7 +164,7 @@ def timed_steps(points: Points, maker: BatchMaker, steps: Steps, trainer: Traine
     for counts, (part, size) in labels(points).items():
         batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
         call = steps.call(trainer, batches)
-        found.append(timed(part, size, call, iterations=trainer.per_dispatch))
+        found.append(timed(part, size, call))
     return found
 
 
@@ -189,7 +182,7 @@ def timed_sampler(
     """
     layout = loop.trainer.layout
     iterations, seconds = choose_iterations(loop)
-    source, slots, n_alone = layout.shard(sampler), loop.item_slots, min(32, iterations)
+    slots, n_alone = loop.item_slots, min(32, iterations)
     starts = count(0, n_alone)
 
     def full(stop: Stop) -> Mapping[str, tuple[int, float]]:
@@ -201,10 +194,10 @@ def timed_sampler(
         return _accounts(loop)
 
     def alone(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        seconds = sampling_seconds(source, slots, next(starts), n_alone, layout.put)
+        seconds = sampling_seconds(sampler, slots, next(starts), n_alone, layout.put)
         return {part: (n_alone, value) for part, value in seconds.items()}
 
-    batches = islice(source.batches(0, slots), STEP_BATCHES)
+    batches = islice(sampler.batches(0, slots), STEP_BATCHES)
     placed = [layout.put(maker.with_random_items(batch)) for batch in batches]
     # The loop has compiled its step for so many slots; a later batch may need more.
     alike = layout.keep([batch for batch in placed if len(batch.items) == slots])
@@ -217,68 +210,32 @@ def timed_sampler(
             slots,
             steps.call(loop.trainer, alike[:BATCHES]),
             name,
-            iterations=loop.trainer.per_dispatch,
         ),
     ]
 
 
-def timed_collectives(name: str, trainer: Trainer, batch: Batch, words: int) -> Timed:
-    """Compile a function that sends what a step without ``shard_tables`` sends, but for texts, and
-    computes nothing else. Its size is the number of bytes.
-
-    Args:
-        name: the sampler of the batch.
-        words: the length of a text.
-    """
-    layout, config = trainer.layout, trainer.config
-    item_slots = rounded_up(len(batch.items), layout.size)
-    shapes = trainer.held_shapes(len(batch.users), item_slots, words)
-    sent = layout.sent_bytes(shapes, 0, item_slots, 0, config.share)
-
-    def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:
-        if not config.shares_locally:
-            vectors = reduce_scatter(gather(vectors))
-        return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
-
-    specs = Spec(AXIS), Spec()
-    mapped = jax.shard_map(
-        on_device, mesh=layout.mesh, in_specs=specs, out_specs=specs, check_vma=False
-    )
-    compiled = jax.jit(mapped, donate_argnums=(0, 1))
-    vectors = jnp.zeros((item_slots, config.dimension), jnp.float32)
-    gradient = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
-    held = sharded, layout.replicate(gradient)
-
-    def call() -> Any:
-        nonlocal held
-        held = compiled(*held)
-        # On a CPU devices wait for each other in threads of one pool, which must not be full of
-        # later calls.
-        return jax.block_until_ready(held) if layout.is_simulated else held
-
-    return timed("collectives", round(sum(sent.values())), call, name)
-
-
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
     """Compile a loop's step. Return how many iterations fill a block, and the seconds of one."""
-    seconds = pilot.time_iteration(loop)
-    if seconds < pilot.LONG_SECONDS:
+    loop.full_block(1)
+    seconds = loop.samples[-1].seconds
+    if seconds < LONG_SECONDS:
+        fewest, most = TRIED_ITERATIONS
+        loop.full_block(min(max(int(TRIED_SECONDS / seconds), fewest), most))
+        seconds = loop.samples[-1].seconds / loop.samples[-1].iterations
         loop.step_block(2)
     loop.take_samples()
     iterations = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
-    # Whole dispatches, also in half a block.
-    return rounded_up(iterations, 2 * loop.trainer.per_dispatch), seconds
+    return rounded_up(iterations, 2), seconds
 
 
 def sampling_seconds(
-    source: BatchSource, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
+    sampler: Sampler, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
 ) -> dict[str, float]:
     """Time drawing, assembling and transferring n batches, with nothing beside it."""
     times = [time.perf_counter()]
-    draws = list(source.draws(start, start + n))
+    draws = list(sampler.draws(start, start + n))
     times.append(time.perf_counter())
-    batches = [source.assemble(draw, slots) for draw in draws]
+    batches = [sampler.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())
     for batch in batches:
         put(batch)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.profiling.answer import errors, noise, title
-from ncfbench.profiling.cost_model import AXES, LINEAR_TOLERANCE, PARTS, RESIDUAL_TOLERANCE
+from ncfbench.profiling.cost_model import PARTS, RESIDUAL_TOLERANCE
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.storage import tables
@@ -53,8 +53,8 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
 
-def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> list[Table]:
-    """Return each profile's unit costs, counts, predictions, accounts, and bytes sent."""
+def profile_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
+    """Return each profile's unit costs, counts, predictions and accounts."""
     shown = []
     profiles = split_profiles(found.get("costmodel", ()))
     for name, rows in zip(_titles(profiles), profiles, strict=True):
@@ -64,9 +64,8 @@ def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = Fa
             _unit_costs(units, name),
             _counts(rows, name),
             _predictions(rows, units, name),
-            _accounts(rows, name, paper_clock=paper_clock),
+            _accounts(rows, name),
         ]
-        shown += [_bytes_sent(rows, name)] if rows[0]["devices"] else []
     return shown
 
 
@@ -97,7 +96,6 @@ def _titles(profiles: Sequence[Sequence[Row]]) -> list[str]:
 def _plain_title(row: Row) -> str:
     words = [row["dataset"], find_encoder(row["encoder"]).title, find_loss(row["loss"]).title]
     words += [f"b={row['batch_size']}", row.get("unusual_settings") or ""]
-    words += [f"{row['devices']} devices" if row["devices"] else ""]
     return ", ".join(filter(None, words))
 
 
@@ -109,15 +107,9 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
     def ends(row: Row) -> Any:
         return None if row["unit_seconds"] is None else (row["unit_lower"], row["unit_upper"])
 
-    def shape(row: Row) -> str:
-        return ("line" if row["is_linear"] else "curve") if row["part"] in AXES else ""
-
     by_part = {row["part"]: row for row in units}
     notes = [
-        "In the step: what one more adds to a training step, on average between the smallest and"
-        " the largest count; fixed is what no count changes.",
-        "Curve: with a straight line some step is off by more than"
-        f" {100 * LINEAR_TOLERANCE:.0f} %.",
+        "In the step: what one more adds to a training step; fixed is what no count changes.",
     ]
     if not units:
         notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
@@ -130,7 +122,6 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
                 Col("in the step", "unit_seconds", ",.4g", scale=1e6),
                 Col("interval", ends, interval(",.4g"), scale=1e6),
             ),
-            Col("cost", shape),
         ],
         [by_part[part] for part in UNIT_TITLES if part in by_part],
         notes,
@@ -228,81 +219,20 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
     )
 
 
-def _accounts(rows: Sequence[Row], name: str, *, paper_clock: bool) -> Table:
-    clocks = {"full": "measured_full", "step": "measured_step"}
-    notes = ["Draw, assemble, transfer: alone, on one core."]
-    if paper_clock:
-        clocks |= {"in series": "serial", "paper's clock": "paper"}
-        notes.append(
-            "In series: step, drawing, assembling, transfer one after another. Paper's clock: the"
-            " same without what the authors' program did before its timer started: shuffling, and"
-            " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
-            " that charges all samplers alike."
-        )
-
-    def accounting(row: Row) -> Any:
-        return row["paper_speedup"] / row["serial_speedup"] - 1
-
+def _accounts(rows: Sequence[Row], name: str) -> Table:
     cols = [SAMPLER]
-    for heading, clock in clocks.items():
+    for account in ("full", "step"):
         cols += under(
-            heading,
-            _milliseconds("ms", f"{clock}_iteration_seconds"),
-            Col("speedup", f"{clock}_speedup", ".2f"),
+            account,
+            _milliseconds("ms", f"measured_{account}_iteration_seconds"),
+            Col("speedup", f"measured_{account}_speedup", ".2f"),
         )
-    alone = ("draw", "assemble", "transfer")
+    for part in ("draw", "assemble", "transfer"):
+        cols += under("alone", Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3))
     return Table.of(
         f"Accounts, and what the sampler costs: {name}",
-        [
-            *cols,
-            *([Col("accounting %", accounting, "+.1f", scale=100)] if paper_clock else []),
-            *under(
-                "alone", *(Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3) for part in alone)
-            ),
-        ],
+        cols,
         rows,
-        notes,
+        ["Draw, assemble, transfer: alone, on one core."],
         name="accounts",
-    )
-
-
-def _bytes_sent(rows: Sequence[Row], name: str) -> Table:
-    """Return what devices send each other in an iteration, with the seconds it takes."""
-
-    def kilobytes(heading: str, way: str) -> Col:
-        def sent(row: Row) -> Any:
-            has_way = way != "local" or find_sampler(row["sampler"]).shares_items
-            return row[f"{way}_sent_bytes"] / 1e3 if has_way else None
-
-        return Col(heading, sent, ",.1f")
-
-    notes = [
-        "By ring algorithms, gradients included in each way. Global: vectors of all item slots are"
-        " gathered, and their gradients summed and scattered. By texts: every device would get all"
-        " texts, and make all vectors itself."
-    ]
-    if rows[0]["simulated"]:
-        notes.append(
-            "SIMULATED devices on the cores of one CPU: the bytes are those of real ones, the"
-            " seconds are not, and no speed follows from them."
-        )
-    return Table.of(
-        f"What each of {rows[0]['devices']} devices sends in an iteration, and how long that takes"
-        f" ({rows[0]['share']} sharing): {name}",
-        [
-            SAMPLER,
-            Col("item slots", "item_slots", ","),
-            *under(
-                "sent kB",
-                kilobytes("gradients", "gradient"),
-                kilobytes("global", "global"),
-                kilobytes("local", "local"),
-                kilobytes("by texts", "texts"),
-            ),
-            _milliseconds("collectives ms", "measured_collectives_seconds"),
-            _milliseconds("step ms", "measured_step_iteration_seconds"),
-        ],
-        rows,
-        notes,
-        name="bytes-sent",
     )

@@ -46,7 +46,6 @@ TRIED = (
     "epochs",
     "patience",
     "probe_every",
-    "iterations_per_dispatch",
     "item_block",
 )
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""

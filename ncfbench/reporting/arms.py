@@ -46,7 +46,7 @@ class Peak:
     Attributes:
         recalls: of each seed.
         error: standard error of their mean, over users, items and seeds.
-        ndcg: NDCG@50, the mean over seeds; None where an earlier version kept none.
+        ndcg: NDCG@50, the mean over seeds; None where some seed has none.
         kept_in: the folder of each run, and the iteration.
         validation: recall@50 of validation links there, the mean over seeds; None where it chooses
             nothing.

@@ -91,7 +91,7 @@ class FloorResult:
         return chance
 
     def ndcg_on(self, split: Split) -> float | None:
-        """Return the NDCG@50 of a split's links; None of a floor that an earlier version kept."""
+        """Return the NDCG@50 of a split's links; None where there are none."""
         ndcg: float | None = self.row[f"{split}_{NDCG}"]
         return ndcg
 
@@ -205,7 +205,7 @@ def compare(own: Peak | None, other: FloorResult) -> Standing:
     Where each user's recall and each item's share of it are known of both, the error of the
     difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds where there are
     several; else it has both errors in quadrature, which is rather too large. Recalls over other
-    users are not compared: an earlier version kept one of them.
+    users are not compared.
     """
     if own is None:
         return Standing("unknown")

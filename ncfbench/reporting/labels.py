@@ -166,7 +166,7 @@ def run_command(
     settings = {name: value for name, value in unusual_settings(config).items() if name in shared}
     settings |= named
     usual = usual_sizes(config.encoder)
-    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share", *usual)}
+    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", *usual)}
     settings |= {name: of for name, of in own.items() if of not in (None, usual.get(name))}
     settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
     settings |= dict(variant.own)

@@ -183,7 +183,7 @@ def _unranked(arm: ArmResult, split: Split, chance: float | None) -> RankedArm:
     """Return an arm of an answer with the curves that decide.
 
     Args:
-        chance: for runs of an earlier version, which kept none.
+        chance: for runs that keep none.
     """
     by_seed = [run for _, run in sorted(arm.runs.items())]
     runs = [run for run in by_seed if run.is_timed] or by_seed

@@ -255,7 +255,7 @@ def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Cur
 
     Args:
         column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
-        chance: of a run of an earlier version, which kept none.
+        chance: of a run that keeps none.
     """
     arm = falling(record, column)
     points = [*zip(arm.iterations, arm.losses, strict=True)]

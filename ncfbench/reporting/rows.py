@@ -242,9 +242,9 @@ def _ordered_variants(arms: Iterable[Variant], config: RunConfig) -> list[Varian
     return variants
 
 
-def _order(variant: Variant) -> tuple[str, int, int, int, str]:
+def _order(variant: Variant) -> tuple[str, int, int, int]:
     sizes = (variant.stratum_size or 0, variant.negatives or 0, variant.uniform_items or 0)
-    return (variant.strata or "", *sizes, variant.share or "")
+    return (variant.strata or "", *sizes)
 
 
 def _identity(run: Run, variant: Variant) -> Row:

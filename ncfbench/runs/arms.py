@@ -8,7 +8,7 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig, identity_of
 
-ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
+ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
 """Settings in which the runs of one comparison may differ."""
 TIMELESS_SETTINGS = (
     "seed",
@@ -23,11 +23,7 @@ TIMELESS_SETTINGS = (
     "user_l2",
 )
 """Settings that do not change the time of an iteration."""
-COMPUTATION_SETTINGS = (
-    "convolution",
-    "item_block",
-    "iterations_per_dispatch",
-)
+COMPUTATION_SETTINGS = ("convolution", "item_block")
 """Settings that change how an iteration is computed, and not its result."""
 
 
@@ -44,7 +40,6 @@ class Variant:
     negatives: int | None
     strata: str | None = None
     uniform_items: int | None = None
-    share: str | None = None
     own: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
@@ -61,7 +56,6 @@ class Variant:
                 if effective["uniform_items"] not in (None, config.batch_size)
                 else None
             ),
-            "local" if config.shares_locally else None,
             tuple(config.arm_settings.items()),
         )
 
@@ -78,8 +72,6 @@ class Variant:
             parts.append(f"k={self.negatives}")
         if self.uniform_items is not None:
             parts.append(f"k'={self.uniform_items}")
-        if self.share is not None:
-            parts.append(self.share)
         known = {each.name: each for each in find_sampler(self.sampler).settings}
         for name, value in self.own:
             if name not in known or value != known[name].default:

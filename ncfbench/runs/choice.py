@@ -1,4 +1,4 @@
-"""Which run a command means: one that is finished, one to continue, or none yet."""
+"""Find the run that matches the given settings and data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from ncfbench.config import RunConfig, identity_of, revisions_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.folder import read_config, read_last_settings, read_revisions
 from ncfbench.storage import locks, schemas, tables
-
-NEAR = 3
-"""Most settings in which a run may differ to be named as the nearest."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,9 @@ class Match:
 
     @property
     def can_move(self) -> bool:
-        """True if it can be continued on other devices: it took no turns with other runs."""
-        if self.status in ("", "finished", "diverged") or not self.has_checkpoint:
-            return False
-        try:
-            sessions = tables.read_json(self.folder / "environment.json")["interleaved"]
-            return not any(sessions) and not self.is_held
-        except (DataError, TypeError, KeyError):
-            return False
+        """True if it can be continued on other devices."""
+        is_over = self.status in ("", "finished", "diverged")
+        return self.has_checkpoint and not is_over and not self.is_held
 
 
 def is_held(folder: Path) -> bool:
@@ -73,10 +65,9 @@ def is_held(folder: Path) -> bool:
 def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | None:
     """Return the folder of the run to continue: the newest with these settings and data, or None.
 
-    With global sharing a run may continue on another number of devices. The first choice is a run
-    that was last on as many devices. The second is one that was interrupted on another number, if
-    it takes no turns with others. A run that finished on another number is no choice: its times are
-    those of other devices.
+    A run may continue on another number of devices. The first choice is a run that was last on as
+    many devices, the second one that was interrupted on another number. A run that finished on
+    another number is no choice: its times are those of other devices.
     """
     found = [
         (match.is_alike, match.age, match.folder)
@@ -103,37 +94,15 @@ def find_trained(
     return finished, begun
 
 
-def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> str:
-    """Return a sentence on the run whose settings differ least; empty where none is near."""
-    wanted = identity_of(config) | config.placement
-    nearest: list[tuple[int, int, str]] = []
-    for path, found, fingerprint in _readable(runs_dir):
-        has = identity_of(found) | found.placement
-        differing = [
-            f"{name} = {has.get(name)} (not {wanted.get(name)})"
-            for name in {**wanted, **has}
-            if has.get(name) != wanted.get(name)
-        ]
-        if fingerprint != data_fingerprint:
-            differing.append("another content of the data set")
-        if read_revisions(path, found) != revisions_of(config):
-            differing.append("another revision of its classes")
-        if 0 < len(differing) <= NEAR:
-            status = _status(path.parent) or "begun"
-            text = f" The nearest, {path.parent.name} ({status}), has {', '.join(differing)}."
-            nearest.append((len(differing), -path.stat().st_mtime_ns, text))
-    return min(nearest)[-1] if nearest else ""
-
-
 def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterator[Match]:
     for path, settings, fingerprint in _readable(runs_dir):
         if (identity_of(settings), fingerprint) != (identity_of(config), data_fingerprint):
             continue
-        if read_revisions(path, settings) != revisions_of(config):
+        if read_revisions(path) != revisions_of(config):
             continue
         with suppress(DataError):  # reported when the run is read
             settings, _ = read_last_settings(path.parent)
-        is_alike = config.placement == settings.placement
+        is_alike = config.devices == settings.devices
         yield Match(path.parent, is_alike, _status(path.parent), path.stat().st_mtime_ns)
 
 

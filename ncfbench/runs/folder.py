@@ -138,8 +138,7 @@ def write_config(
     Args:
         feature_seconds: that derived item features of the data took.
     """
-    document = {
-        "schema_version": schemas.SCHEMA_VERSION,
+    document: dict[str, Any] = {
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
         "revisions": revisions_of(config),
@@ -177,9 +176,8 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
     if not path.exists():
         return config, fingerprint
     try:
-        mesh = tables.read_json(path).get("mesh") or {"devices": 1, "shard_tables": False}
-        placement = {name: mesh[name] for name in ("devices", "shard_tables")}
-        return dataclasses.replace(config, **placement), fingerprint
+        mesh = tables.read_json(path).get("mesh") or {"devices": 1}
+        return dataclasses.replace(config, devices=mesh["devices"]), fingerprint
     except (AttributeError, KeyError, TypeError, UsageError) as error:
         raise DataError(
             f"{path} is damaged: the devices that it names are not possible: {error!r}."
@@ -226,7 +224,7 @@ def read(folder: Path) -> RunRecord:
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=_feature_seconds(folder / "config.json"),
-        revisions=read_revisions(folder / "config.json", config),
+        revisions=read_revisions(folder / "config.json"),
     )
 
 
@@ -286,11 +284,14 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     return complete(document["config"]), str(document["data_fingerprint"])
 
 
-def read_revisions(path: Path, config: RunConfig) -> Mapping[str, int]:
+def read_revisions(path: Path) -> Mapping[str, int]:
     """Return the revisions of a run's classes (:func:`~ncfbench.config.revisions_of`) by its
-    ``config.json``; the present ones where an earlier version wrote it, which does not say.
+    ``config.json``.
     """
-    revisions: Mapping[str, int] = tables.read_json(path).get("revisions", revisions_of(config))
+    document = tables.read_json(path)
+    if "revisions" not in document:
+        raise DataError(f"{path} is damaged: it names no revisions.")
+    revisions: Mapping[str, int] = document["revisions"]
     return revisions
 
 

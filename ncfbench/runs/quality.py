@@ -339,8 +339,8 @@ def difference(one: Evaluation, other: Evaluation) -> Difference | None:
     each item (:func:`ncfbench.timing.intervals.crossed`).
 
     Returns:
-        None where there is only one user or one item, which shows no error, and where an earlier
-        version kept one of them over other users or items.
+        None where there is only one user or one item, which shows no error, and where they are
+        over other users or items.
     """
     if not comparable([one, other]):
         return None
@@ -351,8 +351,8 @@ def difference(one: Evaluation, other: Evaluation) -> Difference | None:
 
 
 def comparable(evaluations: Sequence[Evaluation]) -> bool:
-    """Return whether evaluations of a split are over the same users and items: earlier versions
-    kept users without training links and items without held-out links, too.
+    """Return whether evaluations of a split are over the same users and items: some kept runs have
+    users without training links and items without held-out links, too.
     """
     sizes = {(len(one.user_recalls), len(one.item_shares)) for one in evaluations}
     return len(sizes) <= 1

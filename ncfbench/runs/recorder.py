@@ -24,8 +24,6 @@ from ncfbench.timing.ledger import Ledger
 
 TABLES_SECONDS = 1.0
 """Between writes of the tables: with each probe they would take longer than a small run."""
-TRAINING = ("full", "traced")
-"""Kinds of samples whose iterations changed the parameters."""
 
 
 class Recorder:
@@ -66,7 +64,7 @@ class Recorder:
     @property
     def train_seconds(self) -> float:
         """Seconds of all iterations that changed the parameters."""
-        return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
+        return math.fsum(row["seconds"] for row in self._timing if row["kind"] == "full")
 
     @property
     def last_row(self) -> Mapping[str, Any] | None:
@@ -204,7 +202,7 @@ class Recorder:
         record, begun = read(folder), self.schedule.epoch_begin(iteration)
         self._curve = [row for row in record.curve if 0 < iteration >= row["iteration"]]
         for row in record.timing:
-            done = row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"]
+            done = row["first_iteration"] + (row["kind"] == "full") * row["iterations"]
             is_cut = row["kind"] == "full" and begun <= row["first_iteration"] < iteration
             if done <= iteration:
                 self._timing.append(row | {"resumed": row["resumed"] or is_cut})

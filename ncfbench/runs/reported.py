@@ -1,7 +1,6 @@
 """The epoch that a run reports: the one that validation chose.
 
-One rule holds for all records: it is computed from the curve wherever a run is read, whatever the
-summary says that an earlier version wrote.
+It is computed from the curve wherever a run is read.
 """
 
 from __future__ import annotations

@@ -46,13 +46,6 @@ class Schedule:
         return cls(n_links, config.batch_size, config.epochs, config.probe_every, *rest)
 
     @property
-    def probes_an_epoch(self) -> float:
-        """Probes of an epoch on average."""
-        if not self.probe_every:
-            return self.probes
-        return self.n_links / self.batch_size / self.probe_every
-
-    @property
     def last(self) -> int:
         """The run's last iteration."""
         return self.epoch_end(self.epochs)

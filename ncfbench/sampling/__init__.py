@@ -16,7 +16,6 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler, without_own
 from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.sampling.local import LocalSampler
 
 __all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
 
@@ -47,8 +46,7 @@ def make_sampler(
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links."
             f" Use {_smaller_batch(config, graph.n_links)}."
         )
-    made = LocalSampler if config.shares_locally else find_sampler(config.sampler).load()
-    sampler: Sampler = made(graph, config, streams, **options)
+    sampler: Sampler = find_sampler(config.sampler).load()(graph, config, streams, **options)
     return sampler
 
 
@@ -56,7 +54,7 @@ def _smaller_batch(config: RunConfig, n_links: int) -> str:
     unit, least = batch_unit(config.to_dict(), find_sampler(config.sampler))
     if least <= n_links:
         return f"--batch-size {n_links // unit * unit} or less"
-    smallest = {"devices": 1, "share": "global", "stratum_size": 1}
+    smallest = {"devices": 1, "stratum_size": 1}
     fewer = [
         " ".join(config.settings[name].arguments(value))
         for name, value in smallest.items()

@@ -53,40 +53,10 @@ def without_own(config: RunConfig, **more: Any) -> RunConfig:
     return complete({name: value for name, value in values.items() if name not in own} | more)
 
 
-class BatchSource(ABC):
-    """Batches by number, as the training loop takes them: a sampler's, or its shards of them."""
-
-    @abstractmethod
-    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
-        """Yield the random parts of batches ``start``, ``start + 1``, ..., endless by default."""
-
-    @abstractmethod
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """Return the batch of a draw, with at least ``capacity`` item slots.
-
-        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them in the
-        host's memory.
-        """
-
-    def batch_capacity(self, batch: Batch) -> int:
-        """Return the ``capacity`` that a batch was assembled with, or what it needed beyond."""
-        return len(batch.items)
-
-    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
-        """Yield batches ``start``, ``start + 1``, ... without end.
-
-        The number of item slots is ``capacity``, and grows with the first batch that needs more.
-        """
-        for draw in self.draws(start):
-            batch = self.assemble(draw, capacity)
-            capacity = max(capacity, self.batch_capacity(batch))
-            yield batch
-
-
 SamplerT = TypeVar("SamplerT", bound="Sampler")
 
 
-class Sampler(BatchSource):
+class Sampler(ABC):
     """A sampling strategy bound to a graph of training links, the settings and a seed.
 
     Args:
@@ -102,13 +72,12 @@ class Sampler(BatchSource):
     """See :attr:`Claims.shuffled_bias`."""
 
     def __init_subclass__(cls) -> None:
-        """Give a class that overrides :meth:`assemble` alone the forms that call it: inherited ones
-        would be those of other batches.
+        """Give a class that overrides :meth:`assemble` alone the form of
+        :meth:`required_capacity` that calls it: an inherited one would be that of other batches.
         """
         super().__init_subclass__()
-        for name in {"assemble_rows", "required_capacity"} - vars(cls).keys():
-            if "assemble" in vars(cls):
-                setattr(cls, name, getattr(Sampler, name))
+        if "assemble" in vars(cls) and "required_capacity" not in vars(cls):
+            cls.required_capacity = Sampler.required_capacity  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -135,7 +104,7 @@ class Sampler(BatchSource):
         made.positives, made.noise, made.tables = self.positives, self.noise, self.tables
         return made
 
-    def _check(self) -> None:
+    def _check(self) -> None:  # noqa: B027
         """Refuse settings that these data have no batches for, by a UsageError."""
 
     def _make_positives(self, replacement: bool) -> PositiveStream:
@@ -153,7 +122,7 @@ class Sampler(BatchSource):
         return max(1, CHUNK_DRAWS // (self.config.batch_size * (1 + self.config.negatives)))
 
     def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
-        """See :meth:`BatchSource.draws`."""
+        """Yield the random parts of batches ``start``, ``start + 1``, ..., endless by default."""
         while stop is None or start < stop:
             count = self.batches_per_draw
             yield from self.draw(start, count if stop is None else min(count, stop - start))
@@ -173,11 +142,23 @@ class Sampler(BatchSource):
             items = self._draw_negatives("negative-items", start, count).reshape(count, b, k)
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
-    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch:
-        """Return the batch of :meth:`assemble` with the weights of at least the positive links
-        ``rows``, for a process that holds a part of the devices.
+    @abstractmethod
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """Return the batch of a draw, with at least ``capacity`` item slots.
+
+        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them in the
+        host's memory.
         """
-        return self.assemble(draw, capacity)
+
+    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
+        """Yield batches ``start``, ``start + 1``, ... without end.
+
+        The number of item slots is ``capacity``, and grows with the first batch that needs more.
+        """
+        for draw in self.draws(start):
+            batch = self.assemble(draw, capacity)
+            capacity = max(capacity, len(batch.items))
+            yield batch
 
     def required_capacity(self, draw: Draw) -> int:
         """Return the ``capacity`` that the batch of a draw needs.

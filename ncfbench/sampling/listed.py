@@ -197,7 +197,7 @@ class NegativeSampler(ListedSampler):
     """
 
     draws_items = True
-    assemble_rows, required_capacity = Sampler.assemble_rows, Sampler._count_items
+    required_capacity = Sampler._count_items
     mined_slots = 0
     """Item slots of mined batches after a warm start, whose own batches have more items."""
     hard_items: Int32 | None = None

@@ -53,13 +53,7 @@ class SharingSampler(Sampler):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        return self._share(draw, capacity, slice(0, len(draw.links)))
-
-    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch:
-        """See :meth:`Sampler.assemble_rows`; all rows where ``rows`` cut a stratum."""
-        if rows.start % self.stratum_size or rows.stop % self.stratum_size:
-            return self.assemble(draw, capacity)
-        return self._share(draw, capacity, rows)
+        return self._share(draw, capacity)
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
@@ -75,11 +69,8 @@ class SharingSampler(Sampler):
             " the objective"
         )
 
-    def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
-        """Return the batch of a draw with the weights of the positive links ``rows``, whole
-        strata.
-        """
-        s, b = self.stratum_size, rows.stop - rows.start
+    def _share(self, draw: Draw, capacity: int) -> Batch:
+        s, b = self.stratum_size, len(draw.links)
         pos_user = self.graph.link_user[draw.links]
         items, slot = self._merged(self._slot_items(draw))
         pos_slot, n_items = slot[: len(draw.links)], len(items)
@@ -94,15 +85,14 @@ class SharingSampler(Sampler):
         # Within its own stratum a link meets an item only as often as other strata brought it.
         # Counts are whole numbers until they meet the importance, so that an item of one stratum
         # only gets exactly zero.
-        slot_TxS = pos_slot[rows].reshape(-1, s)
+        slot_TxS = pos_slot.reshape(-1, s)
         own_TxS = (slot_TxS[:, :, None] == slot_TxS[:, None, :]).sum(axis=2)
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            real[self._linked_slots(pos_user[rows], items, repeat=False)] = 0
+            real[self._linked_slots(pos_user, items, repeat=False)] = 0
         if find_loss(self.config.loss).includes_positive:
-            own = pos_slot[rows]
-            real[np.arange(b), own] += of_item[own]
+            real[np.arange(b), pos_slot] += of_item[pos_slot]
         return Batch(
             users=pos_user,
             items=padded(items, size),
@@ -287,10 +277,10 @@ class MemorySharingSampler(SharingSampler):
         """See :attr:`Sampler.most_item_slots`: items of the memory come beside the batch's own."""
         return int(self.config.memory) + super().most_item_slots
 
-    def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+    def _share(self, draw: Draw, capacity: int) -> Batch:
         size, known = draw.items.size, draw.items[0] != MISSING
-        own = super()._share(draw._replace(items=draw.users), max(capacity - size, 0), rows)
-        items, users = np.where(known, draw.items[0], np.int32(0)), own.users[rows]
+        own = super()._share(draw._replace(items=draw.users), max(capacity - size, 0))
+        items, users = np.where(known, draw.items[0], np.int32(0)), own.users
         met = len(draw.links) - 1 + int(known.sum())
         weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
         np.divide(own.negatives.weight, met, out=weight[:, size:])

@@ -1,8 +1,7 @@
 """Schemas of all tables that are written: columns, types, and the version that stands in them.
 
-A table is read if it has all columns of its schema; one that lacks a column is refused, unless it
-is older than the column (:data:`ADDED_IN`). A column that is added, or whose meaning changes,
-raises :data:`SCHEMA_VERSION`.
+A table is read if it has the present version and all columns of its schema. A column that is
+added, or whose meaning changes, raises :data:`SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 TYPES = {
     "text": pa.string(),
     "integer": pa.int64(),
@@ -62,14 +61,6 @@ to items without and with training links, each with its error; the number of the
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED}
 """Columns of a floor with a value for each user, and for each item, by split."""
-ADDED_IN = {
-    name: 11
-    for name in QUALITY_COLUMNS
-    if "hit_rate" in name or "new_item" in name or "known" in name
-}
-ADDED_IN |= dict.fromkeys(OF_USERS["test"], 12) | dict.fromkeys(OF_USERS["validation"], 13)
-ADDED_IN |= {f"{split}_cold_users": 13 for split in EVALUATED}
-"""The schema version of columns that are null where a table is of an earlier one."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]
 STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
@@ -98,10 +89,9 @@ TIMING = _schema(
     "text: kind integer: first_iteration iterations number: seconds sampling_seconds"
     " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
-"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
+"""Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation,
 checkpoint; refresh, a mining of negatives, whose N-th part each of the ``iterations`` = N
-iterations up to the next one is charged in full, traced and step. Earlier versions wrote
-recommendation too, also as a line of the ledger.
+iterations up to the next one is charged in full and step.
 
 ``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
 cut the block's epoch; summaries leave it out where there are others, and use the last environment.
@@ -205,15 +195,14 @@ RECALL = _schema(
 
 AUDIT = _schema(
     "audit",
-    "text: dataset encoder loss noise sampler strata share verdict shown_by flag: mask",
-    "integer: devices batch_size negatives stratum_size uniform_items seed batches",
+    "text: dataset encoder loss noise sampler strata verdict shown_by flag: mask",
+    "integer: batch_size negatives stratum_size uniform_items seed batches",
     "number: margin integer: verdicts",
     "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
     "number: batch_variance",
     "text: negative_items integer: cache_age text: data_fingerprint",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
-``share``: local where each of ``devices`` shards has negatives of its own, else null.
 ``cache_age``: iterations since negatives were mined.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
@@ -242,9 +231,7 @@ PROFILE = _schema(
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
-or interactions); and full, step, step on random items, draw, assemble, transfer, collectives of a
-sampler. Earlier profiles have parts timed alone too: users, items, vectors, matrix, optimiser,
-dispatch, matrix product and element-wise product (``size`` x ``size`` scores).
+or interactions); and full, step, step on random items, draw, assemble, transfer of a sampler.
 """
 
 COSTMODEL = _schema(
@@ -253,11 +240,9 @@ COSTMODEL = _schema(
     "text: settings unusual_settings integer: negatives stratum_size text: baseline",
     "integer: rounds nominal_users nominal_items nominal_negatives",
     "number: distinct_users distinct_items integer: user_slots item_slots interactions",
-    "text: interaction_kind integer: devices text: share flag: simulated",
-    "number: gradient_sent_bytes global_sent_bytes local_sent_bytes texts_sent_bytes",
-    "measured_collectives_seconds",
-    "predicted_users_seconds predicted_items_seconds predicted_interactions_seconds",
-    "predicted_fixed_seconds random_items_step_iteration_seconds",
+    "text: interaction_kind number: predicted_users_seconds predicted_items_seconds",
+    "predicted_interactions_seconds predicted_fixed_seconds",
+    "random_items_step_iteration_seconds",
     "predicted_step_iteration_seconds measured_step_iteration_seconds",
     "predicted_full_iteration_seconds measured_full_iteration_seconds",
     [
@@ -265,7 +250,6 @@ COSTMODEL = _schema(
         for account in ("step", "full")
         for name in ("predicted", "measured", "lower", "upper")
     ],
-    "serial_iteration_seconds serial_speedup paper_iteration_seconds paper_speedup",
     "text: responsible shares: residuals number: draw_seconds assemble_seconds transfer_seconds",
     "drift integer: links",
     "text: data_fingerprint environment_key",
@@ -273,29 +257,25 @@ COSTMODEL = _schema(
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
 baseline.
 
-``sent_bytes``: bytes that each of several ``devices`` sends in an iteration, null for one device:
-for gradients alone, and with sharing globally, locally, or by gathering the texts of all items.
 ``random_items_step_iteration_seconds``: the step on the sampler's batches with random items in
 their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
-it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
-draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
-authors' program left out of its timer. ``drift``: the second half of the rounds over the first.
-Earlier profiles have more columns, which nothing reads.
+it; ``responsible``: the largest of them and the baseline's. ``drift``: the second half of the
+rounds over the first.
 """
 
 UNITCOST = _schema(
     "unitcost",
     "text: dataset encoder loss settings part unusual_settings integer: batch_size",
-    "number: unit_seconds unit_lower unit_upper spread flag: is_linear",
+    "number: unit_seconds unit_lower unit_upper spread",
     "integers: sizes numbers: seconds step_seconds",
     "text: data_fingerprint environment_key",
 )
 """One row for each part.
 
-``unit_seconds``: what one more node or interaction adds to the step, on average between the first
-and the last of ``sizes``, with its 95 % interval; for the part ``fixed`` what no count changes.
+``unit_seconds``: what one more node or interaction adds to the step, with its 95 % interval; for
+the part ``fixed`` what no count changes.
 ``seconds``: what so many add to the step. ``spread``: upper over lower quartile of the rounds,
-less 1. Earlier profiles have rows and columns of parts timed alone too.
+less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import ADDED_IN, SCHEMA_VERSION
+from ncfbench.storage.schemas import SCHEMA_VERSION
 
 COMPACT = {
     "compression": "zstd",
@@ -198,30 +198,23 @@ def copy_table(path: Path, target: Path) -> None:
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
-    Columns that were added after it was written are null.
-
     Raises:
-        DataError: the file is missing or damaged, comes from a newer version of this program, or
+        DataError: the file is missing or damaged, another version of this program wrote it, or it
             lacks a column.
     """
     table = _read(path)
     version = (table.schema.metadata or {}).get(b"schema_version", b"0").decode()
-    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
+    if version != str(SCHEMA_VERSION):
         raise DataError(
-            f"{path} has schema version {version}; this program reads versions up to"
-            f" {SCHEMA_VERSION}. Use the version of ncfbench that wrote it."
+            f"{path} has schema version {version}; this program reads version {SCHEMA_VERSION}."
+            " Make it again, or use the version of ncfbench that wrote it."
         )
     # Arrow makes its names and types anew each time that it is asked for them.
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     for name, dtype in zip(schema.names, schema.types, strict=True):
-        if name not in types and int(version) < ADDED_IN.get(name, 0):
-            table = table.append_column(name, pa.nulls(len(table), dtype))
-        elif name not in types:
-            raise DataError(
-                f"{path} lacks the column {name!r}: another version of ncfbench wrote it. Make it"
-                " again, or use that version."
-            )
-        elif types[name] != dtype:
+        if name not in types:
+            raise DataError(f"{path} is damaged: it lacks the column {name!r}.")
+        if types[name] != dtype:
             raise DataError(f"{path}: column {name!r} is {types[name]}, not {dtype}.")
     return table
 

@@ -109,7 +109,7 @@ def expand(
 
 def cell_identity(config: RunConfig) -> str:
     """Return a text that two cells share if their runs have the same numbers and times."""
-    return identity(config, **config.placement)
+    return identity(config, devices=config.devices)
 
 
 def identity(config: RunConfig, **more: Any) -> str:
@@ -197,7 +197,7 @@ def read_progress(
             config, fingerprint = runs.read_config(folder / "config.json")
             if digest(config) not in digests:
                 continue
-            if runs.read_revisions(folder / "config.json", config) != revisions_of(config):
+            if runs.read_revisions(folder / "config.json") != revisions_of(config):
                 continue
             # A run that was resumed on other devices is no longer the cell's.
             config, _ = runs.read_last_settings(folder)

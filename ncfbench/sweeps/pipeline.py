@@ -13,7 +13,6 @@ from ncfbench.sweeps import runner
 from ncfbench.sweeps.files import Sweep, read_sweep, with_named_files, write_sweep
 from ncfbench.sweeps.plan import SweepRun
 from ncfbench.sweeps.progress import SweepProgress
-from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 
@@ -35,8 +34,6 @@ def sweep(
     Raises:
         DataError, KeyboardInterrupt, UsageError: see :func:`run_sweep` and :func:`read_sweep`.
     """
-    if not dry_run:
-        warn_once()
     locations = Locations.of(data_dir, runs_dir)
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
     wanted = with_named_files(wanted, locations.data_dir, say)

@@ -1,9 +1,5 @@
 """The environment that a run's times depend on: hardware, versions, thread settings.
 
-``environment.json`` has format 4. Up to format 3 there is no ``host_key``. In format 1, without a
-``format_version``, and in 2 there is no ``allocator``; in 1 ``memory_available_bytes`` left out the
-kernel's file cache, and ``cpu`` named only the architecture on macOS and on ARM. The ``key`` is the
-same in all formats for the C library's own allocator; any other counts, but for its path.
 ``other_programs_cores`` is how many cores other programs used on average during the session; null
 where several processes train together.
 """
@@ -28,18 +24,17 @@ from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 from ncfbench.timing import allocator
 from ncfbench.timing.contention import available_cores
 
-FORMAT_VERSION = 4
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS"),
-    *("JAX_DEFAULT_MATMUL_PRECISION", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("MKL_NUM_THREADS", "NPROC", "XLA_PYTHON_CLIENT_PREALLOCATE"),
-    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD"),
+    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_CONF"),
 )
 """Settings of threads, memory and debugging that change times."""
 COMPARED = (
     *("cpu", "cores", "core_quota", "accelerators", "devices"),
-    *("packages", "variables", "precision", "python", "ncfbench"),
+    *("packages", "variables", "python", "ncfbench"),
 )
 """Parts of an environment that must agree before the times of two runs are divided."""
 
@@ -60,7 +55,6 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     import jax
 
     environment: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
         "cpu": processor().name,
         "cores": available_cores(),
         "machine_cores": psutil.cpu_count(),
@@ -77,7 +71,6 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "devices": [
             {"kind": device.device_kind, "platform": device.platform} for device in jax.devices()
         ],
-        "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
         "host_key": host_key(),
@@ -94,9 +87,8 @@ def key(environment: dict[str, Any]) -> str:
     compared = {name: environment[name] for name in COMPARED}
     if "mesh" in environment:
         compared["mesh"] = environment["mesh"]
-    serving = environment.get("allocator", {})
-    if serving.get("name") not in (None, "glibc", "system"):
-        compared["allocator"] = {name: serving[name] for name in ("name", "version", "settings")}
+    if environment["allocator"] == "jemalloc":
+        compared["allocator"] = "jemalloc"
     text = json.dumps(compared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -113,7 +105,7 @@ def host_key() -> str:
         "variables": {
             name: value
             for name, value in _variables().items()
-            if not name.startswith(("JAX_", "XLA_", "GLIBC_", "LD_"))
+            if not name.startswith(("JAX_", "XLA_", "GLIBC_", "LD_", "MALLOC_"))
         },
         "ncfbench": __version__,
     }
@@ -164,15 +156,8 @@ def accelerators() -> list[str]:
 
 
 def _variables() -> dict[str, str]:
-    """Return the variables that change times, without those that ``allocator`` tells better."""
-    set_at_start = os.environ | allocator.loaded_with
-    found = {name: set_at_start[name] for name in VARIABLES if name in set_at_start}
-    libraries = allocator.preloaded_by(found)
-    others = [library for library in libraries if not allocator.kind_of(library)]
-    if others != libraries:
-        del found["LD_PRELOAD"]
-        found |= {"LD_PRELOAD": ":".join(others)} if others else {}
-    return found
+    """Return the variables that the user set and that change times."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
 def _core_quota() -> float | None:

@@ -22,7 +22,6 @@ LINES = {
     "compile": "compiling; for the step also tracing and one execution on a copy of the state",
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
-    "trace": "JAX's profiler, without the steps that it traces",
     "collective": (
         "agreeing with other processes at stops; collectives inside a step are part of the step"
     ),

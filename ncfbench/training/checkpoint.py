@@ -32,8 +32,6 @@ SEAL = b"crc32 "
 SEAL_BYTES = len(SEAL) + 4
 BLOCK_BYTES = 2**20
 """Bytes of a file in memory while its checksum is computed."""
-NUMBERED = b"state/0000.npy"
-"""First name in the archives of earlier versions, whose arrays had numbers in place of paths."""
 NAMED = 3
 """Differences of a checkpoint that a message names."""
 
@@ -132,20 +130,14 @@ class Checkpoints:
                 must be copies: a step takes over its state's memory.
 
         Raises:
-            DataError: a checkpoint cannot be read, is of an earlier version, or does not fit
-                ``like``; the message says in what.
+            DataError: a checkpoint cannot be read, or does not fit ``like``; the message says in
+                what.
         """
         for iteration in reversed(self.iterations()):
             path = self.path(iteration)
             with _reading(path), path.open("rb") as file:
                 if _is_whole(file):
                     return _read(file, path, like, put)
-                file.seek(30)  # of the archive's first name
-                if file.read(len(NUMBERED)) == NUMBERED:
-                    raise DataError(
-                        f"{path} is of an earlier version, whose arrays have no names and could be"
-                        " mixed up. Train the run again: ncfbench run --again."
-                    )
             self._torn.add(iteration)
             self.say(f"Checkpoint {iteration} is damaged, and is skipped: {path}.")
         return None

@@ -34,7 +34,6 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.errors import DivergedError, UsageError, either
 from ncfbench.models.interaction import Cosine, DotProduct
-from ncfbench.models.precision import full
 from ncfbench.models.tables import names_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
@@ -164,7 +163,7 @@ def _write_vectors(
     interaction, n_users = embedder.interaction(parameters), dataset.n_users
     is_new = dataset.graph.item_degrees == 0
     assert isinstance(interaction, DotProduct)
-    sides: Any = full(interaction.sides)
+    sides: Any = interaction.sides
     items = np.flatnonzero(~is_new | can_rank(config.encoder, dataset)).astype(np.int32)
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
     progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ncfbench.models.blocks import by_length
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.precision import full
 from ncfbench.models.tables import FREE_ITEMS, WHOLE_TABLES
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors
 from ncfbench.training.state import Parameters
@@ -37,7 +36,6 @@ def compiled(towers: nnx.GraphDef[Towers], method: str) -> Any:
     """Return a method of towers as a compiled function of their parameters and its arguments."""
 
     @jax.jit
-    @full
     def vectors(parameters: Parameters, *arguments: Any) -> Any:
         return getattr(nnx.merge(towers, parameters), method)(*arguments)
 
@@ -196,7 +194,6 @@ def best_items(
 
 
 @partial(jax.jit, static_argnames="count")
-@full
 def _best(
     interaction: Interaction,
     users_BxD: jax.Array,

@@ -8,10 +8,10 @@ Compilation is on neither clock. Both hold each iteration's share of the refresh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle, groupby, islice
+from itertools import cycle, islice
 from typing import Any, Self
 
 import jax
@@ -33,8 +33,8 @@ from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer, free_bytes
 
 IN_FLIGHT = 4
-"""Most iterations dispatched but not done, or two dispatches, if these are more: enough to keep the
-device busy, and few to wait for after Ctrl-C.
+"""Most iterations dispatched but not done: enough to keep the device busy, and few to wait for
+after Ctrl-C.
 """
 LARGE_STATE = 2**30
 """Bytes of a state from which on the step is compiled without trying it on a copy."""
@@ -43,31 +43,25 @@ TIMED_REFRESHES = 9
 
 
 class InFlight:
-    """The dispatches of a trainer's steps that may not be done yet."""
+    """A trainer's steps that may not be done yet."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._losses: deque[jax.Array] = deque()
-        self._iterations = 0
         # Simulated devices wait for each other in threads of one pool, which must not be full of
         # later steps.
         is_simulated = trainer.layout.is_simulated
-        self._limit = 1 if is_simulated else max(IN_FLIGHT, 2 * trainer.per_dispatch)
+        self._limit = 1 if is_simulated else IN_FLIGHT
 
-    def add(self, losses: jax.Array) -> None:
-        """Add a dispatch by its losses; wait until fewer iterations than the limit are left."""
-        self._losses.append(losses)
-        self._iterations += losses.size
-        while self._iterations >= self._limit:
-            done = jax.block_until_ready(self._losses.popleft())
-            self._iterations -= done.size
+    def add(self, loss: jax.Array) -> None:
+        """Add a step by its loss; wait until fewer steps than the limit are left."""
+        self._losses.append(loss)
+        while len(self._losses) >= self._limit:
+            jax.block_until_ready(self._losses.popleft())
 
 
 @dataclass
 class TimedLoop:
     """A training loop on a clock: one sampler, one compiled step, one state. A context manager.
-
-    Each dispatch takes as many batches as the trainer says. At the end of a block, or where the
-    capacity changes, the rest goes one by one. The numbers are the same.
 
     A carry is refreshed before every N-th iteration from its first one on; each of these is charged
     the N-th part of a refresh.
@@ -95,23 +89,20 @@ class TimedLoop:
         self.iteration = self.start
         self._compiled: set[Shape] = set()
         self._step_bytes = 0
-        self._per_dispatch = n = self.trainer.per_dispatch
-        self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
-        self._held: deque[Batch] = deque()
-        """Batches taken from the feed and not used yet."""
+        self._recent: deque[Batch] = deque(maxlen=STEP_BATCHES)
         self._every = self.trainer.carry.every
         self._refresh_seconds: deque[float] = deque(maxlen=TIMED_REFRESHES)
         if self._every and self.embedder is None:
             self.embedder = self.trainer.embedder(self.content)
         self.content = self.trainer.layout.replicate(self.content)
-        source = self.trainer.layout.shard(self.sampler)
-        batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
-        depth = 0 if jax.default_backend() == "cpu" else max(DEPTH, 2 * n)
+        batches, put = self.sampler.batches(self.start, self.item_slots), self.trainer.layout.put
+        depth = 0 if jax.default_backend() == "cpu" else DEPTH
         self._feed = Feed(batches, put, depth)
         if not self._every or self.start < self.trainer.carry.first:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
-                source.assemble(next(source.draws(self.start, self.start + 1)), self.item_slots)
+                draw = next(self.sampler.draws(self.start, self.start + 1))
+                self.sampler.assemble(draw, self.item_slots)
         if self._is_refreshed_next():
             self._feed.allow(0)
         elif self._every:
@@ -129,11 +120,11 @@ class TimedLoop:
         return taken
 
     def full_block(
-        self, iterations: int, *, stop: Callable[[], bool] = lambda: False, kind: str = "full"
+        self, iterations: int, *, stop: Callable[[], bool] = lambda: False
     ) -> list[float]:
-        """Train for some iterations, record a sample of ``kind``, and return their losses.
+        """Train for some iterations, record a ``full`` sample, and return their losses.
 
-        Ends early, after a dispatch, when ``stop()`` is true.
+        Ends early, after an iteration, when ``stop()`` is true.
 
         Raises:
             CheckFailedError: the step was compiled during timed work.
@@ -150,27 +141,28 @@ class TimedLoop:
                 if self._is_refreshed_next():
                     with self._off_the_clock(watch):
                         self._refresh()
-                most = min(self._per_dispatch, iterations - len(counts), self._until_refresh())
-                part = self._next(most, waiting, stop)
-                if shape(part[0]) not in self._compiled:
+                waiting.start()
+                with self.ledger.line("waiting"):
+                    batch = self._feed.get()
+                waiting.stop()
+                if shape(batch) not in self._compiled:
                     with self._off_the_clock(watch):
-                        self._compile(part[0])
-                self.state, loss = self._run(self.state, part)
+                        self._compile(batch)
+                self.state, loss = self.trainer.step(self.state, batch, self.content)
                 in_flight.add(loss)
                 losses.append(loss)
-                for batch in part:
-                    self.iteration += 1
-                    # Given slots are not embedded.
-                    counts.append((batch.n_items, self.trainer.carry.given_slots(batch)))
-                    self._recent.append(batch)
-                    stopped = stop() or stopped
-        if self.trainer.traces != len(self._compiled) * len({1, self._per_dispatch}):
+                self.iteration += 1
+                # Given slots are not embedded.
+                counts.append((batch.n_items, self.trainer.carry.given_slots(batch)))
+                self._recent.append(batch)
+                stopped = stop()
+        if self.trainer.traces != len(self._compiled):
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )
         self.samples.append(
             Sample(
-                kind=kind,
+                kind="full",
                 first_iteration=first,
                 iterations=len(counts),
                 seconds=watch.seconds + self._charge(range(first, self.iteration)),
@@ -180,8 +172,7 @@ class TimedLoop:
                 item_slots=float(np.mean([int(count) - given for count, given in counts])),
             )
         )
-        values: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
-        return values
+        return list(map(float, jax.device_get(losses)))
 
     def has_room_for_copy(self) -> bool:
         """Return whether memory can hold the state twice, and a step beside. Simulated devices
@@ -206,11 +197,9 @@ class TimedLoop:
             batches = self.recent_batches()
             jax.block_until_ready((state, batches))
             watch.start()
-            for _, alike in groupby(islice(cycle(batches), count), key=shape):
-                while part := tuple(islice(alike, self._per_dispatch)):
-                    for piece in [part] if len(part) == self._per_dispatch else zip(part):
-                        state, loss = self._run(state, piece)
-                        in_flight.add(loss)
+            for batch in islice(cycle(batches), count):
+                state, loss = self.trainer.step(state, batch, self.content)
+                in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
         recent = range(self.iteration - len(self._recent), self.iteration)
@@ -252,29 +241,8 @@ class TimedLoop:
             self._feed.pause()
         watch.stop()
 
-    def _next(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> tuple[Batch, ...]:
-        """Take a whole dispatch of batches, or one where fewer are wanted or have its shape."""
-        count = 0
-        while count < most and not (count and stop()):
-            if count == len(self._held):
-                waiting.start()
-                with self.ledger.line("waiting"):
-                    self._held.append(self._feed.get())
-                waiting.stop()
-            if shape(self._held[count]) != shape(self._held[0]):
-                break
-            count += 1
-        taken = count if count == self._per_dispatch else 1
-        return tuple(self._held.popleft() for _ in range(taken))
-
-    def _run(self, state: TrainState, part: Sequence[Batch]) -> tuple[TrainState, jax.Array]:
-        batches = part[0] if len(part) == 1 else tuple(part)
-        return self.trainer.step(state, batches, self.content)
-
     def _until_refresh(self) -> int:
         """Return how many iterations follow before the next refresh."""
-        if not self._every:
-            return self._per_dispatch
         since = self.iteration - self.trainer.carry.first
         return -since if since < 0 else self._every - since % self._every
 
@@ -344,20 +312,19 @@ class TimedLoop:
             if self.trainer.layout.size == 1:
                 needed = self.trainer.require_memory(self.state, batch, self.content)
                 self._step_bytes = max(self._step_bytes, needed)
-            for count in sorted({1, self._per_dispatch}):
-                self._try((batch,) * count)
+            self._try(batch)
             watch.stop()
         self._compiled.add(shape(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
 
-    def _try(self, part: tuple[Batch, ...]) -> None:
+    def _try(self, batch: Batch) -> None:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
         is_large = size >= LARGE_STATE or not self.has_room_for_copy()
         if self.trainer.layout.size == 1 and is_large:
-            batches = part[0] if len(part) == 1 else part
-            self.trainer.trace(self.state, batches, self.content).lower().compile()
+            self.trainer.trace(self.state, batch, self.content).lower().compile()
         else:
-            jax.block_until_ready(self._run(copy_state(self.state), part))
+            copy = copy_state(self.state)
+            jax.block_until_ready(self.trainer.step(copy, batch, self.content))
 
 
 @contextmanager

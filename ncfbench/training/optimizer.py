@@ -29,7 +29,7 @@ from jax.tree_util import tree_leaves_with_path
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.models.tables import ENCODER, Rows, kind_of, names_of
-from ncfbench.training.rows import Named, find_distinct, most_distinct, part, put, take
+from ncfbench.training.rows import Named, find_distinct, part, put, take
 from ncfbench.training.state import Parameters, Scalars, Touched, TrainState
 
 B1, B2, EPSILON = 0.9, 0.999, 1e-8
@@ -110,22 +110,6 @@ class Optimizer:
                 held = self._taken(kind, state, named[kind], scalars)
                 parameters = _merged(held, parameters)
         return Held(parameters, Rows(**rows), named, state._replace(touched=left))
-
-    def held_shapes(self, shapes: Parameters, ids: Mapping[str, int]) -> Parameters:
-        """Return the shapes of what a step differentiates, of those of the parameters.
-
-        Args:
-            ids: how many there are of each kind.
-        """
-
-        def held(path: Any, leaf: Any) -> Any:
-            kind = self.tables.get(names_of(path))
-            if kind is None or self._are_few(kind, len(leaf), ids[kind]):
-                return leaf
-            rows = 1 + most_distinct(ids[kind])
-            return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
-
-        return jax.tree.map_with_path(held, shapes)
 
     def update(self, held: Held, gradient: Parameters, scalars: Scalars) -> TrainState:
         """Return the state after a gradient by what is held."""
@@ -338,7 +322,7 @@ def tables_of_kinds(
 
 def updates_rows(config: RunConfig, rows: int, width: int) -> bool:
     """Return whether a table of so many rows of some length is updated by row."""
-    if config.optimizer == "adam" or (config.shard_tables and config.devices > 1):
+    if config.optimizer == "adam":
         return False
     # The words of a pretrained model have long rows, and its layers take all the time.
     times = 1 if find_encoder(config.encoder).pretrained_parts else max(width / 50, 1)

@@ -10,22 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.distributed.layout import NUMBER_BYTES, Layout, make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
-from ncfbench.models.tables import kind_of, names_of
+from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule, require_hard_iterations
 from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.storage import locks, tables
+from ncfbench.storage import locks
 from ncfbench.storage.free_space import memory_limit
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.optimizer import tables_by_row
@@ -42,8 +43,6 @@ class RunPlan:
     sampler: Sampler
     layout: Layout
     schedule: Schedule
-    trace: Path | None = None
-    """Folder for a trace of JAX's profiler of a few iterations."""
 
     @classmethod
     def of(
@@ -52,7 +51,6 @@ class RunPlan:
         locations: Locations,
         *,
         dataset: Dataset | None = None,
-        trace: Path | None = None,
         ledger: Ledger | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunPlan:
@@ -66,7 +64,7 @@ class RunPlan:
             say: shows messages, for instance that the synthetic data set is made.
 
         Raises:
-            DataError: the data set is not prepared, or the folder of the trace cannot be made.
+            DataError: the data set is not prepared.
             UsageError: a plug-in returns another shape than it must, word vectors do not fit, the
                 batch does not fit the data, the device lacks the precision, the memory or its
                 peers, or the processes differ.
@@ -80,12 +78,9 @@ class RunPlan:
         schedule = Schedule.of(config, dataset.graph.n_links)
         require_hard_iterations(config, dataset.graph.n_links)
         layout = make_layout(config)
-        _require_room(config, dataset, layout)
+        _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
-        if trace is not None:
-            with tables.storage_errors(trace):
-                trace.mkdir(parents=True, exist_ok=True)
-        return cls(config, locations, dataset, sampler, layout, schedule, trace)
+        return cls(config, locations, dataset, sampler, layout, schedule)
 
     @contextmanager
     def open_recorder(
@@ -110,7 +105,7 @@ class RunPlan:
             yield make(folder)
 
 
-def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+def _require_room(config: RunConfig, dataset: Dataset) -> None:
     """Refuse a state that a device's memory cannot hold; what a step makes beside is not counted.
 
     It holds the state, the gradient of what is not updated by row, and the content.
@@ -119,14 +114,7 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
     by_row = tables_by_row(config, shapes.parameters)
 
     def bytes_of(tree: Any) -> int:
-        total = 0
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            size = leaf.size * leaf.dtype.itemsize
-            if config.shard_tables and kind_of(config, path):
-                rows = leaf.shape[0]
-                size = size // rows * -(-rows // layout.size)
-            total += size
-        return total
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
     gradient = jax.tree.map_with_path(
         lambda path, leaf: None if names_of(path) in by_row else leaf, shapes.parameters
@@ -136,7 +124,7 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
         features = dataset.item_features if config.reads_history_features else None
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width) + 1
-    needed = bytes_of(shapes) + bytes_of(gradient) + NUMBER_BYTES * histories
+    needed = bytes_of(shapes) + bytes_of(gradient) + np.dtype(np.int32).itemsize * histories
     content = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
     needed += sum(array.nbytes for array in content if array is not None)
     device = jax.local_devices()[0]
@@ -145,5 +133,5 @@ def _require_room(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
         raise UsageError(
             "The parameters with the optimiser's moments, their gradient and the content take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
-            " Use a smaller --dimension, or --shard-tables on several --devices."
+            " Use a smaller --dimension."
         )

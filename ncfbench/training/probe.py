@@ -20,7 +20,6 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
-from ncfbench.models.precision import full
 from ncfbench.models.towers import UserVectors
 from ncfbench.rng import Streams
 from ncfbench.sampling.noise import Noise
@@ -85,7 +84,6 @@ def compiled_sum(loss: Loss, lambda_: float | None, user_l2: float) -> Any:
     """Return a compiled function that sums each row's estimate of L over a block of the probe."""
 
     @jax.jit
-    @full
     def block_sum(
         users: UserVectors,
         own: UserVectors | None,

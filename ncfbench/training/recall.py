@@ -15,7 +15,6 @@ from ncfbench.data.content import Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.precision import full
 from ncfbench.runs.quality import Evaluation, Ranking, most_ranked
 from ncfbench.runs.ranks import Ranks, by_user, rank_links
 from ncfbench.training.inference import BLOCK_SCORES, Embedder
@@ -114,7 +113,6 @@ def link_ranks(
 
 
 @jax.jit
-@full
 def _scores(
     interaction: Interaction, users_UxD: jax.Array, items_VxD: jax.Array, users: jax.Array
 ) -> jax.Array:

@@ -22,7 +22,6 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.runs.signals import deferred_signals
-from ncfbench.timing.allocator import warn_once
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
@@ -62,7 +61,6 @@ def train(
     Raises:
         DataError, DivergedError, KeyboardInterrupt, UsageError: see :func:`run`.
     """
-    warn_once()
     progress = progress or Progress()
     folders = {"data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge_named(progress.say, settings | folders)
@@ -82,7 +80,6 @@ def run(
     resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
-    trace: Path | None = None,
     in_group: bool = False,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
@@ -96,7 +93,6 @@ def run(
         again: train a new run even if there is one with these settings and data; with ``resume``,
             only if there is none.
         progress: shows the run to its user; by default nothing is shown.
-        trace: write a trace of JAX's profiler of a few iterations into this folder.
         in_group: train together with the other processes, which call this alike.
 
     Raises:
@@ -118,16 +114,14 @@ def run(
                 "JAX has joined several processes: train with ncfbench run --coordinator."
             )
         progress = progress if group.is_first else Progress()
-        plan = RunPlan.of(config, locations, trace=trace, ledger=ledger, say=progress.say)
+        plan = RunPlan.of(config, locations, ledger=ledger, say=progress.say)
         folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
         finished = _read_finished(folder)
         (is_finished,) = group.any(finished is not None)
         if is_finished:
             if finished is not None:
-                unwritten = " No trace was written." if trace else ""
                 progress.say(
-                    f"Already finished: {shown(finished.folder)}.{unwritten} To train it again, use"
-                    " --again."
+                    f"Already finished: {shown(finished.folder)}. To train it again, use --again."
                 )
             return finished
         _warn_unranked(plan, progress.say)
@@ -153,10 +147,9 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     if resume:
         folder = choice.find(runs_dir, config, fingerprint)
         if folder is None and not again:
-            nearest = choice.describe_nearest(runs_dir, config, fingerprint)
             raise UsageError(
-                f"No run in {shown(runs_dir)} with these settings, data and devices to resume."
-                f"{nearest} To train a new one, use --again in place of --resume."
+                f"No run in {shown(runs_dir)} with these settings, data and devices to resume. To"
+                " train a new one, use --again in place of --resume."
             )
         return folder
     if again:

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
-from ncfbench.errors import DivergedError, shown
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import DivergedError, Interrupted
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import schemas
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
@@ -34,7 +34,6 @@ from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
-TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
 """Seconds between checkpoints, which are written at the next probe."""
 LONG_BLOCK_SECONDS = 600.0
@@ -85,7 +84,7 @@ class Session:
         """True if a checkpoint holds everything that was trained."""
         self.iteration_seconds: float | None = None
         self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
-        self._config, self._trace = plan.config, plan.trace
+        self._config = plan.config
         self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
         self._group = ProcessGroup.current()
         self._losses: list[float] = []
@@ -130,7 +129,6 @@ class Session:
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
         self._environment = environment.describe(plan.layout.describe()) | {
-            "iterations_per_dispatch": self._trainer.per_dispatch,
             "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
@@ -145,10 +143,7 @@ class Session:
         self._write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, schedule.last, self._start)
-        with self._ledger.line("probe"):
-            epochs_done = schedule.epoch_of(self._start)
-            notes = self._evaluators.notes(self._parameters(), schedule, epochs_done)
-        for note in notes:
+        for note in self._evaluators.notes():
             self._progress.say(note)
         self._others = OtherPrograms() if self._group.count == 1 else None
 
@@ -202,9 +197,6 @@ class Session:
             elif self.iteration == 0:
                 self._record()
             if seconds is None and self.iteration < self._schedule.last:
-                # After the first block the step is compiled, and the queue of batches full.
-                if self._trace is not None and self.iteration > self._start:
-                    self._trace_block(self._trace)
                 self._train_block()
             if self.iteration == self._schedule.last:
                 if seconds is not None and not self._is_recorded:
@@ -223,11 +215,11 @@ class Session:
                 self._keep_best()
 
     def forecast_evaluation(self) -> float:
-        """Return about how many seconds :meth:`evaluate` embeds items; the first call times a
-        block of them.
+        """Return about how many seconds a probe and an evaluation embed costly items; the first
+        call times a block of them.
         """
         with self._ledger.turn(), self._ledger.line("probe"):
-            return sum(self._evaluators.forecast(self._parameters()))
+            return self._evaluators.forecast(self._parameters())
 
     @property
     def is_evaluated(self) -> bool:
@@ -247,11 +239,6 @@ class Session:
             self.is_saved = True
 
     def _finish(self) -> None:
-        if self._trace is not None:
-            self._progress.say(
-                "No trace was written: too few iterations between two probes, or after the first."
-                " Train for more epochs, or with a larger probe_every."
-            )
         self._save_checkpoint()
         self._write("finished")
         self.is_done = True
@@ -322,7 +309,7 @@ class Session:
             )
         if interrupted and self.iteration < self._schedule.last:
             self.save()
-            raise AgreedInterrupt(self.recorder.folder)
+            raise Interrupted(self.recorder.folder)
         if is_due and seconds is None:
             self._save_checkpoint()
         return trained
@@ -339,19 +326,6 @@ class Session:
                 "Steps are not timed by themselves: memory has no room for a copy of the state."
             )
         self._times_steps = not has_none
-
-    def _trace_block(self, folder: Path) -> None:
-        # Tracing costs time, so these samples have a kind of their own.
-        to_probe = self._schedule.next_stop(self.iteration) - self.iteration
-        count = min(TRACE_ITERATIONS, to_probe - 1)
-        if count < 1:
-            return
-        writing = tables.storage_errors(folder)
-        with writing, self._ledger.line("trace"), jax.profiler.trace(str(folder)):
-            self._losses += self._loop.full_block(count, kind="traced")
-        self.recorder.take(self._loop.take_samples())
-        self._progress.say(f"A trace of {count} iterations is in {shown(folder)}.")
-        self._trace = None
 
     def _record(self) -> None:
         iteration, state = self.iteration, self._settled()
@@ -383,8 +357,8 @@ class Session:
             (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
-                shapes, state = self._trainer.shapes, self._settled()
-                parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
+                state = self._settled()
+                parameters = self._trainer.layout.to_host(state.parameters)
                 self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
 
     def _parameters(self) -> Parameters:
@@ -462,8 +436,4 @@ class Session:
         self.recorder.write(status, self.iteration, message)
 
     def _write_environment(self) -> None:
-        if self.plan.layout.size > 1:
-            self._environment["sent_bytes"] = self._trainer.sent_bytes(
-                self.plan.sampler, self._loop.item_slots, self.plan.dataset, self._config.share
-            )
         self.recorder.write_environment()

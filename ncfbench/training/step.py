@@ -1,4 +1,4 @@
-"""The compiled training step: one update for one batch, or several in one dispatch."""
+"""The compiled training step: one update for one batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flax import nnx
 from ncfbench.catalog import BUILT_IN, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
@@ -27,7 +27,6 @@ from ncfbench.models.objective import (
 )
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
-from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.carry import Carry, make_carry
@@ -43,12 +42,10 @@ def batch_loss(
     dropout: Dropout | None,
     loss: Loss,
     config: RunConfig,
-    shard: Shard = WHOLE,
     rows: Rows = WHOLE_TABLES,
     given_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the sampled objective with its penalties of a batch, or of one device's shard of it,
-    and the vectors of its item slots.
+    """Return the sampled objective of a batch with its penalties, and its item slots' vectors.
 
     Args:
         rows: those of the user slots, and of the item slots that are embedded and their words, in
@@ -59,11 +56,9 @@ def batch_loss(
     """
     users = towers.users(content, batch.users, rows)
     first = 0 if given_MxD is None else len(given_MxD)
-    of_links = positive_users(towers, batch, content, shard, rows)
-    # Of a shard of a batch, the number of items is not known.
-    n_items = batch.n_items - first if shard is WHOLE else None
-    own = (batch.items[first:], content, dropout, rows, n_items)
-    items_VxD = shard.gather(towers.items(*own))
+    of_links = positive_users(towers, batch, content, rows)
+    own = (batch.items[first:], content, dropout, rows, batch.n_items - first)
+    items_VxD = towers.items(*own)
     if given_MxD is None:
         items_VxD = without_remembered(items_VxD, batch)
     else:
@@ -75,7 +70,6 @@ def batch_loss(
         towers.interaction,
         loss,
         config.lambda_,
-        shard.weight_factor,
         hardness=hardness_of(config),
         own_bxD=None if of_links is None else of_links.scored,
         is_hard=None if dropout is None else is_hard(config, dropout.iteration),
@@ -84,23 +78,19 @@ def batch_loss(
     total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
         return total, items_VxD
-    gaps_b = shard.gather(towers.gaps(*own))[batch.pos_item - first]
+    gaps_b = towers.gaps(*own)[batch.pos_item - first]
     return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
 
 
 def positive_users(
-    towers: Towers,
-    batch: Batch,
-    content: DeviceContent,
-    shard: Shard,
-    rows: Rows = WHOLE_TABLES,
+    towers: Towers, batch: Batch, content: DeviceContent, rows: Rows = WHOLE_TABLES
 ) -> UserVectors | None:
     """Return the vectors of the positive links' users whose histories lack the link itself; None
     where the user tower reads no histories.
     """
     if not towers.history_items:
         return None
-    items, slots = shard.gather(batch.items)[batch.pos_item], batch.pos_user
+    items, slots = batch.items[batch.pos_item], batch.pos_user
     return towers.users(content, batch.users[slots], rows.of_users(slots), left_out=items)
 
 
@@ -124,11 +114,9 @@ class Trainer:
         rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
         self.scalars = Scalars(rate, np.float32(factor), seed)
         # The state is donated: the old parameters' memory holds the new ones.
-        out = self.layout.out_shardings(self.shapes)
+        out = self.layout.out_shardings
         self._compiled = jax.jit(self._step, donate_argnums=0, out_shardings=out)
-        self._settled = jax.jit(
-            self.optimizer.settle, donate_argnums=0, out_shardings=out and out[0]
-        )
+        self._settled = jax.jit(self.optimizer.settle, donate_argnums=0, out_shardings=out)
 
     @classmethod
     def create(
@@ -141,8 +129,7 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        with layout.initialise_on_host():
-            towers, optimizer, carry, state = _initial(config, dataset)
+        towers, optimizer, carry, state = _initial(config, dataset)
         trainer = cls(config, towers, optimizer, _shapes(state), layout, carry)
         return trainer, trainer.from_host(state)
 
@@ -172,47 +159,15 @@ class Trainer:
 
     def to_host(self, state: TrainState) -> TrainState:
         """Return a state as it is saved, with arrays of :attr:`shapes`."""
-        return TrainState(*self.layout.to_host(state, self.shapes))
+        return TrainState(*self.layout.to_host(state))
 
     def from_host(self, state: TrainState) -> TrainState:
         """Put a state as it is saved onto the devices."""
-        return TrainState(*self.layout.from_host(state))
-
-    def sent_bytes(
-        self, sampler: Sampler, item_slots: int, dataset: Dataset, share: str
-    ) -> dict[str, float]:
-        """Return the bytes that each device sends in a step, see :meth:`Layout.sent_bytes`."""
-        batch = sampler.assemble(sampler.draw(0, 1)[0])
-        slots, words = (len(batch.users), item_slots), dataset.tokens_IxL.shape[1]
-        shapes = self.held_shapes(*slots, words)
-        sent = self.layout.sent_bytes(shapes, *slots, words, share)
-        kinds = {*self.optimizer.tables.values()}
-        of_users = {"users", "histories"}
-        ids = slots[0] * bool(kinds & of_users) + slots[1] * bool(kinds - of_users)
-        return sent | {"rows": sent["rows"] + self.layout.gathered_bytes(ids)}
-
-    def held_shapes(self, users: int, items: int, words: int) -> Parameters:
-        """Return the shapes of the parameters that a step differentiates.
-
-        Args:
-            users, items: slots of a batch.
-            words: the length of a text.
-        """
-        ids = {"users": users, "items": items, "words": items * words}
-        ids["histories"] = users * self.config.history_items
-        return self.optimizer.held_shapes(self.shapes.parameters, ids)
+        return TrainState(*self.layout.replicate(state))
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
         return Embedder(self.towers, content, by_length=find_encoder(self.config.encoder).is_costly)
-
-    @property
-    def per_dispatch(self) -> int:
-        """Iterations in one dispatch; by default one on a CPU, where XLA runs a convolution inside
-        ``lax.scan`` 15 to 30 times slower, else 8 (not measured).
-        """
-        default = 1 if jax.default_backend() == "cpu" else 8
-        return self.config.iterations_per_dispatch or default
 
     def gradient(
         self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
@@ -229,34 +184,29 @@ class Trainer:
         dropout: Dropout | None,
         given_MxD: jax.Array | None,
         rows: Rows = WHOLE_TABLES,
-    ) -> tuple[jax.Array, jax.Array | None, Parameters]:
-        """Return objective, vectors of item slots (None on several devices), and gradient."""
+    ) -> tuple[jax.Array, jax.Array, Parameters]:
+        """Return objective, vectors of item slots, and gradient."""
         loss = make_loss(self.config)
 
-        def objective(
-            shard: Shard,
-            parameters: Parameters,
-            rows: Rows,
-            batch: Batch,
-            content: DeviceContent,
-            dropout: Any,
-        ) -> tuple[jax.Array, jax.Array]:
-            towers, more = nnx.merge(self.towers, parameters), (shard, rows, given_MxD)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, *more)
+        def objective(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+            towers = nnx.merge(self.towers, parameters)
+            more = loss, self.config, rows, given_MxD
+            return batch_loss(towers, batch, content, dropout, *more)
 
-        differentiated = precision.at(self.config.precision, self.layout.value_and_gradient)
-        return differentiated(objective, parameters, rows, batch, content, dropout)
+        differentiated = jax.value_and_grad(objective, has_aux=True)
+        with jax.default_matmul_precision(self.config.precision):
+            (value, items_VxD), gradient = differentiated(parameters)
+        return value, items_VxD, gradient
 
     def step(
-        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
+        self, state: TrainState, batch: Batch, content: DeviceContent
     ) -> tuple[TrainState, jax.Array]:
         """Return the state after an iteration with a batch, and its loss, float32.
 
-        With a tuple of n batches of equal shapes it is n iterations in one dispatch, and the losses
-        are float32[n]. It is compiled once for each shape. The state's memory is taken over.
+        It is compiled once for each shape. The state's memory is taken over.
         """
-        after, losses = self._compiled(state, batches, content, self.scalars)
-        return after, losses
+        after, loss = self._compiled(state, batch, content, self.scalars)
+        return after, loss
 
     def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
         """Return the bytes that a step needs beside its arguments, by XLA's analysis; 0 where the
@@ -303,30 +253,14 @@ class Trainer:
         touched = {kind: jnp.full(rows.shape, now, rows.dtype) for kind, rows in wanted.items()}
         return settled._replace(touched=touched)
 
-    def trace(
-        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
-    ) -> Any:
+    def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection, or to compile it without running it."""
-        return self._compiled.trace(state, batches, content, self.scalars)
+        return self._compiled.trace(state, batch, content, self.scalars)
 
     def _step(
-        self,
-        state: TrainState,
-        batches: Batch | tuple[Batch, ...],
-        content: DeviceContent,
-        scalars: Scalars,
-    ) -> tuple[TrainState, jax.Array]:
-        self.traces += 1
-        if isinstance(batches, Batch):
-            return self._advance(state, batches, content, scalars)
-        stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
-        return jax.lax.scan(
-            lambda state, batch: self._advance(state, batch, content, scalars), state, stacked
-        )
-
-    def _advance(
         self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
+        self.traces += 1
         dropout = Dropout(scalars.seed, state.iteration)
         batch, given_MxD = self.carry.inputs(state.carry, batch)
         items = batch.items if given_MxD is None else batch.items[len(given_MxD) :]

@@ -92,8 +92,7 @@ def restore_trained(
     if reported not in (iteration, None):
         raise DataError(
             f"{record.folder} keeps no parameters of the epoch that it reports (iteration"
-            f" {reported:,}): an earlier version chose another one. Train it again: ncfbench run"
-            " --again."
+            f" {reported:,}). Train it again: ncfbench run --again."
         )
     if reported is None:
         say(

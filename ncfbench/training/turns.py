@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeVar
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
-from ncfbench.distributed.process_group import AgreedInterrupt
+from ncfbench.errors import Interrupted
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
@@ -67,7 +67,7 @@ class Turns(Generic[Key]):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             # A second Ctrl-C cut an iteration: then nothing more is saved.
-            is_whole = isinstance(error, AgreedInterrupt) or not self._is_at_work
+            is_whole = isinstance(error, Interrupted) or not self._is_at_work
             if isinstance(error, KeyboardInterrupt) and is_whole:
                 self.save()
         finally:
@@ -142,7 +142,7 @@ class Turns(Generic[Key]):
 
         Raises:
             KeyboardInterrupt: interrupted before the work, or during it by a second Ctrl-C; an
-                :class:`AgreedInterrupt` where the run stopped for the first and saved itself.
+                :class:`Interrupted` where the run stopped for the first and saved itself.
         """
         run = self.runs[key]
         self._attempt(key, lambda: work(run))

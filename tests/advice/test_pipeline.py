@@ -102,8 +102,7 @@ def test_an_interrupted_race_answers(data_dir: Path, tmp_path: Path) -> None:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "deferred_signals", _after(12))
-        used = {contention.Program(0, 0): 64}
-        patch.setattr(contention.OtherPrograms, "_used", lambda self: used)
+        patch.setattr(contention.OtherPrograms, "cores", lambda self: 64.0)
         cut, said = ask(data_dir, tmp_path, **FEW)
     assert said[0].startswith("Warning: other programs use 64.0 of")
     assert not cut.is_complete

@@ -136,4 +136,3 @@ def test_training_and_memory_by_hand() -> None:
     _, row = scale_tables.forecasts(cells)
     assert (row["users"], row["items"], row["graph"]) == (20e9, 200e6, 16e9)
     assert row["sum"] == 3 * 20.2e9 + 16e9
-    assert row["sharded"] == 20.2e9 / 2 + 16e9

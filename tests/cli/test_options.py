@@ -8,6 +8,8 @@ import pytest
 import typer
 from invoked import check, invoke
 
+from ncfbench.cli import app
+
 MOST_OPTIONS = 999
 """Options of all commands, without ``--help``. A command that loses some lowers this number."""
 

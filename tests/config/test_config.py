@@ -248,7 +248,7 @@ def test_unused_settings_do_not_split_identity() -> None:
     for first, second in (
         ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
         ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "lstm_units": 3, "word_dimension": 3}),
-        ({"devices": 4, "shard_tables": True}, {}),
+        ({"devices": 4}, {}),
     ):
         assert digest(settings(**first)) == digest(settings(**second))
     for first, second in (
@@ -256,7 +256,6 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"stratum_size": 8}, {}),
         ({"filters": 3}, {}),
         ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
-        ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
         ({"convolution": "plain"}, {"convolution": "projected"}),
         ({"convolution": "projected"}, {}),
         ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +14,8 @@ from ncfbench.data import prepare, store
 from ncfbench.data.lsa import tfidf
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset
-from ncfbench.floors import kept, measure
-from ncfbench.floors.pipeline import floor
+from ncfbench.floors import measure
 from ncfbench.floors.task import contents_of
-from ncfbench.reporting.views.floors import floors_table
-from ncfbench.storage import tables
-from ncfbench.storage.schemas import FLOOR
 
 BOTH = "TF-IDF and features"
 
@@ -101,29 +95,3 @@ def test_validation_chooses_whether_features_count(
         assert (case.task.content != contents_of(dataset)[0][content]).nnz == 0
     case = measure.Case.of(replace(many, item_features=users), 1.0, needs_content=True)
     assert case.content == "TF-IDF"
-
-
-def test_a_floor_of_an_earlier_version_is_replaced(featured_dir: Path, tmp_path: Path) -> None:
-    """One that was fitted to texts alone, where features were there."""
-    folder = shutil.copytree(featured_dir / "tiny", tmp_path / "tiny")
-    first = floor("tiny", floors=["profile", "ridge"], data_dir=tmp_path, say=quiet)
-    assert {json.loads(row["settings"])["features"] for row in first.rows} == {"tried"}
-    notes = floors_table("tiny", first.rows).notes
-    assert f"Content of profile and ridge: {first.rows[0]['content']}." in [
-        note.replace("dense ", "") for note in notes
-    ]
-    older = [
-        {**row, "settings": row["settings"].replace('"features": "tried"', '"older": 1')}
-        for row in first.rows
-    ]
-    tables.write_rows(folder / kept.FILE, older, FLOOR)
-    floor("tiny", floors=["ridge"], penalty=3.0, data_dir=tmp_path, say=quiet)
-    profile, ridge = kept.read(folder, first.fingerprint)
-    assert profile == older[0]
-    assert ridge["penalty"] == 3
-    floor("tiny", floors=["ridge"], data_dir=tmp_path, say=quiet)
-    assert [row["chosen_by"] for row in kept.read(folder, first.fingerprint)] == [
-        None,
-        "given",
-        "validation",
-    ]

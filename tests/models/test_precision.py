@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from invoked import check, invoke
@@ -38,22 +37,20 @@ def products(function: Any, *arguments: Any) -> list[str]:
 
 
 def assert_asked_for(lines: list[str], name: str) -> None:
+    """A convolution takes no algorithm, and has JAX's default."""
+    words = {"float32": "HIGHEST", "tensorfloat32": "HIGH", "BF16_BF16_F32": "DEFAULT"}
     for line in lines:
         operands = re.search(r": \(tensor<\S*x(\w+)>, tensor<\S*x(\w+)>\)", line)
         assert operands is not None
-        if name == "bfloat16" and line.startswith("stablehlo.convolution"):
-            assert set(operands.groups()) == {"bf16"}, line
-        elif name == "bfloat16":
+        if name == "BF16_BF16_F32" and not line.startswith("stablehlo.convolution"):
             assert BFLOAT16 in line
         else:
-            assert set(re.findall(r"\b(HIGHEST|HIGH|DEFAULT)\b", line)) == {
-                "HIGHEST" if name == "float32" else "HIGH"
-            }, line
+            assert set(re.findall(r"\b(HIGHEST|HIGH|DEFAULT)\b", line)) == {words[name]}, line
             assert set(operands.groups()) == {"f32"}, line
 
 
-@pytest.mark.long_cases(r"(?!(mf|bow|lstm)-bfloat16$|cnn-)")
-@pytest.mark.parametrize("name", precision.JAX_NAMES)
+@pytest.mark.long_cases(r"(?!(mf|bow|lstm)-BF16|cnn-)")
+@pytest.mark.parametrize("name", ["float32", "tensorfloat32", "BF16_BF16_F32"])
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_every_product_of_the_step_is_asked_for(
     tiny: Dataset, encoder: str, name: str, monkeypatch: pytest.MonkeyPatch
@@ -70,32 +67,8 @@ def test_every_product_of_the_step_is_asked_for(
     assert_asked_for(lines, name)
 
 
-def test_parameters_and_gradients_stay_float32() -> None:
-    """A convolution in bfloat16 gives float32 to what follows, and so do its gradients."""
-
-    def value(words: jax.Array, kernel: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.square(precision.convolve(words, kernel)))
-
-    rng = np.random.default_rng(2)
-    words, kernel = (
-        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 6, 3), (1, 3, 4))
-    )
-    convolved = precision.at("bfloat16", precision.convolve)(words, kernel)
-    rounded = [
-        np.asarray(array).astype(jnp.bfloat16).astype(np.float64) for array in (words, kernel[0])
-    ]
-    np.testing.assert_allclose(convolved, rounded[0] @ rounded[1], rtol=2**-7, atol=1e-6)
-    assert not np.allclose(convolved, words @ kernel[0], rtol=1e-4), "the test could not fail"
-    gradient = precision.at("bfloat16", jax.jit(jax.grad(value, argnums=(0, 1))))
-    assert {convolved.dtype, *(leaf.dtype for leaf in gradient(words, kernel))} == {
-        jnp.dtype(jnp.float32)
-    }
-    plain = precision.full(precision.convolve)(words, kernel)
-    np.testing.assert_allclose(plain, words @ kernel[0], rtol=1e-5, atol=1e-6)
-
-
 def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
-    """Whatever the run's precision, and whatever is set around them."""
+    """JAX's own default there is TF32."""
     trial = Trial(tiny, SMALL | {"encoder": "bow", "loss": "hinge"})
     embedder, parameters = trial.embedder, trial.parameters
     probe = Probe(tiny.graph, trial.config, embedder)
@@ -103,13 +76,12 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     users, ids = embedder.users(parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(parameters, some) for some in (ids, probe.links.nodes))
     four = np.zeros(4, np.int32)
-    with jax.default_matmul_precision("bfloat16"):
-        for function, *arguments in (
-            (embedder._items, parameters, ids, trial.content),
-            (recall._scores, score, users.scored, items, four),
-            (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
-        ):
-            assert_asked_for(products(function, *arguments), "float32")
+    for function, *arguments in (
+        (embedder._items, parameters, ids, trial.content),
+        (recall._scores, score, users.scored, items, four),
+        (probe._block_sum, users, None, nodes, score, probe._blocks[0]),
+    ):
+        assert_asked_for(products(function, *arguments), "float32")
 
 
 def test_precisions_that_a_device_lacks_are_refused(
@@ -117,20 +89,28 @@ def test_precisions_that_a_device_lacks_are_refused(
 ) -> None:
     monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
-        words = command, "--dataset", "tiny", "--precision", "tf32", "--data-dir", data_dir
+        words = (
+            command,
+            "--dataset",
+            "tiny",
+            "--set",
+            "precision=tensorfloat32",
+            "--data-dir",
+            data_dir,
+        )
         check(invoke(*words, "--runs-dir", tmp_path / "runs"), 2, "needs an NVIDIA GPU")
     assert not (tmp_path / "runs").exists()
     for capability in (0.0, 7.5, 8.0, 9.0):
         monkeypatch.setattr(precision, "compute_capability", lambda found=capability: found)
         precision.require("float32")
-        for name in ("tf32", "bfloat16"):
+        for name in ("tensorfloat32", "BF16_BF16_F32"):
             if capability >= 8:
                 precision.require(name)
             else:
-                with pytest.raises(UsageError, match="Use --precision float32"):
+                with pytest.raises(UsageError, match="Use --set precision=float32"):
                     precision.require(name)
-    with pytest.raises(UsageError, match="did you mean 'bfloat16'"):
-        complete({"precision": "bfloat"})
+    with pytest.raises(UsageError, match="did you mean 'tensorfloat32'"):
+        complete({"precision": "tensorfloat"})
 
 
 def test_the_compute_capability_is_an_nvidia_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_epoch_times_tell_settings_of_encoders_apart() -> None:
         filled(
             schemas.COSTMODEL,
             **{"encoder": encoder, "sampler": sampler, "loss": "sg", "unusual_settings": words},
-            **{"links": 5120, "batch_size": 512, "devices": None, "simulated": False},
+            **{"links": 5120, "batch_size": 512},
             negatives=10 if sampler == "iid" else None,
             measured_full_iteration_seconds=seconds,
         )

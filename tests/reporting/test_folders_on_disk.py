@@ -48,3 +48,11 @@ def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
 def test_an_unwritable_report_is_still_printed(folder: Path) -> None:
     (folder / "recall.parquet").mkdir()
     check(invoke("report", folder), 3, "Speedup over iid", "Cannot write")
+
+
+def test_races_below_the_runs_are_named(folder: Path) -> None:
+    race = folder / "advice" / "mine"
+    race.mkdir(parents=True)
+    (race / "answer.json").write_text("{}")
+    note = "advice/mine is a race of its own; answer.json is its answer."
+    check(invoke("report", "--runs-dir", str(folder)), 0, note)

@@ -129,18 +129,6 @@ def test_s_and_k_are_rows_of_one_comparison() -> None:
         assert rows[name]["per_iteration_speedup"] == pytest.approx(ratio)
 
 
-def test_local_sharing_is_a_row_beside_global_sharing() -> None:
-    """The devices are the same, and the command for a missing cell asks for local sharing."""
-    on = {"devices": 4, "batch_size": 64}
-    records = [record("ns", [9, 5, 3], 10, **on), record("ns", [9, 5, 4], 8, share="local", **on)]
-    (group,) = frames.group(records)
-    assert {run.variant.note("cnn") for run in group} == {"", "local"}
-    (local,) = (run.variant for run in group if run.variant.share)
-    words = shlex.split(run_command(group[0].config, local, 0, {}))
-    assert words[words.index("--share") + 1] == "local"
-    assert words[words.index("--devices") + 1] == "4"
-
-
 def test_another_computation_is_another_comparison() -> None:
     """Each has its own baseline, its name above its table, and its setting in commands."""
     both = [

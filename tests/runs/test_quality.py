@@ -88,8 +88,8 @@ def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
         assert share == pytest.approx(sum(1 / (4 * counts[u]) for u in own))
 
 
-def test_recall_has_the_same_bits_as_before() -> None:
-    """The arithmetic of recall in records of earlier versions."""
+def test_recall_has_the_bits_of_kept_records() -> None:
+    """The mean over users of the shares of their links."""
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, 300, 2000))
     ranks = rng.integers(0, 400, 2000)

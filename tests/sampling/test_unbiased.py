@@ -21,7 +21,6 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.sampling.batch import Batch
-from ncfbench.sampling.local import LocalSampler
 
 SIZES = {
     "iid": (2, 1, 1),
@@ -110,23 +109,3 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
     mask = fault != "diagonal kept"
     found = expected_loss(five_nodes, configure("strat-ns", mask=mask), change=wrong)
     assert abs(found - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
-
-
-@pytest.mark.long_cases(
-    r".*-pairwise-|mixed-ns-.*-(pointwise-True|False)|strat-ns-.*-(pointwise-True|listwise-False)|mixed-ns-4-1-listwise-True$"
-)
-@pytest.mark.parametrize("mask", [True, False])
-@pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
-@pytest.mark.parametrize(
-    ("sampler", "b", "s"), [("ns", 4, 1), ("strat-ns", 8, 2), ("mixed-ns", 4, 1)]
-)
-def test_local_sharing_is_unbiased(
-    five_nodes: BipartiteGraph, sampler: str, b: int, s: int, family: str, mask: bool
-) -> None:
-    """Two shards, each with its own normaliser; all draws of the whole batch."""
-    sizes = {"batch_size": b, "stratum_size": s, "share": "local", "devices": 2}
-    config = configure(sampler, family, noise="0.5", mask=mask, **sizes)
-    exact = exact_objective(five_nodes, 0.5, mask, family)
-    # ``make_sampler`` refuses b above the graph's links, and two shards of strata need as many.
-    found = expected_loss(five_nodes, config, family, build=LocalSampler)
-    assert found == pytest.approx(exact, rel=1e-9)

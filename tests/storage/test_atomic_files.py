@@ -176,34 +176,17 @@ def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
 def test_tables_of_other_versions_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older one that has all columns is read: only other tables have changed since."""
+    """So is one that lacks a column."""
     path, rows = tmp_path / "t.parquet", [{"iteration": 1, "epoch": 0.5}]
-    monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
-    tables.write_rows(path, rows, schemas.CURVE)
-    assert tables.read_rows(path, schemas.CURVE)[0]["iteration"] == 1
-    earlier = [name for name in schemas.CURVE.names if name not in schemas.ADDED_IN]
-    columns = tables.read_table(path, schemas.CURVE).select(earlier)
-    tables.write_table(path, [columns], columns.schema)
-    assert tables.read_rows(path, schemas.CURVE) == [dict.fromkeys(schemas.CURVE.names) | rows[0]]
-    of_users = {name for names in schemas.OF_USERS.values() for name in names}
-    older = [name for name in schemas.FLOOR.names if name not in of_users]
-    floors = pa.Table.from_pylist([{"floor": "ease"}], schemas.FLOOR).select(older)
-    for version, is_read in ((11, True), (12, False)):
-        monkeypatch.setattr(tables, "SCHEMA_VERSION", version)
-        tables.write_table(path, [floors], floors.schema)
-        if is_read:
-            assert tables.read_rows(path, schemas.FLOOR)[0]["test_user_recalls"] is None
-    with pytest.raises(DataError, match="lacks the column 'test_user_recalls'"):
-        tables.read_rows(path, schemas.FLOOR)
     lacking = pa.table({"iteration": [1]})
     tables.write_table(path, [lacking], lacking.schema)
-    with pytest.raises(DataError, match="lacks the column 'epoch': another version .* Make it"):
+    with pytest.raises(DataError, match="lacks the column 'epoch'"):
         tables.read_rows(path, schemas.CURVE)
-    for version in (99, "new"):
+    for version in (1, 99, "new"):
         monkeypatch.setattr(tables, "SCHEMA_VERSION", version)
         tables.write_rows(path, rows, schemas.CURVE)
         monkeypatch.setattr(tables, "SCHEMA_VERSION", schemas.SCHEMA_VERSION)
-        with pytest.raises(DataError, match=f"version {version}; this program reads versions up"):
+        with pytest.raises(DataError, match=f"version {version}; this program reads version "):
             tables.read_rows(path, schemas.CURVE)
 
 

@@ -204,23 +204,19 @@ def test_progress_shows_cells_and_messages() -> None:
 
 @pytest.mark.long
 def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) -> None:
-    """One device, and both ways of sharing on two: three runs, two comparisons.
+    """One device, and two: two runs, two comparisons.
 
     Everything that is printed says which devices are simulated.
     """
-    grid = ("sampler=ns", "encoder=mf", "devices=1,2", "share=global,local")
+    grid = ("sampler=ns", "encoder=mf", "devices=1,2")
     more = ["--epochs", "1", *(word for text in grid for word in ("--set", text))]
     trained = invoke(data_dir, tmp_path, *more)
     check(trained, 0, "SIMULATED")
     cells = json.loads(invoke(data_dir, tmp_path, *more, "--dry-run", "--json").stdout)["cells"]
-    assert len({row["folder"] for row in cells}) == len(cells) == 3
+    assert len({row["folder"] for row in cells}) == len(cells) == 2
     assert {row["status"] for row in cells} == {"done"}
-    losses = {
-        (row["config"]["devices"], row["config"]["share"]): row["smallest_probe_loss"]
-        for row in cells
-    }
-    assert losses[2, "global"] == pytest.approx(losses[1, "global"], rel=1e-4)
-    assert losses[2, "local"] != pytest.approx(losses[1, "global"], rel=1e-4)
+    losses = {row["config"]["devices"]: row["smallest_probe_loss"] for row in cells}
+    assert losses[2] == pytest.approx(losses[1], rel=1e-4)
 
     def report(*words: str) -> Result:
         return invoked.invoke("report", "--runs-dir", tmp_path, *words)
@@ -231,7 +227,7 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
         for row in rows
         if row["simulated"]
     ]
-    assert found == [(1, "ns", ""), (1, "ns", "local")]
+    assert found == [(1, "ns", "")]
     assert {row["settings"].count("devices=2") for row in rows} == {0, 1}
     assert "SIMULATED" in report().stdout
     check(report("--verify"), 0)

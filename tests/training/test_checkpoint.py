@@ -187,15 +187,6 @@ def test_twins_are_told_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_numbered_arrays_are_refused(tmp_path: Path) -> None:
-    """Checkpoints of earlier versions have no names: they are neither read nor deleted."""
-    arrays = {f"state/{at:04d}": np.asarray(leaf) for at, leaf in enumerate((A, B))}
-    np.savez(tmp_path / "20.npz", **arrays, progress=np.array("{}"))
-    with pytest.raises(DataError, match="is of an earlier version"):
-        Checkpoints(tmp_path).restore(state(0))
-    assert Checkpoints(tmp_path).iterations() == [20]
-
-
 def test_arrays_are_read_one_by_one(tmp_path: Path) -> None:
     """Memory never holds more than the state and one array read."""
     many = TrainState([jnp.full(1000, at) for at in range(50)], (), jnp.uint32(1), None, {})

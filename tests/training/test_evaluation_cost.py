@@ -1,4 +1,4 @@
-"""Vectors by length, and the message on how long probes and evaluations take."""
+"""Vectors by length, and how long they take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from trial import Trial
 from ncfbench.data.store import Dataset
 from ncfbench.models import blocks
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs.schedule import Schedule
-from ncfbench.training.evaluation import describe_waits
 from ncfbench.training.inference import Embedder
 
 
@@ -46,18 +44,3 @@ def test_items_by_length_have_the_same_vectors(
     assert len(shapes) == 2, "a block is compiled, and timed"
     assert embedder.forecast(trial.parameters, np.tile(ids, 2)) > seconds > 0
     assert len(shapes) == 2
-
-
-def test_waits_are_announced_where_they_are_long() -> None:
-    """Three epochs: four probes of 30 s and three evaluations of 12 s are 156 s."""
-    seconds, items = (30.0, 12.0), (1965, 764)
-    once = Schedule(1000, 10, epochs=3, probe_every=0, probes=1)
-    message = describe_waits(seconds, items, once, 0.0)
-    assert message is not None
-    for words in ("1,965 items", "about 30 s, once an epoch", "764 ranked items, 12 s", "3 min"):
-        assert words in message
-    assert "about 84 s" in (describe_waits(seconds, items, once, 1.0) or ""), "two epochs are left"
-    often = Schedule(1000, 10, epochs=3, probe_every=20)
-    assert "5 times an epoch" in (describe_waits(seconds, items, often, 0.0) or "")
-    assert "held-out" not in (describe_waits((30.0, 0.0), (1965, 0), once, 0.0) or "")
-    assert describe_waits((0.3, 0.1), items, once, 0.0) is None

@@ -89,10 +89,9 @@ def test_the_best_unlinked_items_are_found(
     assert made.popular_items.tolist() == best(tiny, popular)
 
 
-@pytest.mark.long_cases("1-cpu")
-@pytest.mark.parametrize(("per_dispatch", "backend"), [(1, "cpu"), (4, "cpu"), (1, "gpu")])
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_batches_draw_from_the_last_mining(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, per_dispatch: int, backend: str
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     """Every negative is one of its user's best items at the last multiple of five iterations, and
     so never linked; all of these come up. Beside an accelerator a thread builds batches ahead.
@@ -101,13 +100,13 @@ def test_batches_draw_from_the_last_mining(
     rows: list[list[int]] = []
     used: set[tuple[int, int]] = set()
     pairs = set(zip(tiny.graph.link_user.tolist(), tiny.graph.link_item.tolist(), strict=True))
-    with loop_for(tiny, iterations_per_dispatch=per_dispatch) as loop:
+    with loop_for(tiny) as loop:
         embedder = loop.trainer.embedder(loop.content)
         while loop.iteration < 16:
             if loop.iteration % 5 == 0:
                 rows = best(tiny, scores_of(tiny, embedder, copy_state(loop.state).parameters))
             first = loop.iteration
-            loop.full_block(5 - first % 5 if per_dispatch > 1 else 1)
+            loop.full_block(1)
             for batch in list(loop._recent)[first - loop.iteration :]:
                 for user, item in negatives_of(batch):
                     assert item in rows[user]
@@ -189,22 +188,18 @@ def test_a_warm_start_draws_as_without_mining(
 
 def test_a_warm_start_has_slots_of_its_own(tiny: Dataset) -> None:
     """As many as without mining; the batches after it have no more than they need, and their own
-    reserve. Several iterations in a dispatch do the same.
+    reserve.
     """
     few, own = {"negatives": 9, "batch_size": 16}, {"mined": 2, "mine_skip": 0, "mine_every": 5}
     planned = plan_capacity(tiny.graph, configure(**few, **own, warm_start=7))
     assert planned == plan_capacity(
         tiny.graph, configure(**few, **own | {"mine_every": 100, "mined": 0})
     )
-    losses = {}
-    for per_dispatch in (1, 4):
-        more = {"warm_start": 7, "iterations_per_dispatch": per_dispatch}
-        with loop_for(tiny, **few, **own, **more) as loop:
-            losses[per_dispatch] = loop.full_block(7)
-            assert {len(batch.items) for batch in loop._recent} == {planned}
-            losses[per_dispatch] += loop.full_block(10)
-            assert max(len(batch.items) for batch in list(loop._recent)[-9:]) < planned
-    assert losses[1] == losses[4]
+    with loop_for(tiny, **few, **own, warm_start=7) as loop:
+        loop.full_block(7)
+        assert {len(batch.items) for batch in loop._recent} == {planned}
+        loop.full_block(10)
+        assert max(len(batch.items) for batch in list(loop._recent)[-9:]) < planned
 
 
 def test_a_run_resumed_in_a_warm_start_goes_on(tiny: Dataset) -> None:

@@ -29,12 +29,11 @@ SMALL = {"dataset": "tiny", "batch_size": 64, "dimension": 8, "filters": 8, "wor
 
 def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
     config = complete(SMALL | {"epochs": 3})
-    made = RunPlan.of(config, Locations(data_dir, tmp_path / "runs"), trace=tmp_path / "trace")
+    made = RunPlan.of(config, Locations(data_dir, tmp_path / "runs"))
     assert made.dataset.fingerprint == tiny.fingerprint
     assert type(made.layout) is Layout
     assert made.sampler.config == config
     assert made.schedule.last == -(-3 * tiny.graph.n_links // 64)
-    assert (tmp_path / "trace").is_dir()
     assert not (tmp_path / "runs").exists()
     again = RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"), dataset=tiny)
     assert again.dataset is tiny
@@ -55,29 +54,24 @@ def test_a_run_keeps_the_seconds_of_derived_features(
 
 
 @pytest.mark.parametrize(
-    ("settings", "options", "error", "message"),
+    ("settings", "error", "message"),
     [
-        ({"dataset": "missing"}, {}, DataError, "not prepared"),
-        ({"batch_size": 4096}, {}, UsageError, "larger than"),
-        ({"precision": "tf32"}, {}, UsageError, "Use --precision float32"),
-        ({"devices": 16}, {}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
-        ({}, {"trace": "file/trace"}, DataError, "Cannot write"),
+        ({"dataset": "missing"}, DataError, "not prepared"),
+        ({"batch_size": 4096}, UsageError, "larger than"),
+        ({"precision": "tensorfloat32"}, UsageError, "Use --set precision=float32"),
+        ({"devices": 16}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
     ],
 )
 def test_what_cannot_work_makes_no_folder(
     data_dir: Path,
     tmp_path: Path,
     settings: dict[str, Any],
-    options: dict[str, Any],
     error: type[Exception],
     message: str,
 ) -> None:
-    (tmp_path / "file").write_text("in the way")
-    if "trace" in options:
-        options = {"trace": tmp_path / options["trace"]}
     with pytest.raises(error, match=message):
-        run(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs"), **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+        run(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -89,7 +83,7 @@ def test_what_cannot_work_makes_no_folder(
         {"encoder": "bow", "optimizer": "row-adam"},
         {"encoder": "bow", "user_tower": "history"},
         {"encoder": "transformer", "dimension": 16},
-        {"shard_tables": True, "devices": 8},
+        {"devices": 8},
     ],
     ids=str,
 )
@@ -122,7 +116,7 @@ def test_a_state_that_exceeds_the_memory_is_refused(
     monkeypatch.setattr(plan, "memory_limit", free_space.memory_limit)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
     (tmp_path / "memory.max").write_text(f"{needed - 1}\n")
-    with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):
+    with pytest.raises(UsageError, match="Use a smaller --dimension"):
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 
 

@@ -100,8 +100,8 @@ def found(data_dir: Path, record: RunRecord) -> pa.Table:
 
 
 @pytest.mark.long
-def test_a_run_on_two_devices_by_row(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
-    record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2, "shard_tables": True})
+def test_a_run_on_two_devices(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
+    record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2})
     recommend(record.folder, data_dir=data_dir)
     assert recall_of(read(record.folder / BEST), tiny) == pytest.approx(
         record.curve[-1]["test_recall_at_50"], abs=1e-12

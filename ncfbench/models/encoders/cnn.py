@@ -18,7 +18,6 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
-from ncfbench.models.precision import convolve
 
 BLOCK_ACTIVITIES = 2**22
 """Activities computed at a time, 16 MB."""
@@ -68,7 +67,11 @@ def plain_pool(
         table: float32[W, E], the vectors of all words.
         kernel, bias: float32[J, E, F] and float32[F], of a convolution with padding "SAME".
     """
-    activity_VxLxF = convolve(table[texts.tokens] * texts.present[..., None], kernel)
+    words_VxLxE = table[texts.tokens] * texts.present[..., None]
+    layout = "NWC", "WIO", "NWC"
+    activity_VxLxF = jax.lax.conv_general_dilated(
+        words_VxLxE, kernel, window_strides=(1,), padding="SAME", dimension_numbers=layout
+    )
     # ReLU's floor is 0, so a zero is never above what a word of the text gives.
     in_text_VxL = _in_text(texts.lengths, texts.tokens.shape[1])
     return jnp.max(

@@ -80,10 +80,8 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
     axis.set_ylim(lowest, axis.get_ylim()[1] * 2 * 1.5**legend_rows)
     axis.legend(frameon=False, ncols=4, fontsize="small", loc="upper left")
     first = rows[0]
-    simulated = ", SIMULATED" if first["simulated"] else ""
-    devices = f", {first['devices']} devices{simulated}" if first["devices"] else ""
     loss = find_loss(first["loss"]).title
-    title = f"Time of an epoch: {first['dataset']}, {loss}, b={first['batch_size']}{devices}"
+    title = f"Time of an epoch: {first['dataset']}, {loss}, b={first['batch_size']}"
     return entitle(figure, title, data_label)
 
 

@@ -251,9 +251,8 @@ def sampler_style(sampler: str) -> Style:
 
 
 def line_style(variant: Variant) -> Style:
-    """Return the style of a variant's curve; marks of local sharing are hollow."""
-    hollow = {"markerfacecolor": "white", "alpha": 0.7} if variant.share else {}
-    return {**sampler_style(variant.sampler), "markersize": 4, "linewidth": 1.5, **hollow}
+    """Return the style of a variant's curve."""
+    return {**sampler_style(variant.sampler), "markersize": 4, "linewidth": 1.5}
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:

@@ -27,7 +27,6 @@ from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.runs.folder import RunRecord
 
 UNSTABLE = (
-    "format_version",
     "key",
     "load_average",
     "memory_available_bytes",

@@ -25,10 +25,7 @@ from ncfbench.reporting.verify.statistics import is_worse, mean
 from ncfbench.runs.arms import ARM_SETTINGS, COMPUTATION_SETTINGS
 
 Row = Mapping[str, Any]
-TRIED = (
-    *("batch_size", "learning_rate", "epochs", "patience", "probe_every"),
-    *("iterations_per_dispatch", "item_block"),
-)
+TRIED = ("batch_size", "learning_rate", "epochs", "patience", "probe_every", "item_block")
 """Settings in which the arms of an answer may differ, besides those of their samplers."""
 TO_TARGET = (
     *("iterations_to_target", "seconds_to_target", "times_sooner_at_most"),

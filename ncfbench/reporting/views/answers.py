@@ -269,11 +269,7 @@ def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) ->
         for measure, heading in measures.items()
         if (chance := rows[0][1].values.get(f"{measure}_chance")) is not None
     ]
-    rules = {
-        str(run.summary.get("reported_by") or "validation, in an older version")
-        for arm in answer.main
-        for run in arm.runs.values()
-    }
+    rules = {str(run.summary["reported_by"]) for arm in answer.main for run in arm.runs.values()}
     notes = [f"By chance: {', '.join(chances)}."] if chances else []
     of_users = "NDCG, MRR and cold users"
     if KNOWN_ITEMS in measured:

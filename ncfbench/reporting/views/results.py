@@ -43,7 +43,7 @@ RECALL_NOTE = f"{ERROR}, whose number is in brackets."
 KINDS_NOTE = (
     "Links to new and to known items count alike; the tables named quality-... tell them apart."
 )
-WITHOUT_ERROR = "Without ±: some run is of an older version, which kept no errors."
+WITHOUT_ERROR = "Without ±: some run has no error."
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
     f" seed, what is nearer than a factor of {ONE_SEED_FACTOR:.1f}."

@@ -48,23 +48,16 @@ def environment_table(environment: Row) -> Table:
         "memory": f"{total}, {free} free",
         "accelerators": ", ".join(environment["accelerators"]) or "none",
         "JAX devices": ", ".join(f"{count} x {name}" for name, count in devices.items()),
-        "precision": environment["precision"],
         "system": environment["system"],
         "python": environment["python"],
         **environment["packages"],
         "variables": variables or "none that matter",
-        "allocator": _allocator(environment["allocator"]),
+        "allocator": environment["allocator"],
         "ncfbench": f"{environment['ncfbench']}, commit: {state}",
         "load average": "unknown" if load is None else ", ".join(f"{value:.2f}" for value in load),
         "key": environment["key"],
     }
     return facts_table("Environment", [(name, str(value)) for name, value in facts.items()])
-
-
-def _allocator(allocator: Row) -> str:
-    version = f" {allocator['version']}" if allocator["version"] else ""
-    settings = allocator["settings"] or "its defaults"
-    return f"{allocator['name']}{version}, {settings}"
 
 
 def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) -> Table:

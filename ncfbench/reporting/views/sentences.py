@@ -96,9 +96,9 @@ def one_seed_caveats(answer: Answer) -> list[Caveat]:
 
 def floor_caveats(answer: Answer) -> list[Caveat]:
     """Return a warning if floors are known to be of another machine than the runs."""
-    # Runs of earlier versions do not say which machine theirs was.
+    # Some kept runs do not say which machine theirs was.
     runs = [run for arm in answer.arms for run in arm.runs.values()]
-    hosts = {run.environment["host_key"] for run in runs if "host_key" in run.environment}
+    hosts = {run.environment.get("host_key") for run in runs} - {None}
     fitted = {floor.row["environment_key"] for floor in answer.floors}
     if not hosts or not fitted or len(hosts | fitted) == 1:
         return []
