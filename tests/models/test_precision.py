@@ -98,7 +98,8 @@ def test_precisions_that_a_device_lacks_are_refused(
             "--data-dir",
             data_dir,
         )
-        check(invoke(*words, "--runs-dir", tmp_path / "runs"), 2, "needs an NVIDIA GPU")
+        folders = "--data-dir", data_dir, "--runs-dir", tmp_path / "runs"
+        check(invoke(*words, *folders), 2, "needs an NVIDIA GPU")
     assert not (tmp_path / "runs").exists()
     for capability in (0.0, 7.5, 8.0, 9.0):
         monkeypatch.setattr(precision, "compute_capability", lambda found=capability: found)
