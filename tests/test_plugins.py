@@ -239,7 +239,7 @@ def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> 
     assert "0 do not match" in invoke("report", *files, "--verify")
     (thrice,) = (variant for variant in own if variant.note("mf"))
     words = run_command(comparison[0].config, thrice, 0, {}).split()
-    assert words[words.index("--emphasis") + 1] == "3.0"
+    assert words[words.index("emphasis=3.0") - 1] == "--set"
 
 
 def test_a_catalog_entry_is_all_that_a_name_needs(

@@ -171,7 +171,7 @@ def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
     ("words", "said"),
     [
         ("", ["130 interrupted"]),
-        ("run", ["Example:", "(citeulike)", "(10; lstm 5; gru 5)", *SAMPLERS]),
+        ("run", ["Example:", "(citeulike)", "--set", *SAMPLERS]),
         ("sweep", ["Example:", "--dry-run", "--cell", *preset_titles()]),
         ("describe", ["Example:"]),
         ("floor", ["Examples:", "--penalty", "--budget", "docs/floors.md"]),
