@@ -123,7 +123,7 @@ def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path:
 
 
 def test_the_command_derives_and_describe_shows_them(tmp_path: Path) -> None:
-    flags = [f"--set={name}={value}" for name, value in SMALL.items()]
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     words = ("--name", "x", "--data-dir", tmp_path)
     found = invoke("prepare", "synthetic", *flags, "--lsa", "6", *words)
     check(found, 0, "--lsa: 6 features of each item, in 0.", "item features 6")
