@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ncfbench.catalog import BUILT_IN, INFOS
-from ncfbench.config import all_settings, default_text, users_of
-from ncfbench.settings import PANELS, Setting
+from ncfbench.catalog import FLAGS
+from ncfbench.config import all_settings, setting_facts
+from ncfbench.settings import PANELS
 
-HEAD = """# Settings
+HEAD = f"""# Settings
 
 Made from the catalog by `python docs/write_settings.py`; do not edit it by hand.
+`ncfbench settings` prints the same, `ncfbench settings NAME` one of them.
 
-Every setting is a key of a TOML file (`--config FILE.toml`), a `--set key=value`, and, unless it is
-marked, an option of `ncfbench run`: `batch_size` is `--batch-size`. Other commands have the options
-that matter to them. [files.md](files.md) says which source wins.
+Every setting is a key of a TOML file (`--config FILE.toml`), and is given to any command by
+`--set NAME=VALUE`. [files.md](files.md) says which source wins. `ncfbench run` has the options
+{", ".join(f"`--{name.replace('_', '-')}`" for name in FLAGS)}.
 
 "Tried" are the values that `ncfbench advise` tries by default, as far as the data allow.
 "Used by" names the samplers, losses or encoders whose runs a setting changes; without one it
@@ -33,33 +34,16 @@ def settings_page() -> str:
 
 
 def _panel(panel: str) -> Iterator[str]:
-    settings = [each for each in all_settings().values() if each.panel == panel]
-    if not settings:
+    rows = [setting_facts(each) for each in all_settings().values() if each.panel == panel]
+    if not rows:
         return
     yield f"## {panel}\n"
-    yield "| setting | default | valid | tried | used by | meaning |"
-    yield "|---|---|---|---|---|---|"
-    for setting in settings:
-        mark = "" if setting.has_flag else " (no option)"
-        cells = (
-            f"`{setting.name}`{mark}",
-            str(setting.default).lower() if setting.type == "bool" else default_text(setting),
-            _valid(setting),
-            ", ".join(str(value).lower() for value in setting.tried),
-            ", ".join(users_of(setting)),
-            setting.help,
-        )
+    yield f"| {' | '.join(rows[0])} |"
+    yield "|---" * len(rows[0]) + "|"
+    for row in rows:
+        cells = [f"`{row['setting']}`", *list(row.values())[1:]]
         yield f"| {' | '.join(cells)} |"
     yield ""
-
-
-def _valid(setting: Setting) -> str:
-    if setting.name in BUILT_IN:
-        return ", ".join(BUILT_IN[setting.name]) + ", or a plug-in" * bool(
-            INFOS[setting.name].group
-        )
-    words = {"int": "whole number", "float": "number", "bool": "", "str": ""}[setting.type]
-    return ", ".join(filter(None, [words, setting.range]))
 
 
 if __name__ == "__main__":

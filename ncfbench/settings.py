@@ -85,7 +85,8 @@ class Setting:
     """Default as ``--help`` shows it, where the value says less."""
     tried: tuple[Any, ...] = ()
     """Values that a search tries: of numbers in ascending order, neighbours side by side."""
-    has_flag: bool = True
+    has_flag: bool = False
+    """Whether ``ncfbench run`` has an option for it, beside ``--set``."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -167,11 +168,13 @@ class Setting:
 
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""
-        if not self.has_flag:
-            return ["--set", f"{self.name}={value}"]
-        if self.type == "bool":
-            return [self.flag if value else self.flag.replace("--", "--no-", 1)]
-        return [self.flag, str(value)]
+        if self.has_flag:
+            return [self.flag, self.text(value)]
+        return ["--set", f"{self.name}={self.text(value)}"]
+
+    def text(self, value: Any) -> str:
+        """Return a value as a user writes it."""
+        return str(value).lower() if self.type == "bool" else str(value)
 
     def _bounds(self) -> list[tuple[str, float]]:
         bounds = [(name, getattr(self, name)) for name in BOUNDS]

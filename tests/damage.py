@@ -138,7 +138,7 @@ CASES: dict[str, Source] = {
         {"from_": Path()},
         {
             "news.tsv": "".join(NEWS).encode(),
-            "behaviors.tsv": "".join([*BEHAVIORS, CLICKS]).encode(),
+            "behaviors.tsv": "".join(CLICKS).encode(),
         },
     ),
 }

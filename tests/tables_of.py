@@ -8,7 +8,6 @@ import bz2
 import csv
 import gzip
 import json
-import lzma
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,6 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
     "semicolons.csv": lambda path, rows: as_csv(path, rows, ";"),
     "csv.gz": lambda path, rows: squeezed(path, rows, gzip.compress),
     "jsonl.bz2": lambda path, rows: squeezed(path, rows, bz2.compress),
-    "csv.xz": lambda path, rows: squeezed(path, rows, lzma.compress),
     "csv.zst": lambda path, rows: squeezed(
         path, rows, lambda text: pa.compress(text, "zstd", asbytes=True)
     ),

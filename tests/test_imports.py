@@ -61,7 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
     )
     needed = modules_of_help(small, "one", shown="--word")
     ours = "import sys; sys.argv[0] = 'ncfbench'\nfrom ncfbench.cli import main"
-    for shown, *words in (["prepare"], ["--lstm-units", "run"], ["synthetic", "prepare"]):
+    for shown, *words in (["prepare"], ["--batch-size", "run"], ["synthetic", "prepare"]):
         found = modules_of_help(ours, *words, shown=shown)
         assert packages(found) - packages(needed) == {"ncfbench"}, words
         assert len(found - needed) < 100

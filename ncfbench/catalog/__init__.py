@@ -26,6 +26,7 @@ from ncfbench.catalog.models import own_settings
 from ncfbench.catalog.plugins import read_plugin
 from ncfbench.catalog.samplers import BASELINES
 from ncfbench.catalog.samplers import SAMPLERS as SAMPLERS
+from ncfbench.catalog.shared import FLAGS as FLAGS
 from ncfbench.catalog.shared import MAX_SEED as MAX_SEED
 from ncfbench.catalog.shared import SETTINGS as SETTINGS
 from ncfbench.catalog.shared import SharedSettings as SharedSettings

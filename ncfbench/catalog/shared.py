@@ -15,6 +15,11 @@ _data, _sampler, _model, _training, _devices = (
 """Each declares a field in its panel of ``--help``."""
 
 MAX_SEED = 2**32 - 1
+FLAGS = (
+    *("dataset", "sampler", "encoder", "loss", "epochs", "seed"),
+    *("batch_size", "learning_rate", "dimension", "devices"),
+)
+"""Settings with an option of ``ncfbench run``; the others are given by ``--set``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +176,11 @@ _READERS = {
     for name in info.uses or ()
 }
 SETTINGS = {
-    setting.name: replace(setting, used_by=setting.used_by or _READERS.get(setting.name))
+    setting.name: replace(
+        setting,
+        used_by=setting.used_by or _READERS.get(setting.name),
+        has_flag=setting.name in FLAGS,
+    )
     for setting in map(setting_of, fields(SharedSettings))
 }
 """The settings that every run has, by name (``lambda`` without its underscore)."""

@@ -23,6 +23,7 @@ from ncfbench.cli import (
     race,
     report,
     run,
+    settings,
     sweep,
 )
 from ncfbench.cli.options import SettingsCommand
@@ -114,6 +115,7 @@ app.command("floor")(floor.floor)
 app.command("advise")(advise.advise)
 app.command("race")(race.race)
 app.command("run", cls=SettingsCommand)(run.run)
+app.command("settings")(settings.settings)
 app.command("sweep")(sweep.sweep)
 app.command("export")(export.export)
 app.command("audit", cls=SettingsCommand)(audit.audit)

@@ -40,7 +40,7 @@ def advise(
         list[str] | None,
         typer.Option(
             "--set",
-            metavar="KEY=VALUE",
+            metavar="NAME=VALUE",
             help="Any other setting, for all candidates.",
             show_default=False,
         ),

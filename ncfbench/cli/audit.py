@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ncfbench.catalog import BUILT_IN, LOSSES, SAMPLERS
+from ncfbench.catalog import LOSSES, SAMPLERS
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.config import merge
@@ -19,21 +19,7 @@ SUITE = ("softmax",)
 """Losses that the suite tests besides by default: their gradients take many more batches."""
 
 
-@options.with_settings(
-    "dataset",
-    "encoder",
-    "user_tower",
-    "coupling",
-    "batch_size",
-    "stratum_size",
-    "strata",
-    "negatives",
-    "uniform_items",
-    "mask",
-    "seed",
-    own=BUILT_IN,
-    batch_size=64,
-)
+@options.with_settings("dataset", "encoder", "batch_size", "seed", batch_size=64)
 @reporting
 def audit(
     flags: options.Flags,

@@ -6,16 +6,7 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 
 
-@options.with_settings(
-    "batch_size",
-    "negatives",
-    "stratum_size",
-    "strata",
-    "uniform_items",
-    "noise",
-    "seed",
-    own=("sampler",),
-)
+@options.with_settings("batch_size", "seed")
 @reporting
 def describe(
     flags: options.Flags,

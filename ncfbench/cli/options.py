@@ -6,19 +6,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from ncfbench.catalog import BUILT_IN, INFOS, find
-from ncfbench.config import SETTINGS, all_settings, default_text, users_of
+from ncfbench.catalog import BUILT_IN
+from ncfbench.config import SETTINGS, all_settings, default_text
 from ncfbench.errors import UsageError
-from ncfbench.settings import PANELS, Kind, Setting
+from ncfbench.settings import PANELS, Setting
 
 Flags = Mapping[str, Any]
 """Settings given by flags; None stands for "not given"."""
@@ -36,127 +35,74 @@ Command = Callable[..., Any]
 
 
 def with_settings(
-    *names: str,
-    own: Iterable[Kind] = (),
-    are_lists: bool = False,
-    **defaults: Any,
+    *names: str, are_lists: bool = False, **defaults: Any
 ) -> Callable[[Command], Command]:
     """Give a command the options of settings; their values are its first argument.
 
     Args:
         names: settings of every run.
-        own: kinds of choices whose own settings are options too: those of built-in ones, and those
-            of the plug-ins that the command line names (:class:`SettingsCommand`).
         are_lists: whether an option takes several values, separated by commas.
         defaults: the command's own defaults.
     """
 
-    kinds = set(own)
-    settings = {name: SETTINGS[name] for name in names} | {
-        name: setting
-        for name, setting in all_settings().items()
-        if name not in SETTINGS and setting.used_by in kinds
-    }
-    return lambda command: _with_options(command, settings, defaults, are_lists=are_lists)
+    def decorate(command: Command) -> Command:
+        _, *parameters = inspect.signature(command, eval_str=True).parameters.values()
+
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> Any:
+            return command({name: given.pop(name) for name in names}, **given)
+
+        added = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(name),
+                annotation=_annotation(SETTINGS[name], name in defaults, are_lists=are_lists),
+            )
+            for name in names
+        ]
+        ordered = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for each in sorted([*added, *parameters], key=_panel)
+        ]
+        made: Any = wrapped
+        made.__signature__ = inspect.Signature(ordered)
+        made.__annotations__ = {each.name: each.annotation for each in ordered}
+        return wrapped
+
+    return decorate
 
 
 class SettingsCommand(TyperCommand):
-    """A command with the options of the plug-ins that its command line names."""
+    """A command with ``--set``, which it names where a setting is given as an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See ``parse_args`` of Typer's commands."""
-        more = _settings_of_plugins(args)
-        if more and self.callback:
-            app = typer.Typer(add_completion=False)
-            app.command()(self.callback.with_more(more))  # type: ignore[attr-defined]
-            made = typer.main.get_command(app)
-            self.params, self.callback = made.params, made.callback
+        known = {flag for parameter in self.params for flag in parameter.opts}
+        for flag in (word.partition("=")[0] for word in args if word.startswith("--")):
+            name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+            if flag not in known and name in all_settings():
+                raise typer.BadParameter(f"{flag} is no option. Use --set {name}=VALUE.")
         return super().parse_args(ctx, args)
 
 
-def help_text(setting: Setting) -> str:
-    """Return what a setting is, with its choices, or those whose runs use it."""
-    if setting.name in BUILT_IN:
-        more = ", or a plug-in" * bool(INFOS[setting.name].group)
-        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}{more}."
-    if setting.choices:
-        return f"{setting.help}: {setting.range}."
-    users = users_of(setting)
-    return f"{setting.help} ({', '.join(users)})." if users else f"{setting.help}."
-
-
-def _with_options(
-    command: Command,
-    settings: Mapping[str, Setting],
-    defaults: Mapping[str, Any],
-    *,
-    are_lists: bool,
-) -> Command:
-    _, *parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = {parameter.name for parameter in parameters}
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> Any:
-        flags = {name.rstrip("_"): given.pop(name) for name in [*given] if name not in own}
-        return command(flags, **given)
-
-    added = [
-        inspect.Parameter(
-            f"{name}_",  # no parameter can be called "lambda"
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(name),
-            annotation=_annotation(setting, name in defaults, are_lists=are_lists),
-        )
-        for name, setting in settings.items()
-        if name not in own
-    ]
-    ordered = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in sorted([*added, *parameters], key=_panel)
-    ]
-    made: Any = wrapped
-    made.__signature__ = inspect.Signature(ordered)
-    made.__annotations__ = {each.name: each.annotation for each in ordered}
-    made.with_more = lambda more: _with_options(
-        command, {**settings, **more}, defaults, are_lists=are_lists
-    )
-    return wrapped
-
-
 def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
-    off = setting.flag.replace("--", "/--no-", 1) if setting.type == "bool" else ""
-    shown = default_text(setting) or False
+    help_ = f"{setting.help}."
+    if setting.name in BUILT_IN:
+        help_ = f"{setting.help}: {', '.join(BUILT_IN[setting.name])}, or a plug-in."
     option = typer.Option(
-        setting.flag if are_lists else setting.flag + off,
-        help=help_text(setting),
-        show_default="the sweep's" if are_lists else has_default or shown,
+        setting.flag,
+        help=help_,
+        show_default="the sweep's" if are_lists else has_default or default_text(setting),
         metavar="VALUE[,VALUE]" if are_lists else None,
         rich_help_panel=setting.panel,
     )
-    kind = str if are_lists else TYPES[setting.type]
-    return Annotated[kind | None, option]
+    return Annotated[(str if are_lists else TYPES[setting.type]) | None, option]
 
 
 def _panel(parameter: inspect.Parameter) -> int:
     (about,) = parameter.annotation.__metadata__
     return PANELS.index(about.rich_help_panel) if about.rich_help_panel else -1
-
-
-def _settings_of_plugins(arguments: Sequence[str]) -> dict[str, Setting]:
-    """Return the own settings of the plug-ins that a command line names."""
-    words = [part for word in arguments for part in word.split("=", 1)]
-    found: dict[str, Setting] = {}
-    for kind, (word, value) in itertools.product(BUILT_IN, itertools.pairwise(words)):
-        flag = SETTINGS[kind].flag
-        if word not in (flag, f"{flag}s"):
-            continue
-        for name in names(value):
-            if name not in BUILT_IN[kind] and name != "all":
-                try:
-                    found |= find(kind, name).own
-                except UsageError:
-                    continue  # The command itself refuses the name.
-    return found
 
 
 def option(
@@ -196,7 +142,11 @@ Preset = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    option("--set", metavar="KEY=VALUE", help="Any setting, a plug-in's too."),
+    option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, a plug-in's too; `ncfbench settings` lists them.",
+    ),
 ]
 DataDir = Annotated[
     Path | None,

@@ -6,19 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ncfbench.catalog import BUILT_IN, SAMPLERS, find_sampler
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 
 
-@options.with_settings(
-    *("dataset", "encoder", "user_tower", "coupling", "coupling_weight", "loss"),
-    *("batch_size", "stratum_size", "strata", "uniform_items", "negatives", "noise", "mask"),
-    *("precision", "seed"),
-    own=BUILT_IN,
-)
+@options.with_settings("dataset", "encoder", "loss", "batch_size", "seed")
 @reporting
 def profile(
     flags: options.Flags,

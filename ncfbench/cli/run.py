@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ncfbench.catalog import BUILT_IN
+from ncfbench.catalog import FLAGS
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.cli import options
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import SETTINGS, as_toml, complete, unused_settings
+from ncfbench.config import as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
 from ncfbench.errors import UsageError
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from ncfbench.runs.folder import RunRecord
 
 
-@options.with_settings(
-    *(name for name, setting in SETTINGS.items() if setting.has_flag), own=BUILT_IN
-)
+@options.with_settings(*FLAGS)
 @reporting
 def run(
     flags: options.Flags,

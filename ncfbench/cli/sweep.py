@@ -34,7 +34,7 @@ def sweep(
     seeds: Annotated[int | None, option(help="Number of seeds.", default="the sweep's")] = None,
     set_: Annotated[
         list[str] | None,
-        option("--set", metavar="KEY=VALUE[,VALUE]", help="Any setting; values make a grid."),
+        option("--set", metavar="NAME=VALUE[,VALUE]", help="Any setting; values make a grid."),
     ] = None,
     cell: Annotated[
         int | None,

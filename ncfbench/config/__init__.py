@@ -21,6 +21,7 @@ from ncfbench.config.checks import canonical_noise
 from ncfbench.config.checks import is_digest as is_digest
 from ncfbench.config.help import as_toml as as_toml
 from ncfbench.config.help import default_text as default_text
+from ncfbench.config.help import setting_facts as setting_facts
 from ncfbench.config.help import toml_value as toml_value
 from ncfbench.config.help import unused_settings as unused_settings
 from ncfbench.config.help import users_of as users_of

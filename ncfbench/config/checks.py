@@ -101,13 +101,13 @@ def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator
         if setting.multiple_of and (rest := value % (of := values[setting.multiple_of])):
             yield (
                 f"{name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
-                f" example {setting.flag} {value - rest + of}."
+                f" example --set {name}={value - rest + of}."
             )
     width, dimension = values["word_dimension"], values["dimension"]
     if values.get("bare_bag") and width != dimension:
         yield (
-            f"--bare-bag makes items' vectors of words', of word_dimension = {width} instead of"
-            f" dimension = {dimension}. Use --word-dimension {dimension}."
+            f"bare_bag makes items' vectors of words', of word_dimension = {width} instead of"
+            f" dimension = {dimension}. Use --set word_dimension={dimension}."
         )
 
 
@@ -121,7 +121,7 @@ def _text_faults(values: Values) -> Iterator[str]:
     if (value := values.get("checkpoint")) and not is_digest(value):
         yield (
             f"checkpoint = {value!r} is not the digest of a checkpoint. Give its folder to ncfbench"
-            " run --checkpoint FOLDER, which prints it."
+            " run --set checkpoint=FOLDER, which prints it."
         )
 
 
@@ -129,9 +129,9 @@ def _coupling_faults(values: Values, encoder: EncoderInfo) -> Iterator[str]:
     if values["coupling"] != "direct" and not encoder.scores_cold_items:
         able = either(name for name, info in ENCODERS.items() if info.scores_cold_items)
         yield (
-            f"--coupling {values['coupling']} pulls free item vectors towards g, and the vectors of"
+            f"coupling = {values['coupling']} pulls free item vectors towards g, and the vectors of"
             f" --encoder {values['encoder']} are free themselves. Use --encoder {able}, or"
-            " --coupling direct."
+            " --set coupling=direct."
         )
 
 
@@ -139,9 +139,9 @@ def _optimizer_faults(values: Values) -> Iterator[str]:
     decay, rate = values["weight_decay"], values["learning_rate"]
     if decay * rate > MOST_DECAY:
         yield (
-            f"--weight-decay {decay:g} times --learning-rate {rate:g} takes more than"
-            f" {MOST_DECAY:.0%} of all weights away in each iteration. Use --weight-decay"
-            f" {0.01 / rate:.2g} or less."
+            f"weight_decay = {decay:g} times learning_rate = {rate:g} takes more than"
+            f" {MOST_DECAY:.0%} of all weights away in each iteration. Use a weight_decay"
+            f" of {0.01 / rate:.2g} or less."
         )
 
 
@@ -155,7 +155,7 @@ def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterat
                 " its negative links for other users"
             )
         has_other_strata = loss.family in sampler.with_strata("user").families
-        by_user = " (or --strata user)" if has_other_strata else ""
+        by_user = " (or --set strata=user)" if has_other_strata else ""
         losses = losses_for(sampler)
         instead = f", or --loss {either(losses)}" if losses else ""
         yield (

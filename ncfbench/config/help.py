@@ -18,7 +18,7 @@ def users_of(setting: Setting) -> list[str]:
         return list(setting.only_with[1:])
     infos = BUILT_IN[setting.used_by]
     users = [
-        name if info.reads(setting.name) else f"{name} with --strata user"
+        name if info.reads(setting.name) else f"{name} with strata=user"
         for name, info in infos.items()
         if info.with_strata("user").reads(setting.name)
     ]
@@ -39,6 +39,25 @@ def default_text(setting: Setting) -> str:
     return "; ".join(([] if usual is None else [f"{usual:g}"]) + named)
 
 
+def setting_facts(setting: Setting) -> dict[str, str]:
+    """Return a setting's name, default, valid values, those that `advise` tries, readers and
+    meaning: a row of the settings reference.
+    """
+    valid = setting.range
+    if setting.name in BUILT_IN:
+        valid = ", ".join([*BUILT_IN[setting.name], "or a plug-in"])
+    elif words := {"int": "whole number", "float": "number"}.get(setting.type):
+        valid = ", ".join(filter(None, [words, valid]))
+    return {
+        "setting": setting.name,
+        "default": default_text(setting),
+        "valid": valid,
+        "tried": ", ".join(map(setting.text, setting.tried)),
+        "used by": ", ".join(users_of(setting)),
+        "meaning": setting.help,
+    }
+
+
 def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     """Return a sentence on each setting that a user gave and the run does not use."""
     values, sentences = config.to_dict(), []
@@ -50,7 +69,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
         other = setting.only_with[0] if setting.only_with else str(setting.used_by)
         users = users_of(setting)
         sentences.append(
-            f"{setting.flag} changes nothing with {known[other].flag} {values[other]}"
+            f"{setting.name} changes nothing with {other} {values[other]}"
             + (f"; it is used by {either(users)}." if users else ".")
         )
     return sentences
@@ -84,6 +103,4 @@ def as_toml(config: RunConfig) -> str:
 
 
 def _text(setting: Setting, value: Any) -> str:
-    if setting.type == "bool":
-        return setting.arguments(value)[0].removeprefix("--")
-    return f"{value:g}" if setting.type == "float" else str(value)
+    return f"{value:g}" if setting.type == "float" else setting.text(value)

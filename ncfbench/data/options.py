@@ -57,7 +57,7 @@ class SourceOptions:
         None,
         "Derive this many dense features of an item from its text, such as 300: a truncated"
         " singular value decomposition of TF-IDF, fitted to training items. For --encoder mlp, and"
-        " added to text encoders unless --features ignore.",
+        " added to text encoders unless --set features=ignore.",
         shown="none",
         at_least=1,
         at_most=MAX_FEATURES,

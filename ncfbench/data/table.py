@@ -1,9 +1,8 @@
-"""Tables that users bring, read whole: CSV, JSON Lines and Parquet, as their first bytes tell."""
+"""Tables that users bring, read whole: CSV, JSON Lines and Parquet."""
 
 from __future__ import annotations
 
 import codecs
-import lzma
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,15 +23,11 @@ from ncfbench.data.files import parquet_files, visible_files
 from ncfbench.data.json_lines import JsonLines
 from ncfbench.errors import DataError, UsageError, reason
 
-_DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError)
-_COMPRESSIONS = {
-    "gzip": (b"\x1f\x8b", ".gz"),
-    "bz2": (b"BZh", ".bz2"),
-    "zstd": (b"\x28\xb5\x2f\xfd", ".zst"),
-    "lz4": (b"\x04\x22\x4d\x18", ".lz4"),
-    "xz": (b"\xfd7zXZ\0", ".xz"),
-}
-"""First bytes of a compressed file, and its usual suffix."""
+_DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError)
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""Compressions by the suffixes that mean them."""
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""Encodings by their byte order marks."""
 _CSV, _JSON = (".csv", ".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _MARKUP = re.compile(
@@ -100,7 +95,7 @@ def read_table(
 
     Args:
         delimiter, quotes: of CSV files; a delimiter of None is found.
-        encoding: of text files. UTF-16 is recognised.
+        encoding: of text files without a byte order mark.
 
     Raises:
         DataError: the file is missing, empty, damaged, or of no known format.
@@ -127,24 +122,14 @@ def read_table(
     if content.startswith(b"PAR1"):
         return _parquet(path, [path], warnings)
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    claimed = next((name for name, (_, end) in _COMPRESSIONS.items() if end in suffixes[-1:]), "")
-    actual = next(
-        (name for name, (head, _) in _COMPRESSIONS.items() if content.startswith(head)), ""
-    )
-    suffix = "".join((suffixes[:-1] if claimed else suffixes)[-1:])
-    if claimed != actual and suffixes:
-        state = f"compressed with {actual}" if actual else "not compressed"
-        warnings.append(f"{path.name} is {state}, whatever its name says; read as such.")
-    if actual:
-        content = _decompressed(content, path, actual)
-    content, codec = _as_utf8(content, path, encoding)
+    compression = _COMPRESSIONS.get("".join(suffixes[-1:]))
+    suffix = "".join((suffixes[:-1] if compression else suffixes)[-1:])
+    content = _as_utf8(content, path, encoding)
     if _MARKUP.match(content):
         raise DataError(
             f"{path} is HTML or XML, not a table. If a spreadsheet wrote it, open it there, and"
             " save it as CSV, with its ids as text."
         )
-    if codec != codecs.lookup(encoding).name:
-        warnings.append(f"{path.name} is {codec.upper()}; read as such.")
     rows: CsvRows | JsonLines
     if suffix in _JSON or (suffix not in _CSV and content.lstrip()[:1] in (b"{", b"[")):
         rows, summary = JsonLines(path, content), "JSON Lines"
@@ -155,16 +140,18 @@ def read_table(
         if rows.delimiter != usual:
             warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
         warnings += rows.warnings
-        if not actual and not content.endswith(b"\n"):
+        if not compression and not content.endswith(b"\n"):
             warnings.append(
                 f"Warning: {path.name} does not end with the end of a line. Is it cut off?"
             )
-    summary += f", {actual}" if actual else ""
+    summary += f", {compression}" if compression else ""
     return Table(path, summary, rows.names, rows.column, rows.locate, tuple(warnings))
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; of Parquet the first bytes."""
+    """Return the content of a file, decompressed where its suffix says so; of Parquet the first
+    bytes.
+    """
     if path.exists() and not path.is_file():
         raise DataError(
             f"{path} is a pipe or a device, and must be read more than once: write it to a file"
@@ -172,12 +159,16 @@ def _content(path: Path) -> bytes:
         )
     try:
         with path.open("rb") as file:
-            content = file.read(8)
-            if not content.startswith(b"PAR1"):
-                file.seek(0)
-                content = file.read()
-    except (OSError, MemoryError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
+            content = file.read(4)
+        if content == b"PAR1":
+            return content
+        compression = _COMPRESSIONS.get(path.suffix.lower())
+        with pa.input_stream(str(path), compression=compression) as stream:
+            content = bytes(stream.read())
+    except _DAMAGED as error:
+        raise DataError(
+            f"Cannot read {path}: {reason(error)}. Is the file damaged, or cut off?"
+        ) from error
     if not content:
         raise DataError(f"{path} is empty.")
     is_zip = content.startswith(b"PK\x03\x04")
@@ -199,46 +190,28 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _decompressed(content: bytes, path: Path, compression: str) -> bytes:
-    try:
-        if compression == "xz":
-            return lzma.decompress(content)
-        return bytes(pa.CompressedInputStream(pa.BufferReader(content), compression).read())
-    except _DAMAGED as error:
-        raise DataError(
-            f"Cannot read {path}: {reason(error)}. Is the file damaged, or cut off?"
-        ) from error
-
-
-def _as_utf8(content: bytes, path: Path, encoding: str) -> tuple[bytes, str]:
-    """Return the content as UTF-8, without a byte order mark, in lines; and its encoding, which is
-    that which was asked for, or that which a mark, or zero bytes, show.
+def _as_utf8(content: bytes, path: Path, encoding: str) -> bytes:
+    """Return the content as UTF-8, without a byte order mark, which goes before the encoding that
+    was asked for.
     """
-    codec = codecs.lookup(encoding).name
-    even, odd = content[:1000:2].count(0), content[1:1000:2].count(0)
-    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        codec = "utf-32"
-    elif content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        codec = "utf-16"
-    elif 4 * max(even, odd) > len(content[:1000]) and not min(even, odd):
-        codec = "utf-16-le" if odd else "utf-16-be"
+    codec = next((name for mark, name in _MARKS.items() if content.startswith(mark)), encoding)
     try:
         text = content.decode(codec)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        advice = " If the file has another encoding, name it: --encoding latin-1."
         raise DataError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid"
-            f" {codec.replace('utf-8', 'UTF-8')}.{advice if codec == 'utf-8' else ''}"
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {codec}. Name"
+            f" the file's encoding: --encoding latin-1, for example; or, if it is compressed, its"
+            f" suffix: {', '.join(_COMPRESSIONS)}."
         ) from error
-    if b"\n" in content and "\n" not in text and "\r" not in text:
+    if "\0" in text:
         raise DataError(
-            f"{path} is not {codec}: read so, it has no end of a line. Leave --encoding out, or"
-            " name another."
+            f"{path}, line {text.count(chr(10), 0, text.index(chr(0))) + 1}: a zero byte. Name the"
+            " file's encoding: --encoding utf-16-le, for example."
         )
-    content = (content if codec == "utf-8" else text.encode()).removeprefix(codecs.BOM_UTF8)
+    text = text.removeprefix("\ufeff")
     # The line ends of a file that has no others.
-    return (content if b"\n" in content else content.replace(b"\r", b"\n")), codec
+    return (text if "\n" in text else text.replace("\r", "\n")).encode()
 
 
 def _parquet(path: Path, parts: Sequence[Path], warnings: Sequence[str]) -> Table:

@@ -29,7 +29,7 @@ def require(precision: str) -> None:
     """
     if precision != "float32" and compute_capability() < TENSOR_CORE_CAPABILITY:
         raise UsageError(
-            f"--precision {precision} needs an NVIDIA GPU of compute capability"
+            f"precision = {precision} needs an NVIDIA GPU of compute capability"
             f" {TENSOR_CORE_CAPABILITY} or more, and JAX computes on"
-            f" {jax.devices()[0].device_kind} here. Use --precision float32."
+            f" {jax.devices()[0].device_kind} here. Use --set precision=float32."
         )

@@ -100,9 +100,9 @@ class UserHistory(nnx.Module):
         """Refuse a data set without the items' content that the tower reads, by a UsageError."""
         if config.history_of != "ids" and dataset.item_features is None:
             raise UsageError(
-                f"--history-of {config.history_of} reads dense features of items, and"
+                f"history_of = {config.history_of} reads dense features of items, and"
                 f" {config.dataset} has none. Prepare your data with --lsa 300 or --item-features"
-                " FILE, or use --history-of ids."
+                " FILE, or use --set history_of=ids."
             )
 
     def __call__(self, users: Users) -> jax.Array:

@@ -116,7 +116,11 @@ def export_vectors(
             progress.end()
         _write_parameters(new / TOWERS, reported.parameters, meta)
         if top is not None:
-            about = {name: f"{meta[name]}" for name in ("parameters", "epoch", "iteration")}
+            about = {
+                "parameters": str(meta["parameters"]),
+                "epoch": f"{meta['epoch']:g}",
+                "iteration": f"{meta['iteration']}",
+            }
             of_run = embedder, reported.parameters
             write_recommendations(new / RECOMMENDATIONS, dataset, *of_run, top, about)
         meta["seconds"] = round(time.perf_counter() - begin, 3)

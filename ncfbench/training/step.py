@@ -196,8 +196,9 @@ class Trainer:
             raise UsageError(
                 f"A step of {config.encoder} with {config.sampler} and batches of"
                 f" {config.batch_size:,} links needs {needed / 2**30:,.1f} GiB of memory, and"
-                f" {free / 2**30:,.1f} GiB are free. Use a smaller --batch-size, --item-block to"
-                " encode the items in pieces, or data prepared with a smaller --max-length."
+                f" {free / 2**30:,.1f} GiB are free. Use a smaller --batch-size, --set"
+                " item_block=N to encode the items in pieces, or data prepared with a smaller"
+                " --max-length."
             )
         return needed
 

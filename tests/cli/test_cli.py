@@ -75,6 +75,8 @@ def test_prepare_run_report(tmp_path: Path) -> None:
         ("--batch-size 1000000", 2, "training links"),
         ("--learning-rate fast", 2, "--learning-rate"),
         ("--samplr ns", 2, "--sampler"),
+        ("--no-mask", 2, "--no-mask is no option. Use --set mask=VALUE."),
+        ("--set stratum=2", 2, "did you mean 'strata'?"),
         ("--config misspelt.toml", 2, "'learning_rte'; did you mean 'learning_rate'?"),
         ("--dataset nowhere", 3, "is not prepared"),
         ("--dataset nowhere", 3, "ncfbench prepare SOURCE --name nowhere"),
@@ -116,7 +118,7 @@ def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
 def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     """The same identity and devices; nothing is opened, and nothing is written."""
     words = ["run", "--dataset", "none", "--sampler", "iid", "--loss", "mse", "--devices", "2"]
-    words += ["--encoder", "lstm", "--set", "lambda=3", "--seed", "7", "--stratum-size", "16"]
+    words += ["--encoder", "lstm", "--set", "lambda=3", "--seed", "7", "--set", "stratum_size=16"]
     printed = invoke(*words, "--runs-dir", tmp_path / "r", "--print-config")
     check(printed, 0)
     document = tomllib.loads(printed.stdout)
@@ -142,16 +144,15 @@ def test_settings_that_a_run_does_not_use_are_named(
     file = tmp_path / "c.toml"
     file.write_text("uniform_items = 3\n")
     words = ["run", "--dataset", "tiny", "--encoder", "mf", "--batch-size", "64", "--epochs", "1"]
-    words += ["--stratum-size", "4", *locations]
+    words += ["--set", "stratum_size=4", *locations]
     unused = ["--set", "filters=9", "--config", file]
     done = invoke(*words, "--sampler", "iid", *unused)
     check(
         done,
         0,
-        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat or"
-        " strat-ns.",
-        "--uniform-items changes nothing with --sampler iid; it is used by mixed-ns.",
-        "--filters changes nothing with --encoder mf; it is used by cnn.",
+        "Warning: stratum_size changes nothing with sampler iid; it is used by strat or strat-ns.",
+        "uniform_items changes nothing with sampler iid; it is used by mixed-ns.",
+        "filters changes nothing with encoder mf; it is used by cnn.",
     )
     used = invoke(*words, "--sampler", "strat")
     check(used, 0)
@@ -170,11 +171,12 @@ def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
     ("words", "said"),
     [
         ("", ["130 interrupted"]),
-        ("run", ["Example:", "(citeulike)", "(10; lstm 5; gru 5)", *SAMPLERS]),
+        ("run", ["Example:", "(citeulike)", "--set", *SAMPLERS]),
         ("sweep", ["Example:", "--dry-run", "--cell", *preset_titles()]),
         ("describe", ["Example:"]),
         ("floor", ["Examples:", "--penalty", "--budget", "docs/floors.md"]),
         ("report", ["Example:"]),
+        ("settings", ["Example:", "--set NAME=VALUE"]),
         *((f"prepare {source}", ["--data-dir"]) for source in SOURCES),
     ],
 )

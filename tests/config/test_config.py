@@ -101,7 +101,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             {"sampler": "strat", "loss": "softmax"},
-            ["a listwise loss compares items of one user", "--strata user"],
+            ["a listwise loss compares items of one user", "--set strata=user"],
         ),
         ({"negatives": 0}, ["negatives = 0", "at least 1"]),
         ({"learning_rate": float("nan")}, ["learning_rate = nan", "finite"]),
@@ -125,7 +125,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             {"encoder": "transformer", "width": 100, "heads": 3},
-            ["width = 100 is not a multiple of heads = 3. Use for example --width 102."],
+            ["width = 100 is not a multiple of heads = 3. Use for example --set width=102."],
         ),
     ],
 )
@@ -290,9 +290,6 @@ def test_a_run_has_the_settings_of_its_encoder() -> None:
 
 
 def test_a_command_line_gives_a_setting_its_value() -> None:
-    given = {"mask": False, "lambda": 2.5}
+    given = {"batch_size": 9, "mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
-    assert words == [
-        "--no-mask",
-        *("--lambda", "2.5"),
-    ]
+    assert words == ["--batch-size", "9", "--set", "mask=false", "--set", "lambda=2.5"]

@@ -168,7 +168,7 @@ def test_users_without_training_links_get_chance(folder: Path, tmp_path: Path) -
     )
     run: tuple[Any, ...] = ("run", "--dataset", *words, "--runs-dir", tmp_path, "--epochs", "1")
     run += ("--encoder", "bow", "--batch-size", "32", "--sampler", "ns", "--dimension", "4")
-    run += ("--user-tower", "history")
+    run += ("--set", "user_tower=history")
     check(
         invoke(*run),
         *(0, f"By chance recall@50 is 1.0000 on validation links and {chance:.4f} on test links."),

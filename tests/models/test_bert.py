@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(UsageError, match="tiny was prepared with words"):
         keep_checkpoint(home / "model", tiny, print)
     for more, words in (
-        ({}, "needs --checkpoint FOLDER"),
+        ({}, "needs --set checkpoint=FOLDER"),
         ({"checkpoint": "0" * 12}, "has no checkpoint 000000000000"),
         ({"checkpoint": checkpoint, "frozen_layers": 3}, "the checkpoint has 2 layers"),
     ):
@@ -306,7 +306,9 @@ def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path)
     config = complete(SMALL | {"checkpoint": checkpoint})
     for damaged in (whole[:-4], whole[:-4] + np.float32(np.nan).tobytes()):
         weights.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"safetensors.*\. Give its folder again, with --check"):
+        with pytest.raises(
+            DataError, match=r"safetensors.*\. Give its folder again, with --set check"
+        ):
             training.run(config, Locations(tmp_path / "data", tmp_path / "runs"))
         assert not (tmp_path / "runs").exists()
         given = name_files(SMALL | {"checkpoint": str(home / "model")}, tmp_path / "data", print)

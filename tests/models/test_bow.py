@@ -64,7 +64,7 @@ def test_a_bare_bag_is_the_mean() -> None:
     expected = [(table[1] + 2 * table[4]) / 3, np.zeros(SIZE)]
     np.testing.assert_allclose(bare(texts), expected, atol=1e-6)
     assert set(nnx.split(bare)[1]) == {"words"}
-    with pytest.raises(UsageError, match=r"word_dimension = 5 .* Use --word-dimension 3\."):
+    with pytest.raises(UsageError, match=r"word_dimension = 5 .* Use --set word_dimension=3\."):
         bag(bare_bag=True)
 
 

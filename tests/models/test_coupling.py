@@ -69,7 +69,7 @@ def test_its_weight_counts_only_where_it_is_used() -> None:
     assert plain == weighted
     (warning,) = unused_settings(["coupling_weight"], weighted)
     assert warning == (
-        "--coupling-weight changes nothing with --coupling direct; it is used by regularised."
+        "coupling_weight changes nothing with coupling direct; it is used by regularised."
     )
     regularised = [complete({"coupling": "regularised", "coupling_weight": w}) for w in (1.0, 5.0)]
     assert len({digest(each) for each in (plain, *regularised)}) == 3

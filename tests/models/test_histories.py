@@ -204,5 +204,5 @@ def test_blocks_of_users_change_nothing(featured: Dataset, monkeypatch: pytest.M
 
 def test_content_that_is_missing_is_refused(tiny: Dataset) -> None:
     config: RunConfig = complete(HISTORY | {"history_of": "content"})
-    with pytest.raises(UsageError, match="--history-of content reads dense features of items"):
+    with pytest.raises(UsageError, match="history_of = content reads dense features of items"):
         Trainer.create(config, tiny)

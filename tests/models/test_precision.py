@@ -88,8 +88,17 @@ def test_precisions_that_a_device_lacks_are_refused(
 ) -> None:
     monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
-        words = command, "--dataset", "tiny", "--precision", "tensorfloat32", "--data-dir", data_dir
-        check(invoke(*words, "--runs-dir", tmp_path / "runs"), 2, "needs an NVIDIA GPU")
+        words = (
+            command,
+            "--dataset",
+            "tiny",
+            "--set",
+            "precision=tensorfloat32",
+            "--data-dir",
+            data_dir,
+        )
+        folders = "--data-dir", data_dir, "--runs-dir", tmp_path / "runs"
+        check(invoke(*words, *folders), 2, "needs an NVIDIA GPU")
     assert not (tmp_path / "runs").exists()
     for capability in (0.0, 7.5, 8.0, 9.0):
         monkeypatch.setattr(precision, "compute_capability", lambda found=capability: found)
@@ -98,7 +107,7 @@ def test_precisions_that_a_device_lacks_are_refused(
             if capability >= 8:
                 precision.require(name)
             else:
-                with pytest.raises(UsageError, match="Use --precision float32"):
+                with pytest.raises(UsageError, match="Use --set precision=float32"):
                     precision.require(name)
     with pytest.raises(UsageError, match="did you mean 'tensorfloat32'"):
         complete({"precision": "tensorfloat"})

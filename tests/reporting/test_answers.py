@@ -73,7 +73,8 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     answer = answer_of(tmp_path)
     text = views.headline(answer)
     assert text.startswith(
-        "Use --loss sg --sampler strat-ns --batch-size 512 --stratum-size 4 --learning-rate 0.01."
+        "Use --loss sg --sampler strat-ns --batch-size 512 --set stratum_size=4 --learning-rate"
+        " 0.01."
     )
     assert "smallest loss of iid (3) 8 times sooner (95 %: 8 to 8, 2 seeds): in 1 s" in text
     assert "10 ms instead of 40, and it needs 100 iterations instead of 200." in text

@@ -51,7 +51,7 @@ def test_missing_cells_name_their_command() -> None:
     for flag, value in (
         ("--sampler", "strat-ns"),
         ("--epochs", "7"),
-        ("--noise", "0.75"),
+        ("--set", "noise=0.75"),
         ("--runs-dir", "my runs"),
         ("--loss", "sg"),
     ):
@@ -143,13 +143,13 @@ def test_another_computation_is_another_comparison() -> None:
         rows = {row["sampler"]: row for row in found.speedups}
         assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(speedup)
         assert rows["strat-ns"]["settings"] == title
-        assert ("--convolution plain" in rows["ns"]["command"]) == bool(title)
+        assert ("--set convolution=plain" in rows["ns"]["command"]) == bool(title)
 
 
 def test_labels_and_commands_leave_out_what_a_run_does_not_read() -> None:
     found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
     assert unusual_label(found) == "dimension=100"
-    assert "--word-dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
+    assert "word_dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
 
 
 def test_the_newest_finished_run_counts() -> None:

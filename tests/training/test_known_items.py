@@ -159,7 +159,7 @@ def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> Non
         tmp_path, links, items, hold_out=kind, test_fraction=0.2, validation_fraction=0.1
     )
     words = ["--data-dir", str(tmp_path / "data"), "--runs-dir", str(tmp_path / "runs")]
-    sizes = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
+    sizes = [f"--set={name}={value}" for name, value in SIZES.items()]
     # A vector for each item: what only items of training links can have.
     encoder = "mf" if dataset.ranks_known_items else "bow"
     run = f"run --dataset x --encoder {encoder} --sampler ns".split()

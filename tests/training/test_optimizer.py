@@ -367,7 +367,7 @@ def test_weight_decay_spares_biases() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use --weight-decay 0.1 or less"),
+        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use a weight_decay of 0.1 or less"),
     ],
 )
 def test_what_cannot_work_is_refused(more: dict[str, Any], says: str) -> None:

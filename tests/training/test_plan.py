@@ -58,7 +58,7 @@ def test_a_run_keeps_the_seconds_of_derived_features(
     [
         ({"dataset": "missing"}, DataError, "not prepared"),
         ({"batch_size": 4096}, UsageError, "larger than"),
-        ({"precision": "tensorfloat32"}, UsageError, "Use --precision float32"),
+        ({"precision": "tensorfloat32"}, UsageError, "Use --set precision=float32"),
         ({"devices": 16}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
     ],
 )

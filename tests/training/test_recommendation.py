@@ -202,7 +202,7 @@ def test_without_validation_a_cut_epoch_is_left_out(
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, runs_dir, progress=StopAt(ends_of(tiny, 4)[1] + 3), **more)
     (folder,) = runs_dir.iterdir()
-    record = runs.read(folder / BEST)
+    record = runs.read(folder)
     assert record.summary["reported_epoch"] == 2 < record.summary["epochs"]
     recommend(folder, count=50, data_dir=tmp_path)
     found = read(folder / BEST)

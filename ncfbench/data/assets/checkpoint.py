@@ -19,7 +19,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
 
-AGAIN = "Give its folder again, with --checkpoint FOLDER."
+AGAIN = "Give its folder again, with --set checkpoint=FOLDER."
 
 
 def kept_path(folder: Path | None, digest: str) -> Path:
@@ -49,7 +49,7 @@ def opened_checkpoint(dataset: Dataset, digest: str) -> Iterator[Path]:
 
 def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
     """Keep the files of a checkpoint beside a data set, and return the digest that names them."""
-    require_files(folder, "--checkpoint")
+    require_files(folder, "checkpoint")
     tokenizer = dataset.manifest.get("tokenizer")
     if tokenizer is None or tokenizer["sha256"] != pieces.tokenizer_digest(folder):
         made = "words" if tokenizer is None else f"the tokenizer of {tokenizer['name']}"

@@ -127,8 +127,8 @@ class Bert(nnx.Module):
         """
         if not config.checkpoint:
             raise UsageError(
-                "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
-                " model.safetensors and tokenizer."
+                "--encoder bert needs --set checkpoint=FOLDER, with a pretrained model's"
+                " config.json, model.safetensors and tokenizer."
             )
         with opened_checkpoint(dataset, config.checkpoint) as folder:
             architecture = read_verified(folder)
@@ -146,7 +146,7 @@ class Bert(nnx.Module):
             )
         if config.frozen_layers > architecture.layers:
             raise UsageError(
-                f"--frozen-layers {config.frozen_layers}: the checkpoint has {architecture.layers}"
+                f"frozen_layers = {config.frozen_layers}: the checkpoint has {architecture.layers}"
                 " layers."
             )
 
