@@ -7,7 +7,7 @@ ENCODER ?= cnn
 TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -81,10 +81,6 @@ bench-peer: $(VENV)/.installed
 bench-peer-recall: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_recall.py --dataset $(DATASET) --resume \
 	  --json benchmarks/results/peer-recall-$(DATASET)-cpu.json $(BENCH_FLAGS)
-
-# Synthetic sets of up to 10^8 links: prepared, sampled, evaluated and trained. About an hour, 13 GiB of memory, 1 GB of disk.
-bench-scale: $(VENV)/.installed
-	$(BIN)/python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --resume --json benchmarks/results/scale-cpu.json $(BENCH_FLAGS)
 
 # The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
 bench-board: $(VENV)/.installed
