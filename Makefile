@@ -7,7 +7,7 @@ ENCODER ?= cnn
 TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-board clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -47,7 +47,7 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
 	$(BIN)/python -c 'import datasets, sentence_transformers, torch'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/test_vectors.py tests/benchmarks/test_peer.py \
-	  tests/benchmarks/test_peer_recall.py tests/racing/test_examples.py
+	  tests/racing/test_examples.py
 
 # Losses of other frameworks, judged by the lint as docs/frameworks.md says. PyTorch and TensorFlow do not work in
 # one process. Of GradCache and what builds on TensorFlow, only what is tested is installed.
@@ -75,12 +75,6 @@ bench: $(VENV)/.installed
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
-
-# The race to a recall between this program and one in PyTorch, each tuned by its own trials. Goes on where it was stopped.
-# Needs the extra: pip install '.[bench]'
-bench-peer-recall: $(VENV)/.installed
-	$(BIN)/python benchmarks/peer_recall.py --dataset $(DATASET) --resume \
-	  --json benchmarks/results/peer-recall-$(DATASET)-cpu.json $(BENCH_FLAGS)
 
 # The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
 bench-board: $(VENV)/.installed
