@@ -7,7 +7,7 @@ ENCODER ?= cnn
 TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -75,11 +75,6 @@ bench: $(VENV)/.installed
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
-
-# The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
-bench-board: $(VENV)/.installed
-	$(BIN)/python benchmarks/search_reference.py $(DATASET) $(BENCH_FLAGS)
-	$(BIN)/python benchmarks/board.py $(DATASET) --seconds 20 $(BENCH_FLAGS)
 
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
 # RESULTS_FLAGS=--dry-run only lists the cells. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of

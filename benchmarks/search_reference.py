@@ -52,10 +52,14 @@ BLOCK = 1 / 30
 GROWTH = 1.4
 """Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 0.7)
+"""Share of the longest training after which a trial ends that has less than this share of the best
+recall that any trial had by the same clock.
+"""
 LEAST_ROWS = 4
 TRIED_ITERATIONS = 20
 """Iterations by which a trial's pace is known before it begins."""
 LEAST_SECONDS = 2.0
+"""Training of a trial that may rest."""
 RECALL = "recall_at_50"
 ENDLESS = {"epochs": 10_000}
 """A trial ends by its recall or its time."""
@@ -141,20 +145,12 @@ def best(trial: Trial, clock: float = np.inf) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TrialTrainer:
-    """Trains a trial for so many seconds at most.
-
-    Attributes:
-        hopeless: share of the longest training after which a trial ends that has less than this
-            share of the best recall that any trial had by the same clock.
-        least_seconds: training of a trial that may rest.
-    """
+    """Trains a trial for so many seconds at most."""
 
     dataset: Dataset
     locations: Locations
     longest: float
     interrupted: Callable[[], bool]
-    hopeless: tuple[float, float] = HOPELESS
-    least_seconds: float = LEAST_SECONDS
 
     def train(self, config: RunConfig, earlier: Sequence[Trial]) -> Trial:
         """Train a trial; return its curve, by iterations and seconds of training."""
@@ -204,11 +200,11 @@ class TrialTrainer:
                 found["seconds"].append(round(clock, 3))
                 for name in ("validation", "test"):
                     found[name].append(round(row[f"{name}_{RECALL}"], 5))
-            share, least = self.hopeless
+            share, least = HOPELESS
             best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
             if clock > share * self.longest and best(found) < least * best_of_all:
                 found["status"] = "hopeless"
-            elif rests(found) and found["seconds"][-1] >= self.least_seconds:
+            elif rests(found) and found["seconds"][-1] >= LEAST_SECONDS:
                 found["status"] = "rests"
             if is_over or found["status"] != "longest":
                 turns.close("")

@@ -142,14 +142,32 @@ def test_the_best_recall_up_to_a_clock() -> None:
     assert search_reference.best(trial) == 0.3
 
 
-def test_a_wave_is_replayed() -> None:
-    """Of two trials the late one is lost at a fourth of the clock, and kept at half of it."""
-    early = {"seconds": [0.5, 8.0], "validation": [0.2, 0.3]}
-    late = {"seconds": [3.0, 8.0], "validation": [0.25, 0.4]}
-    kept, cost = search_choices.wave([early, late], 0, 8.0, 4, size=2)
-    assert (kept, cost) == (pytest.approx(0.3 / 0.4), pytest.approx(2 / 4 + 1 / 4 + 1 / 2))
-    kept, cost = search_choices.wave([early, late], 0, 8.0, 2, size=2)
-    assert (kept, cost) == (1.0, pytest.approx(2 / 2 + 1 / 2))
+def test_a_choice_is_worth_its_best_trial() -> None:
+    """0.9 of the best of all is reached between evaluations; features take 3 s."""
+
+    def trial(sampler: str, status: str, *points: tuple[float, float]) -> dict[str, Any]:
+        model = {"encoder": "bow", "loss": "softmax", "features": "add", "sampler": sampler}
+        return {
+            "config": model,
+            "status": status,
+            "iterations": [10 * at for at, _ in points],
+            "iteration_seconds": 0.1,
+            "start_seconds": 1.0,
+            "wall_seconds": 60.0,
+            "seconds": [at for at, _ in points],
+            "validation": [recall for _, recall in points],
+            "test": [recall / 2 for _, recall in points],
+        }
+
+    trials = [
+        trial("ns", "longest", (2, 0.5)),
+        trial("neg", "hopeless", (4, 0.4), (6, 0.45)),
+        trial("ns", "longest", (1, 0.2)),
+    ]
+    found = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
+    assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2, False)
+    assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1, True)
+    assert search_choices.worth(found, "loss", "sg") is None
 
 
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
