@@ -156,10 +156,8 @@ class TrialTrainer:
         """Train a trial; return its curve, by iterations and seconds of training."""
         began = time.monotonic()
         content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
-        opened = time.perf_counter()
         with timed_loops(self.dataset, content, {"": config}) as loops:
             loops[""].full_block(1)
-            start_seconds = time.perf_counter() - opened
             loops[""].full_block(TRIED_ITERATIONS)
             iteration_seconds = loops[""].samples[-1].seconds / TRIED_ITERATIONS
         every = max(round(BLOCK * self.longest / iteration_seconds), 1)
@@ -181,7 +179,6 @@ class TrialTrainer:
             found["status"] = f"failed: {errors[0]}"[:200]
         return found | {
             "wall_seconds": round(time.monotonic() - began, 2),
-            "start_seconds": round(start_seconds, 2),
             "other_programs_cores": round(others.cores(), 2),
         }
 
