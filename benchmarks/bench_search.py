@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from harness import FOLDER, RESULTS, TINY, Benchmark, Found, environment_notes
+from harness import RESULTS, TINY, Benchmark, Found, environment_notes
 from measuring import ncfbench, time_to
 from search_reference import RECALL, SEARCHES, Trial, read
 
@@ -80,7 +80,6 @@ class Search(Benchmark):
     """A cell for each data set whose reference search is kept."""
 
     name, file, rounds = "search", RESULTS / "search-cpu.json", 1
-    own_files = (FOLDER / "bench_search.py",)
     options: ClassVar = {"searches": (SEARCHES, "the folder of the reference searches")}
     places = ("searches",)
 
