@@ -77,8 +77,8 @@ bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
 
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
-# RESULTS_FLAGS=--dry-run only lists the cells. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
-# the checkpoint for bert (docs/encoders.md says how to get it).
+# MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of the checkpoint for bert (docs/encoders.md says
+# how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)
 
