@@ -7,7 +7,7 @@ ENCODER ?= cnn
 TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-peer-recall bench-scale bench-board clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -47,7 +47,7 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
 	$(BIN)/python -c 'import datasets, sentence_transformers, torch'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/test_vectors.py tests/benchmarks/test_peer.py \
-	  tests/benchmarks/test_peer_recall.py tests/racing/test_examples.py
+	  tests/racing/test_examples.py
 
 # Losses of other frameworks, judged by the lint as docs/frameworks.md says. PyTorch and TensorFlow do not work in
 # one process. Of GradCache and what builds on TensorFlow, only what is tested is installed.
@@ -76,24 +76,9 @@ bench: $(VENV)/.installed
 bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
 
-# The race to a recall between this program and one in PyTorch, each tuned by its own trials. Goes on where it was stopped.
-# Needs the extra: pip install '.[bench]'
-bench-peer-recall: $(VENV)/.installed
-	$(BIN)/python benchmarks/peer_recall.py --dataset $(DATASET) --resume \
-	  --json benchmarks/results/peer-recall-$(DATASET)-cpu.json $(BENCH_FLAGS)
-
-# Synthetic sets of up to 10^8 links: prepared, sampled, evaluated and trained. About an hour, 13 GiB of memory, 1 GB of disk.
-bench-scale: $(VENV)/.installed
-	$(BIN)/python benchmarks/bench_scale.py --links 1e5,1e6,1e7,1e8 --resume --json benchmarks/results/scale-cpu.json $(BENCH_FLAGS)
-
-# The searches and boards of docs/results.md: hours for each data set, on a quiet core. Both go on where they were stopped.
-bench-board: $(VENV)/.installed
-	$(BIN)/python benchmarks/search_reference.py $(DATASET) $(BENCH_FLAGS)
-	$(BIN)/python benchmarks/board.py $(DATASET) --seconds 20 $(BENCH_FLAGS)
-
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
-# RESULTS_FLAGS=--dry-run only lists the cells. MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of
-# the checkpoint for bert (docs/encoders.md says how to get it).
+# MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of the checkpoint for bert (docs/encoders.md says
+# how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)
 

@@ -1,5 +1,5 @@
-"""`ncfbench advise` beside a reference search and a rival: does ten minutes' advice find what 100
-trials find, and does it name what gets there soonest?
+"""`ncfbench advise` beside a reference search: does ten minutes' advice find what 100 trials find,
+and does it name what gets there soonest?
 
     python benchmarks/bench_search.py --data-dir DIR   # six cells of 10 minutes on a quiet machine
     python benchmarks/bench_search.py --cells anime --resume
@@ -14,29 +14,21 @@ default question and its budget, in a process of its own, and everything in it c
 - Time: training seconds, with those of the features, in which the recommended arm reaches 0.95 of
   its own best validation recall, over those of the soonest trial. Wanted: at most 1.3.
 - Floors: whether the answer is below the best floor without saying so.
-- The rival is asynchronous successive halving (Li et al., 2020) by epochs in the same wall time, on
-  the recorded curves of the reference's random trials, in 200 orders, with the trials' own
-  overheads. It has the reduction factor and the first rung that serve it best in this very cell,
-  what it pauses costs it nothing, and it fits no floor. Wanted: ahead of it in all cells but one:
-  in recall, or with recalls within 1 % in the time to 0.95 of its recall.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from harness import FOLDER, RESULTS, TINY, Benchmark, Found, environment_notes
+from harness import RESULTS, TINY, Benchmark, Found, environment_notes
 from measuring import ncfbench, time_to
 from search_reference import RECALL, SEARCHES, Trial, read
 
@@ -45,12 +37,6 @@ from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.timing import allocator
 from ncfbench.timing.ranking import SHARE
-
-ALIKE = 0.01
-"""Share of recall by which two differ that time decides between."""
-ORDERS = 200
-FACTORS, FIRST_EPOCHS = (2, 3, 4), (0.25, 0.5, 1.0, 2.0)
-"""Reduction factors and epochs of the first rung that the rival is given."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +56,12 @@ class Curve:
 
     Attributes:
         before: seconds of the features, which come first.
-        overhead: wall seconds of a trial for each second of its training; 1 where it is not known.
-        start: seconds of opening it.
-        epoch_seconds: of training.
     """
 
     seconds: Sequence[float]
     validation: Sequence[float]
     test: Sequence[float]
     before: float = 0.0
-    start: float = 0.0
-    overhead: float = 1.0
-    epoch_seconds: float = math.inf
 
     @cached_property
     def top(self) -> int:
@@ -95,22 +75,11 @@ class Curve:
         looks = zip(self.seconds, self.validation, strict=True)
         return self.before + time_to(level, [(0.0, 0.0), *looks])
 
-    def until(self, seconds: float) -> int:
-        """Return the number of evaluations up to a clock."""
-        return int(np.searchsorted(self.seconds, seconds, side="right"))
-
-    def cut(self, seconds: float) -> Curve:
-        """Return the curve up to a clock, which holds one evaluation at least."""
-        stop = max(self.until(seconds), 1)
-        parts = (self.seconds[:stop], self.validation[:stop], self.test[:stop])
-        return Curve(*parts, before=self.before)
-
 
 class Search(Benchmark):
     """A cell for each data set whose reference search is kept."""
 
     name, file, rounds = "search", RESULTS / "search-cpu.json", 1
-    own_files = (FOLDER / "bench_search.py",)
     options: ClassVar = {"searches": (SEARCHES, "the folder of the reference searches")}
     places = ("searches",)
 
@@ -120,10 +89,10 @@ class Search(Benchmark):
         return {name: cell for name, cell in cells.items() if name in there}
 
     def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
-        """Ask for advice, and compare what it recommends with the reference and the rival."""
+        """Ask for advice, and compare what it recommends with the reference."""
         reference = read(options.searches / f"{name}.json.gz")
         answer = ask(cell, options.data_dir)
-        return compare(reference, answer, cell.budget_seconds)
+        return compare(reference, answer)
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         """Return the targets that are missed."""
@@ -140,9 +109,6 @@ class Search(Benchmark):
                 lines.append(f"{name}: {found['time_ratio']:.2f} times the soonest trial's time.")
             if not found["says_floor"]:
                 lines.append(f"{name}: below a floor, and does not say so.")
-        ahead = [found for found in cells if found["ahead"]]
-        if len(ahead) < enough:
-            lines.append(f"rival: ahead in {len(ahead)} of {len(cells)} cells.")
         return lines
 
     def tables(
@@ -157,11 +123,8 @@ class Search(Benchmark):
             Col("s to 0.95", "seconds", ".3g"),
             Col("soonest", "soonest_seconds", ".3g"),
             Col("times", "time_ratio", ".2f"),
-            Col("rival", "rival_recall", ".3f"),
-            Col("its s", "rival_seconds", ".3g"),
-            Col("ahead", lambda found: "yes" if found["ahead"] else "no"),
         ]
-        title = "Advice of ten minutes beside a search of 100 trials, and successive halving"
+        title = "Advice of ten minutes beside a search of 100 trials"
         yield Table.of(title, columns, cells, notes=[*environment_notes(cells, environments)])
 
 
@@ -190,24 +153,18 @@ def ask(cell: Cell, data_dir: Path) -> dict[str, Any]:
     }
 
 
-def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: float) -> Found:
-    """Return the figures of a cell, from its reference, the answer with its arm, and the budget."""
+def compare(reference: Mapping[str, Any], answer: Mapping[str, Any]) -> Found:
+    """Return the figures of a cell, from its reference and the answer with its arm."""
     trials = [each for each in reference["trials"] if each["validation"]]
     curves = [curve_of(each, reference) for each in trials]
     own = Curve(**answer["arm"])
     best = max(curves, key=lambda curve: curve.validation[curve.top])
     level = SHARE * own.validation[own.top]
     soonest = min([own, *curves], key=lambda curve: curve.time_to(level))
-    rival = rival_of(
-        [c for c, each in zip(curves, trials, strict=True) if each["by"] == "random"], budget
-    )
     recall = own.test[own.top]
     floors = [each["recall_at_50"] for each in answer["floors"]]
     below = bool(floors) and recall < max(floors)
     seconds = own.time_to(level)
-    ahead = recall > (1 + ALIKE) * rival["recall"] or (
-        recall > (1 - ALIKE) * rival["recall"] and seconds < rival["seconds"]
-    )
     return {
         "trials": len(trials),
         "reference_recall": best.test[best.top],
@@ -222,8 +179,6 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any], budget: flo
         "says_floor": not below or says_floor(answer["headline"]),
         "headline": answer["headline"],
         "spent_seconds": answer["spent_seconds"],
-        **{f"rival_{name}": value for name, value in rival.items()},
-        "ahead": ahead,
     }
 
 
@@ -238,92 +193,12 @@ def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
     config, pace = Space({}, {}).config(trial["config"]), trial["iteration_seconds"]
     seconds = [iteration * pace for iteration in trial["iterations"]]
     reads = config.reads_item_features or config.reads_history_features
-    trained = max(trial["seconds"][-1], 1e-9)
     return Curve(
         seconds,
         trial["validation"],
         trial["test"],
         before=reference["feature_seconds"] * reads,
-        start=trial["start_seconds"],
-        overhead=max(trial["wall_seconds"] - 2 * trial["start_seconds"], trained) / trained,
-        epoch_seconds=pace * reference["n_links"] / config.batch_size,
     )
-
-
-# --- the rival
-
-
-def rival_of(curves: Sequence[Curve], budget: float) -> dict[str, Any]:
-    """Return the mean recall of what successive halving finds, and the median seconds to 0.95 of
-    it, with the settings that give it most recall.
-    """
-    found = []
-    for factor, epochs in product(FACTORS, FIRST_EPOCHS):
-        generator = np.random.default_rng(0)
-        ends = [
-            halve(
-                [curves[place] for place in generator.permutation(len(curves))],
-                budget,
-                factor,
-                epochs,
-            )
-            for _ in range(ORDERS)
-        ]
-        recall = statistics.fmean(end.test[end.top] for end in ends)
-        seconds = statistics.median(end.time_to(SHARE * end.validation[end.top]) for end in ends)
-        found.append({"recall": recall, "seconds": seconds, "factor": factor, "epochs": epochs})
-    return max(found, key=lambda each: each["recall"])
-
-
-def halve(curves: Sequence[Curve], budget: float, factor: int, epochs: float) -> Curve:
-    """Return the best curve, as far as it was trained, of asynchronous successive halving with one
-    worker (Li et al., 2020, algorithm 2).
-
-    Whenever the worker is free, it promotes the best of the highest rung that has one among its
-    best ``1 / factor`` that was not promoted; else it begins the next trial. A curve that ended
-    keeps its recall, and its training goes on at its pace. Where all have begun and nothing is
-    promoted, the best one trains on.
-
-    Args:
-        epochs: of the first rung; each further one has ``factor`` times as many.
-    """
-    clock, begun = 0.0, 0
-    rungs: list[dict[int, float]] = []
-    trained: dict[int, float] = {}
-    while clock < budget:
-        place, rung = promoted(rungs, factor) or (begun, 0)
-        if rung == 0 and begun == len(curves):  # nobody is left: the best one trains on
-            leader = max(trained, key=lambda at: max(curves[at].cut(trained[at]).validation))
-            trained[leader] += (budget - clock) / curves[leader].overhead
-            break
-        begun += rung == 0
-        curve = curves[place]
-        target = curve.epoch_seconds * epochs * factor**rung
-        clock += curve.start * (rung == 0) + curve.overhead * (target - trained.get(place, 0.0))
-        if clock > budget:
-            # It trains until the time is up.
-            target -= (clock - budget) / curve.overhead
-        if target <= trained.get(place, 0.0):
-            break
-        trained[place] = target
-        if rung == len(rungs):
-            rungs.append({})
-        seen = curve.validation[: curve.until(target)]
-        rungs[rung][place] = max(seen, default=0.0)
-    ends = [curves[place].cut(seconds) for place, seconds in trained.items()]
-    return max(ends, key=lambda curve: curve.validation[curve.top])
-
-
-def promoted(rungs: Sequence[Mapping[int, float]], factor: int) -> tuple[int, int] | None:
-    """Return the trial to promote, and the rung to train it to; None where there is none."""
-    for number in reversed(range(len(rungs))):
-        values = rungs[number]
-        above = rungs[number + 1] if number + 1 < len(rungs) else {}
-        best = sorted(values, key=lambda place: values[place], reverse=True)
-        for place in best[: len(values) // factor]:
-            if place not in above:
-                return place, number + 1
-    return None
 
 
 if __name__ == "__main__":

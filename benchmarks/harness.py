@@ -45,7 +45,6 @@ PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
-    "dense": "synthetic --users 1500 --items 1000 --links 120000",
     TINY: "synthetic --users 120 --items 400 --links 1500 --topics 5 --vocabulary-size 200"
     " --min-words 3 --max-length 12",
 }
@@ -63,20 +62,16 @@ class Benchmark(ABC):
     Attributes:
         options: default and help of each option beside those of all benchmarks. The type is the
             default's; an empty list takes an option several times, None any text.
-        identity: options that tell a cell from others of its name in the file.
         places: options that change nothing that is measured.
         file: where results are kept by default.
         rounds: of a cell, by default.
-        own_files: files whose changes make a cell another one, beside the program's.
     """
 
     name: ClassVar[str]
     options: ClassVar[Mapping[str, tuple[Any, str]]] = {}
-    identity: ClassVar[Sequence[str]] = ()
     places: ClassVar[Sequence[str]] = ()
     file: ClassVar[Path | None] = None
     rounds: ClassVar[int] = 5
-    own_files: ClassVar[Sequence[Path]] = ()
 
     @abstractmethod
     def cells(self, options: argparse.Namespace) -> Mapping[str, Any]:
@@ -167,12 +162,11 @@ class Benchmark(ABC):
         options: argparse.Namespace,
         problems: list[NcfbenchError],
     ) -> None:
-        described, code = environment.describe(), code_fingerprint(*self.own_files)
+        described, code = environment.describe(), code_fingerprint(self)
         given = {name: getattr(options, name) for name in self.options}
         for number, (name, cell) in enumerate(cells.items(), 1):
             wanted = {
                 "cell": name,
-                **{option: given[option] for option in self.identity},
                 "settings": {each: given[each] for each in given if each not in self.places},
                 "environment_key": described["key"],
                 "code": code,
@@ -196,7 +190,7 @@ class Benchmark(ABC):
                 "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "wall_seconds": round(time.perf_counter() - begin, 1),
             }
-            _put(result, {**wanted, **when, **figures}, ["cell", *self.identity], list(cells))
+            _put(result, {**wanted, **when, **figures}, list(cells))
             result["environments"][described["key"]] = described
             if options.json:
                 write_result(options.json, result)
@@ -237,11 +231,13 @@ def prepared(dataset: str, data_dir: Path) -> str:
     return str(manifest["fingerprint"])
 
 
-def code_fingerprint(*more: Path) -> str:
-    """Return twelve hexadecimal digits of the program's source and of more files."""
-    package = Path(sys.modules["ncfbench"].__file__ or "").parent
+def code_fingerprint(benchmark: Benchmark) -> str:
+    """Return twelve hexadecimal digits of the source of the program and of a benchmark."""
+    own, package = (
+        Path(sys.modules[name].__file__ or "") for name in (type(benchmark).__module__, "ncfbench")
+    )
     digest = hashlib.sha256()
-    for path in [*sorted(package.rglob("*.py")), *more]:
+    for path in [*sorted(package.parent.rglob("*.py")), own]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -277,14 +273,13 @@ def _is_kept(result: Found, wanted: Mapping[str, Any], rounds: int) -> bool:
     )
 
 
-def _put(result: Found, found: Found, identity: Sequence[str], order: Sequence[str]) -> None:
+def _put(result: Found, found: Found, order: Sequence[str]) -> None:
     """Put a cell in the place of the same one, in the order of the grid."""
 
-    def place(cell: Found) -> list[Any]:
-        rank = order.index(cell["cell"]) if cell["cell"] in order else len(order)
-        return [rank, *(cell.get(key) for key in identity)]
+    def place(cell: Found) -> int:
+        return order.index(cell["cell"]) if cell["cell"] in order else len(order)
 
-    others = [cell for cell in result["cells"] if place(cell) != place(found)]
+    others = [cell for cell in result["cells"] if cell["cell"] != found["cell"]]
     result["cells"] = sorted([*others, found], key=place)
 
 
@@ -304,19 +299,15 @@ def write_result(path: Path, result: Found) -> None:
         temporary.write_text(f'{head[:-1]}, "cells": [\n{cells}\n]}}\n', encoding="utf-8")
 
 
-def machine(where: Mapping[str, Any], *packages: str) -> str:
-    """Return the processor, its cores and versions of packages, as notes below tables have them."""
-    versions = (f"{name} {where['packages'][name]}" for name in packages)
-    return ", ".join([where["cpu"], f"{where['cores']} cores", *versions])
-
-
 def environment_notes(
     cells: Sequence[Found], environments: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield where and when cells were measured, and whether environment and code were the same."""
     for key in dict.fromkeys(found["environment_key"] for found in cells):
         if key in environments:
-            yield f"{machine(environments[key], 'jax')}, environment {key}."
+            where = environments[key]
+            jax = where["packages"]["jax"]
+            yield f"{where['cpu']}, {where['cores']} cores, jax {jax}, environment {key}."
     times = sorted(found["time"] for found in cells)
     yield f"Measured {times[0]} to {times[-1]}."
     for kind, what in (("environment_key", "environment"), ("code", "source code")):

@@ -1,7 +1,6 @@
 """Repeat the evidence: prepare the data, train the sweeps, profile, audit, and report.
 
     make results                              # all of it: days on two cores
-    make results RESULTS_FLAGS=--dry-run      # only the list of cells
     make results RESULTS_FLAGS="--folder citeulike"
 
 The commands are those of ``results.toml``. Each of its folders has its runs below ``--runs-dir``,
@@ -21,7 +20,6 @@ failed; the commands after it run all the same. 6 if a number does not verify.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -33,7 +31,6 @@ from pathlib import Path
 from harness import FOLDER, say
 from measuring import command as run_command
 
-from ncfbench.cli.output import print_views
 from ncfbench.config import Locations
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import (
@@ -43,7 +40,6 @@ from ncfbench.errors import (
     NcfbenchError,
     UsageError,
 )
-from ncfbench.reporting.table import Col, Table
 from ncfbench.storage import tables
 
 PLAN = FOLDER / "results.toml"
@@ -95,16 +91,16 @@ def split(command: str) -> list[str]:
     return words
 
 
-def call(words: Sequence[str], *, shows: bool = True) -> tuple[int, str]:
-    """Run a command of ncfbench, and return its exit code, and what it prints unless it is shown.
+def call(words: Sequence[str], *, shows: bool = True) -> int:
+    """Run a command of ncfbench, and return its exit code.
 
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    done = run_command([sys.executable, "-m", "ncfbench", *words], shows=shows)
-    if done.exit_code == INTERRUPTED_EXIT_CODE:
+    code = run_command([sys.executable, "-m", "ncfbench", *words], shows=shows).exit_code
+    if code == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
-    return done.exit_code, done.output
+    return code
 
 
 class Maker:
@@ -131,12 +127,9 @@ class Maker:
             except NcfbenchError as error:
                 say(f"Error: {evidence.name}: {error}")
                 self.codes.append(error.exit_code)
-        if self.options.dry_run:
-            self._list(ready)
-        else:
-            for evidence in ready:
-                self._train(evidence)
-                self._report(evidence)
+        for evidence in ready:
+            self._train(evidence)
+            self._report(evidence)
         return self.codes[0] if self.codes else 0
 
     def _check(self, code: int, what: str) -> bool:
@@ -147,7 +140,7 @@ class Maker:
         return not code
 
     def _call(self, words: Sequence[str], what: str, *, shows: bool = True) -> bool:
-        return self._check(call(words, shows=shows)[0], what)
+        return self._check(call(words, shows=shows), what)
 
     def _prepare(self, evidence: Evidence) -> bool:
         """Prepare the data sets that are missing, and return whether all are there."""
@@ -167,30 +160,6 @@ class Maker:
             return words
         return [*words, f"--runs-dir={self.runs_dir / evidence.name}"]
 
-    def _list(self, plan: Sequence[Evidence]) -> None:
-        """Print how many cells of each sweep are left. A cell of several sweeps counts once."""
-        known: set[str] = set()
-        rows = []
-        for evidence in plan:
-            for command in evidence.commands:
-                if not command.startswith("sweep "):
-                    continue
-                words = [*self._located(command, evidence), "--dry-run", "--json"]
-                code, text = call(words, shows=False)
-                if not self._check(code, f"the list of {command}"):
-                    continue
-                cells = {
-                    json.dumps([evidence.name, cell["config"]], sort_keys=True): cell
-                    for cell in json.loads(text)["cells"]
-                }
-                new = [cell for key, cell in cells.items() if key not in known]
-                known |= cells.keys()
-                left = sum(cell["status"] not in ("done", "diverged") for cell in new)
-                rows.append([command.removeprefix("sweep "), str(len(new)), str(left)])
-        title = "Cells of no earlier sweep, and those that are left"
-        cols = [Col(heading, index) for index, heading in enumerate(("sweep", "cells", "left"))]
-        print_views(Table.of(title, cols, rows))
-
     def _train(self, evidence: Evidence) -> None:
         """Run a folder's commands; those that ended and that cannot resume are not repeated."""
         path = self.runs_dir / evidence.name / STEPS
@@ -202,7 +171,7 @@ class Maker:
                 self._check(steps[command], command)
                 continue
             say(said)
-            code, _ = call(self._located(command, evidence))
+            code = call(self._located(command, evidence))
             self._check(code, command)
             # A failed check is a result; sweeps know by themselves what is over.
             if code in (0, CheckFailedError.exit_code) and not command.startswith("sweep "):
@@ -238,7 +207,6 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--plan", type=Path, default=PLAN, metavar="FILE.toml")
     parser.add_argument("--folder", action="append", metavar="NAME", help="only this one")
-    parser.add_argument("--dry-run", action="store_true", help="list the cells only")
     parser.add_argument("--data-dir", type=Path, default=Locations.of().data_dir)
     parser.add_argument("--runs-dir", type=Path, default=Locations.of().runs_dir / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")

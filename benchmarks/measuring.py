@@ -1,8 +1,7 @@
-"""Measuring: arms in turn, times to a level, functions and programs apart, and memory."""
+"""Measuring: arms in turn, times to a level, and functions and programs apart."""
 
 from __future__ import annotations
 
-import ctypes
 import math
 import multiprocessing
 import os
@@ -14,11 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
-
-import psutil
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 from ncfbench.timing import allocator, speedups
@@ -41,18 +37,6 @@ def timed(function: Callable[..., Any], *arguments: Any) -> Arm:
         for _ in range(count):
             jax.block_until_ready(function(*arguments))
         return time.perf_counter() - begin
-
-    return run
-
-
-def on_processor(function: Callable[[], object]) -> Arm:
-    """Return the arm that calls a function, in processor seconds."""
-
-    def run(count: int) -> float:
-        begin = time.process_time()
-        for _ in range(count):
-            function()
-        return time.process_time() - begin
 
     return run
 
@@ -125,20 +109,11 @@ def process() -> Iterator[Callable[..., Any]]:
         yield ask
 
 
-def isolated(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of a module returns in a process of its own."""
-    with process() as ask:
-        return ask(function, *arguments)
-
-
 class Finished(NamedTuple):
     """A program that ended."""
 
     exit_code: int
     output: str
-    seconds: float
-    processor_seconds: float
-    peak_bytes: int
 
 
 def command(
@@ -153,24 +128,15 @@ def command(
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    begin = time.perf_counter()
     stdout = None if shows else subprocess.PIPE
     environment = {**os.environ, **(variables or {})}
     with subprocess.Popen(words, stdout=stdout, text=True, env=environment) as child:
         try:
-            output = "" if child.stdout is None else child.stdout.read()
-            _, status, usage = os.wait4(child.pid, 0)
+            output, _ = child.communicate()
         except KeyboardInterrupt:
             child.wait()
             raise
-        child.returncode = os.waitstatus_to_exitcode(status)
-    return Finished(
-        child.returncode,
-        output,
-        time.perf_counter() - begin,
-        usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-    )
+    return Finished(child.returncode, output or "")
 
 
 def ncfbench(words: Sequence[str], variables: Mapping[str, str] | None = None) -> Finished:
@@ -186,27 +152,3 @@ def ncfbench(words: Sequence[str], variables: Mapping[str, str] | None = None) -
     if done.exit_code:
         raise CheckFailedError(f"ncfbench {words[0]} ended with {done.exit_code}.")
     return done
-
-
-# --- memory
-
-
-def resident_bytes() -> int:
-    """Return the bytes of this process in memory, less what the C library keeps of freed ones."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    return int(psutil.Process().memory_info().rss)
-
-
-def peak_bytes() -> int:
-    """Return the most bytes of this process in memory since :func:`restart_peak`."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-
-
-def restart_peak() -> int:
-    """Return :func:`peak_bytes`, and let it begin anew."""
-    peak = peak_bytes()
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak

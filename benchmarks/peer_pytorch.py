@@ -2,7 +2,7 @@
 timed beside ours.
 
     make bench-peer DATASET=citeulike
-    python benchmarks/peer_pytorch.py --encoder cnn,lstm --words 40,300 --json FILE --resume
+    python benchmarks/peer_pytorch.py --encoder cnn,lstm --json FILE --resume
 
 PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded
 once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, in a process of its
@@ -10,15 +10,11 @@ own. Before any timing its loss and gradients must agree with ours. Then rounds:
 repeats steps on the same batches, which are ready (our *step* account), and our
 *full* account runs beside them, with its sampler at work. The order of the arms changes from round
 to round.
-
-Texts of a length that the data set does not have are made: lengths as the paper prints them for
-CiteULike (22 to 300, mean 194, scaled), words drawn by Zipf's law.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -27,16 +23,15 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 import peer_model
+import torch
 from harness import TINY, Benchmark, Found, say
 from measuring import Arm, block, interleaved, process, timed
-from peer_encoders import torch
 
 from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import name_files
-from ncfbench.data.text import Texts
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.formats import interval
@@ -55,16 +50,12 @@ TOLERANCE = 1e-4
 """Largest difference of the gradients, as a share of their norm, and of the losses."""
 MODES: Mapping[str, str | None] = {"eager": None, "compiled": "default"}
 """PyTorch's arms, and torch.compile's mode of each."""
-FASTER = {("cnn", 300): 2.0, ("cnn", 40): 1.5}
-"""Targets of PyTorch / ours, over PyTorch's best arm; 1 for the LSTM."""
-SAMPLING_SHARE, OVERHEAD = {300: 0.05, 40: 0.10}, {300: 1.05, 40: 1.10}
-"""Targets of sampling / full and of full / step, by words: at most."""
 Row = Mapping[str, Any]
 """Seconds per iteration of each arm of a sampler, round by round, and other facts."""
 
 
 class Peers(Benchmark):
-    """A cell for each encoder and length of texts."""
+    """A cell for each encoder."""
 
     name, rounds = "peer", 7
 
@@ -73,16 +64,15 @@ class Peers(Benchmark):
         "encoder": ("cnn", "cnn, lstm or both, separated by a comma"),
         "loss": ("sg", "any loss"),
         "samplers": ("iid,neg,strat,ns,strat-ns", "separated by commas"),
-        "words": ("40,300", "longest texts"),
         "batches": (16, "that every arm repeats; fewer where an iteration takes seconds"),
         "eager_only": (False, "leave torch.compile out"),
         "set": ([], "NAME=VALUE, any other setting"),
     }
-    places = ("encoder", "words")
+    places = ("encoder",)
 
-    def cells(self, options: argparse.Namespace) -> Mapping[str, tuple[str, int]]:
+    def cells(self, options: argparse.Namespace) -> Mapping[str, str]:
         if options.quick:
-            options.dataset, options.encoder, options.words = TINY, "cnn", "12"
+            options.dataset, options.encoder = TINY, "cnn"
             options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
             sizes = ("batch_size=16", "dimension=8", "word_dimension=8", "filters=8")
             options.set = [*options.set, *sizes]
@@ -91,31 +81,23 @@ class Peers(Benchmark):
         options.chosen = [name for name in names if family in find_sampler(name).families]
         if not options.chosen:
             raise UsageError(f"--samplers {options.samplers}: none serves --loss {options.loss}.")
-        return {
-            f"{encoder}/{words}": (encoder, int(words))
-            for encoder in options.encoder.split(",")
-            for words in options.words.split(",")
-        }
+        return {encoder: encoder for encoder in options.encoder.split(",")}
 
-    def measure(self, name: str, cell: tuple[str, int], options: argparse.Namespace) -> Found:
-        encoder, words = cell
+    def measure(self, name: str, cell: str, options: argparse.Namespace) -> Found:
         configs: dict[str, RunConfig] = {}
         for sampler in options.chosen:
             flags = {"dataset": options.dataset, "loss": options.loss}
-            flags |= {"encoder": encoder, "sampler": sampler}
+            flags |= {"encoder": cell, "sampler": sampler}
             given, _ = merge(flags, options.set)
             configs[sampler] = complete(name_files(given, options.data_dir, say))
         dataset = open_dataset(options.dataset, data_dir=options.data_dir)
-        rows = compare(with_words(dataset, words), configs, options)
+        rows = compare(dataset, configs, options)
         facts = {
             "device_name": environment.processor().name,
             "torch": torch.__version__,
             "torch_threads": torch.get_num_threads(),
         }
-        return {"encoder": encoder, "words": words, "samplers": rows, **facts}
-
-    def missed(self, cells: Sequence[Found]) -> list[str]:
-        return [text for cell in cells for text in missed_by(cell)]
+        return {"samplers": rows, **facts}
 
     def tables(
         self, cells: Sequence[Found], environments: Mapping[str, Any]
@@ -145,22 +127,6 @@ def require_cpu() -> None:
     """
     if (platform := jax.default_backend()) != "cpu":
         raise UsageError(f"JAX computes on {platform}, PyTorch on the CPU: set JAX_PLATFORMS=cpu.")
-
-
-def with_words(dataset: Dataset, words: int) -> Dataset:
-    """Return the same graph with texts of up to ``words`` words: the data set's own if it has such,
-    else made ones.
-    """
-    if dataset.tokens_IxL.shape[1] == words:
-        return dataset
-    rng = np.random.default_rng(words)
-    lengths = np.clip(
-        rng.normal(194, 72, dataset.n_items) * words / 300, max(22 * words // 300, 1), words
-    ).astype(np.int32)
-    ranks = np.minimum(rng.zipf(1.2, (dataset.n_items, words)), dataset.n_words)
-    order = rng.permutation(dataset.n_words) + 1
-    tokens = order[ranks - 1][np.arange(words)[None, :] < lengths[:, None]].astype(np.int32)
-    return dataclasses.replace(dataset, texts=Texts(tokens, lengths))
 
 
 def compare(
@@ -256,12 +222,9 @@ def sampling_share(row: Row) -> float:
 
 
 def cell_table(cell: Found) -> Table:
-    """Return one encoder at one length of texts: a row for each sampler."""
+    """Return the table of one encoder: a row for each sampler."""
     settings = cell["settings"]
-    title = (
-        f"{settings['dataset']}, {cell['encoder']}, {settings['loss']}, texts of up to"
-        f" {cell['words']} words, float32"
-    )
+    title = f"{settings['dataset']}, {cell['cell']}, {settings['loss']}, float32"
     arms = MODES if "compiled" in next(iter(cell["samplers"].values())) else ["eager"]
     columns = [
         Col("sampler", "title"),
@@ -289,25 +252,6 @@ def cell_table(cell: Found) -> Table:
             }
         )
     return Table.of(title, columns, rows)
-
-
-def missed_by(cell: Found) -> Iterator[str]:
-    """Yield a sentence for each target that a sampler of a cell misses."""
-    encoder, words = cell["encoder"], cell["words"]
-    if words not in OVERHEAD:
-        return
-    faster = FASTER.get((encoder, words), 1.0)
-    for name, row in cell["samplers"].items():
-        where = f"{encoder}, {words} words, {name}"
-        ratio = median(row, best_arm(row)) / median(row, "step")
-        if ratio < faster:
-            yield f"{where}: PyTorch / ours {ratio:.2f}, at least {faster:.2f}"
-        for what, value, most in (
-            ("sampling / full", sampling_share(row), SAMPLING_SHARE[words]),
-            ("full / step", overhead(row), OVERHEAD[words]),
-        ):
-            if value > most:
-                yield f"{where}: {what} {value:.2f}, at most {most:.2f}"
 
 
 if __name__ == "__main__":

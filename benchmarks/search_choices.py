@@ -1,5 +1,4 @@
-"""What each choice is worth on six data sets, and how long a wave of candidates should train before
-half of it leave, by the kept reference searches; trains nothing.
+"""What each choice is worth on six data sets, by the kept reference searches; trains nothing.
 
     python benchmarks/search_choices.py
 
@@ -8,22 +7,15 @@ choice, as a share of the best of all, and the seconds of training, with those o
 soonest trial that has the value to 0.9 of the best of all. The search tried more often what did
 well, and ended trials that had less than 0.7 of the best after a fifth of their time: a plus sign
 says that this happened to the best trial of a value, which may be worth more.
-
-A wave is six trials, drawn 1,500 times from the forty best of a search. It trains as in ``ncfbench
-advise``: to a share of the race's clock, then to twice as much, and so on; each time the better
-half stays. *Kept* is the best recall of those that stay to the end over the best of the wave,
-*cost* the training of the wave in trainings to the clock.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
 from bench_search import curve_of
 from search_reference import SEARCHES, Trial, best, read
 
@@ -45,11 +37,6 @@ CHOICES = {
     "user_tower": ("history", "table"),
 }
 SHARE = 0.9
-WAVE, DRAWS, BEST = 6, 1500, 40
-CLOCKS = (15.0, 30.0)
-"""Seconds of training at which a race of waves is."""
-SHARES = (12, 6, 4, 2)
-"""A wave begins with one of so many parts of the clock."""
 
 
 class Worth(NamedTuple):
@@ -116,49 +103,5 @@ def _shown(worth: Worth) -> str:
     return f"{worth.share:.2f}{'+' if worth.is_cut else ''} ({seconds})"
 
 
-# --- waves
-
-
-def waves_table() -> Table:
-    """Return the table of waves: a row for each data set and clock."""
-    found = [
-        row for name in sorted(searches()) for row in wave_rows(name, searches()[name]["trials"])
-    ]
-    cols = [Col("data", 0), Col("clock", 1, ".0f")]
-    for title, spec in (("kept", ".3f"), ("cost", ".2f")):
-        cols += [
-            Col(f"{title}, 1/{share}", len(cols) + at, spec) for at, share in enumerate(SHARES)
-        ]
-    return Table.of("Waves that begin with a share of the clock", cols, found)
-
-
-def wave_rows(name: str, trials: Sequence[Trial]) -> Iterator[tuple[str | float, ...]]:
-    """Yield a row for each clock: kept and cost by share."""
-    for clock in CLOCKS:
-        pool = sorted(trials, key=lambda trial: best(trial, clock), reverse=True)[:BEST]
-        if len(pool) < WAVE:
-            continue
-        ends = [[wave(pool, draw, clock, share) for draw in range(DRAWS)] for share in SHARES]
-        kept, costs = ([fmean(end[of] for end in own) for own in ends] for of in (0, 1))
-        yield name, clock, *kept, *costs
-
-
-def wave(
-    pool: Sequence[Trial], seed: int, clock: float, parts: int, size: int = WAVE
-) -> tuple[float, float]:
-    """Return what is kept of a drawn wave, and its cost."""
-    drawn = np.random.default_rng(seed).choice(len(pool), size, replace=False)
-    racing, target, before, cost = [pool[place] for place in drawn], clock / parts, 0.0, 0.0
-    top = max(best(trial, clock) for trial in racing)
-    while True:
-        cost += len(racing) * (target - before) / clock
-        if target >= clock:
-            return max(best(trial, clock) for trial in racing) / top, cost
-        order = sorted(racing, key=lambda trial: best(trial, target), reverse=True)
-        racing = order[: math.ceil(len(order) / 2)]
-        before, target = target, min(2 * target, clock)
-
-
 if __name__ == "__main__":
-    for table in (choices_table(), waves_table()):
-        show(make_console(), table)
+    show(make_console(), choices_table())

@@ -52,10 +52,14 @@ BLOCK = 1 / 30
 GROWTH = 1.4
 """Least growth of the training clock between two evaluations."""
 HOPELESS = (1 / 5, 0.7)
+"""Share of the longest training after which a trial ends that has less than this share of the best
+recall that any trial had by the same clock.
+"""
 LEAST_ROWS = 4
 TRIED_ITERATIONS = 20
 """Iterations by which a trial's pace is known before it begins."""
 LEAST_SECONDS = 2.0
+"""Training of a trial that may rest."""
 RECALL = "recall_at_50"
 ENDLESS = {"epochs": 10_000}
 """A trial ends by its recall or its time."""
@@ -141,29 +145,19 @@ def best(trial: Trial, clock: float = np.inf) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TrialTrainer:
-    """Trains a trial for so many seconds at most.
-
-    Attributes:
-        hopeless: share of the longest training after which a trial ends that has less than this
-            share of the best recall that any trial had by the same clock.
-        least_seconds: training of a trial that may rest.
-    """
+    """Trains a trial for so many seconds at most."""
 
     dataset: Dataset
     locations: Locations
     longest: float
     interrupted: Callable[[], bool]
-    hopeless: tuple[float, float] = HOPELESS
-    least_seconds: float = LEAST_SECONDS
 
     def train(self, config: RunConfig, earlier: Sequence[Trial]) -> Trial:
         """Train a trial; return its curve, by iterations and seconds of training."""
         began = time.monotonic()
         content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
-        opened = time.perf_counter()
         with timed_loops(self.dataset, content, {"": config}) as loops:
             loops[""].full_block(1)
-            start_seconds = time.perf_counter() - opened
             loops[""].full_block(TRIED_ITERATIONS)
             iteration_seconds = loops[""].samples[-1].seconds / TRIED_ITERATIONS
         every = max(round(BLOCK * self.longest / iteration_seconds), 1)
@@ -185,7 +179,6 @@ class TrialTrainer:
             found["status"] = f"failed: {errors[0]}"[:200]
         return found | {
             "wall_seconds": round(time.monotonic() - began, 2),
-            "start_seconds": round(start_seconds, 2),
             "other_programs_cores": round(others.cores(), 2),
         }
 
@@ -204,11 +197,11 @@ class TrialTrainer:
                 found["seconds"].append(round(clock, 3))
                 for name in ("validation", "test"):
                     found[name].append(round(row[f"{name}_{RECALL}"], 5))
-            share, least = self.hopeless
+            share, least = HOPELESS
             best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
             if clock > share * self.longest and best(found) < least * best_of_all:
                 found["status"] = "hopeless"
-            elif rests(found) and found["seconds"][-1] >= self.least_seconds:
+            elif rests(found) and found["seconds"][-1] >= LEAST_SECONDS:
                 found["status"] = "rests"
             if is_over or found["status"] != "longest":
                 turns.close("")

@@ -47,7 +47,7 @@ that learn slowly leave no time for others.
 """
 BEGINS = 1 / 4
 """Share of the clock of the race to which a wave trains before any of it leave: small learning
-rates and large dimensions learn late (``benchmarks/search_choices.py``).
+rates and large dimensions learn late (docs/advice.md).
 """
 SEEDED = 2
 """Best candidates that get a second seed: what is recommended, and the next one."""

@@ -29,12 +29,11 @@ def tiny(data_dir: Path) -> Dataset:
     return load(data_dir, TINY)
 
 
-def rising(top: float, *, start: float = 2.0, overhead: float = 1.0) -> Curve:
+def rising(top: float) -> Curve:
     """Recall that rises to a top within eight epochs of ten seconds each."""
     seconds = [10.0 * epoch for epoch in range(1, 9)]
     values = [top * (1 - 2.0**-epoch) for epoch in range(1, 9)]
-    tests = [value / 2 for value in values]
-    return Curve(seconds, values, tests, 0.0, start, overhead, 10.0)
+    return Curve(seconds, values, [value / 2 for value in values])
 
 
 def test_times_to_a_level_are_linear_between_evaluations() -> None:
@@ -42,34 +41,9 @@ def test_times_to_a_level_are_linear_between_evaluations() -> None:
     assert curve.time_to(0.1) == 5.0 + 5.0
     assert curve.time_to(0.3) == 5.0 + 15.0
     assert curve.time_to(0.5) == math.inf
-    assert curve.cut(12.0).seconds == [10.0]
-    assert curve.cut(1.0).validation == [0.2]
 
 
-def test_halving_promotes_the_best_of_a_rung_and_pays_for_all() -> None:
-    """Trials 0, 1, 2 to one epoch; then the best of the three to three epochs: 3 * 12 + 20 s."""
-    curves = [rising(0.2), rising(0.6), rising(0.4)]
-    assert bench.halve(curves, 3 * 12 + 20, factor=3, epochs=1).seconds == [10.0, 20.0, 30.0]
-    assert bench.halve(curves, 3 * 12 + 20, factor=3, epochs=1).validation[-1] == 0.6 * 7 / 8
-    # Ten seconds less: a part of the promotion.
-    assert bench.halve(curves, 3 * 12 + 10, factor=3, epochs=1).seconds == [10.0, 20.0]
-    # Nothing but the first trial has begun.
-    assert bench.halve(curves, 13, factor=3, epochs=1).validation[-1] == pytest.approx(0.1)
-
-
-def test_halving_pays_overheads() -> None:
-    slow = [rising(0.6, overhead=2.0)]
-    assert bench.halve(slow, 2 + 2 * 10 + 0.5, factor=3, epochs=1).seconds == [10.0]
-
-
-def test_a_rung_promotes_from_the_top() -> None:
-    rungs = [{0: 0.1, 1: 0.3, 2: 0.2, 3: 0.15, 4: 0.05, 5: 0.01}, {1: 0.4}]
-    assert bench.promoted(rungs, 3) == (2, 1)
-    assert bench.promoted([rungs[0], {1: 0.4, 2: 0.35, 0: 0.1}], 3) == (1, 2)
-    assert bench.promoted([{0: 0.1, 1: 0.3}], 3) is None
-
-
-def test_a_cell_compares_recall_time_and_rival() -> None:
+def test_a_cell_compares_recall_and_time() -> None:
     def trial(top: float, by: str = "random") -> dict[str, Any]:
         curve = rising(top)
         return {
@@ -86,8 +60,6 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
             "validation": curve.validation,
             "test": curve.test,
             "iteration_seconds": 1.0,
-            "start_seconds": 2.0,
-            "wall_seconds": 84.0,
         }
 
     reference = {"trials": [trial(0.4), trial(0.2), trial(0.5, by="neighbours")]}
@@ -99,25 +71,22 @@ def test_a_cell_compares_recall_time_and_rival() -> None:
         "headline": "Use bow.",
         "spent_seconds": 600,
     }
-    found = bench.compare(reference, answer, 600.0)
+    found = bench.compare(reference, answer)
     assert found["recall_share"] == pytest.approx(1.0)
     assert found["time_ratio"] == pytest.approx(1.0)
-    # The best random trial has 0.4, which the rival finds whole.
-    assert found["rival_recall"] == pytest.approx(0.4 / 2 * (1 - 2.0**-8))
-    assert found["ahead"]
     assert not found["says_floor"]
     answer["headline"] = "Do not train: profiles have more."
-    assert bench.compare(reference, answer, 600.0)["says_floor"]
+    assert bench.compare(reference, answer)["says_floor"]
     late = [2 * at for at in own.seconds]
     answer["arm"]["seconds"] = late
-    assert bench.compare(reference, answer, 600.0)["time_ratio"] == pytest.approx(2.0)
+    assert bench.compare(reference, answer)["time_ratio"] == pytest.approx(2.0)
     missed = bench.Search().missed([found | {"cell": "a"}])
     assert missed == ["a: below a floor, and does not say so."]
 
 
 def test_seconds_of_features_count_where_they_are_read() -> None:
     curve = {"iterations": [10], "seconds": [20.0], "validation": [0.1], "test": [0.1]}
-    trial = curve | {"iteration_seconds": 1.0, "start_seconds": 2.0, "wall_seconds": 30.0}
+    trial = curve | {"iteration_seconds": 1.0}
     reference = {"feature_seconds": 3.0, "n_links": 1000}
     model = {"encoder": "bow", "loss": "softmax", "sampler": "ns"}
     for more, before in (
@@ -142,14 +111,30 @@ def test_the_best_recall_up_to_a_clock() -> None:
     assert search_reference.best(trial) == 0.3
 
 
-def test_a_wave_is_replayed() -> None:
-    """Of two trials the late one is lost at a fourth of the clock, and kept at half of it."""
-    early = {"seconds": [0.5, 8.0], "validation": [0.2, 0.3]}
-    late = {"seconds": [3.0, 8.0], "validation": [0.25, 0.4]}
-    kept, cost = search_choices.wave([early, late], 0, 8.0, 4, size=2)
-    assert (kept, cost) == (pytest.approx(0.3 / 0.4), pytest.approx(2 / 4 + 1 / 4 + 1 / 2))
-    kept, cost = search_choices.wave([early, late], 0, 8.0, 2, size=2)
-    assert (kept, cost) == (1.0, pytest.approx(2 / 2 + 1 / 2))
+def test_a_choice_is_worth_its_best_trial() -> None:
+    """0.9 of the best of all is reached between evaluations; features take 3 s."""
+
+    def trial(sampler: str, status: str, *points: tuple[float, float]) -> dict[str, Any]:
+        model = {"encoder": "bow", "loss": "softmax", "features": "add", "sampler": sampler}
+        return {
+            "config": model,
+            "status": status,
+            "iterations": [10 * at for at, _ in points],
+            "iteration_seconds": 0.1,
+            "seconds": [at for at, _ in points],
+            "validation": [recall for _, recall in points],
+            "test": [recall / 2 for _, recall in points],
+        }
+
+    trials = [
+        trial("ns", "longest", (2, 0.5)),
+        trial("neg", "hopeless", (4, 0.4), (6, 0.45)),
+        trial("ns", "longest", (1, 0.2)),
+    ]
+    found = {"trials": trials, "feature_seconds": 3.0, "n_links": 1000}
+    assert search_choices.worth(found, "sampler", "ns") == (1.0, pytest.approx(3 + 1.8), 2, False)
+    assert search_choices.worth(found, "sampler", "neg") == (0.9, pytest.approx(3 + 6), 1, True)
+    assert search_choices.worth(found, "loss", "sg") is None
 
 
 def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
