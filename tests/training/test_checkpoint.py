@@ -24,7 +24,7 @@ PROGRESS = {"item_slots": 64, "pending_losses": [0.5]}
 def state(iteration: int) -> TrainState:
     table = jnp.arange(6.0).reshape(3, 2) + iteration
     parameters, moments = {"users": {"embedding": table}}, ({"mu": -table},)
-    return TrainState(parameters, moments, jnp.uint32(iteration), None, {})
+    return TrainState(parameters, moments, jnp.uint32(iteration), {})
 
 
 def save(checkpoints: Checkpoints, *iterations: int) -> None:
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_model_is_refused(
     """With what differs; nothing is deleted, and an older one is not taken in its place."""
 
     def of(parameters: Any) -> TrainState:
-        return TrainState(parameters, parameters, jnp.uint32(7), None, {})
+        return TrainState(parameters, parameters, jnp.uint32(7), {})
 
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(of(now), PROGRESS)
@@ -177,7 +177,7 @@ def test_a_checkpoint_of_another_model_is_refused(
 
 def test_twins_are_told_by_name(tmp_path: Path) -> None:
     """However the tree orders them."""
-    twins = TrainState({"b": B, "a": A}, (), jnp.uint32(1), None, {})
+    twins = TrainState({"b": B, "a": A}, (), jnp.uint32(1), {})
     Checkpoints(tmp_path).save(twins, {})
     found = Checkpoints(tmp_path).restore(twins)
     assert found is not None
@@ -189,7 +189,7 @@ def test_twins_are_told_by_name(tmp_path: Path) -> None:
 
 def test_arrays_are_read_one_by_one(tmp_path: Path) -> None:
     """Memory never holds more than the state and one array read."""
-    many = TrainState([jnp.full(1000, at) for at in range(50)], (), jnp.uint32(1), None, {})
+    many = TrainState([jnp.full(1000, at) for at in range(50)], (), jnp.uint32(1), {})
     Checkpoints(tmp_path).save(many, {})
     held: list[weakref.ref[np.ndarray]] = []
 

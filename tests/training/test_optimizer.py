@@ -65,7 +65,7 @@ class Run:
         tower = {"vectors": {"embedding": jnp.asarray(self.table)}, "bias": jnp.ones(WIDTH)}
         parameters = {"user_tower": tower}
         optimizer, touched = self.own.init(parameters)
-        return TrainState(parameters, optimizer, jnp.uint32(0), None, touched)
+        return TrainState(parameters, optimizer, jnp.uint32(0), touched)
 
     def _advance(self, state: TrainState, ids: jax.Array, slopes: jax.Array) -> TrainState:
         held = self.own.hold(state, {"users": ids}, self.scalars)
@@ -356,7 +356,7 @@ def test_weight_decay_spares_biases() -> None:
     after = []
     for decay in (0.0, 0.5):
         own = Optimizer(config_of(optimizer="adam", weight_decay=decay), {})
-        state = TrainState(parameters, own.init(parameters)[0], jnp.uint32(0), None, {})
+        state = TrainState(parameters, own.init(parameters)[0], jnp.uint32(0), {})
         held = Held(parameters, WHOLE_TABLES, {}, state)
         after.append(own.update(held, slopes, scalars).parameters["dense"])
     plain, decayed = after
