@@ -399,4 +399,4 @@ def _operations(task: Task, columns: int) -> float:
     """Return the operations of a product of known items' content with some columns."""
     content = task.content
     values = SLOW * content.nnz if isinstance(content, sparse.sparray) else content.size
-    return 2.0 * len(task.known) * values / max(content.shape[0], 1) * columns
+    return float(2.0 * len(task.known) * values / max(content.shape[0], 1) * columns)
