@@ -18,7 +18,7 @@ from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.floors.models import FLOORS, Cost, Fitted, Floor
+from ncfbench.floors.models import FLOORS, Fitted, Floor
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
 from ncfbench.runs.ranks import Scores
@@ -31,8 +31,6 @@ RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
-SMALL_PRODUCT = 64
-"""Rows of a dense product that a library gives to one thread."""
 PROCESS = Path("/proc/self")
 
 
@@ -143,7 +141,7 @@ def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float)
 def expected_seconds(case: Case, floor: Floor, *, is_chosen: bool) -> float:
     """Return about how long a floor takes here, with the choice of its penalty or without."""
     seconds = {
-        split: _seconds(floor.cost(case.task, len(links.candidates)))
+        split: floor.cost(case.task, len(links.candidates)).operations / _rate()
         + RANKING_SECONDS * links.n_scores
         for split, links in case.splits.items()
     }
@@ -323,31 +321,19 @@ def _bytes(content: Features) -> int:
     return sum(part.nbytes for part in parts)
 
 
-def _seconds(cost: Cost) -> float:
-    dense, sparse_rate = _rates()
-    return cost.dense / dense + cost.sparse / sparse_rate
-
-
 @functools.cache
-def _rates() -> tuple[float, float]:
-    """Return the operations a second of dense and of sparse products, measured in a moment.
+def _rate() -> float:
+    """Return the operations a second of the fastest of some dense products.
 
-    The fastest of several products counts. Among the dense ones are some of :data:`SMALL_PRODUCT`
-    rows, which one core does in a few microseconds: where other programs are at work, the threads
-    of a large product wait for each other.
+    Some have few rows, which a library gives to one thread: where other programs are at work, the
+    threads of a large product wait for each other.
     """
-    rng = np.random.default_rng(0)
-    small, large = (rng.random((n, n), np.float32) for n in (SMALL_PRODUCT, 1024))
-    left = sparse.random_array((2000, 2000), density=0.01, dtype=np.float32, rng=rng).tocsr()
-    wide = rng.random((2000, 128), np.float32)
-    dense = max(_rate(small, small, small.size, 200), _rate(large, large, large.size, 3))
-    return EFFICIENCY * dense, _rate(left, wide, left.nnz, 20)
-
-
-def _rate(left: Any, right: Any, n_values: int, times: int) -> float:
-    """Return the operations a second of the fastest of some products."""
-    seconds = timeit.repeat(lambda: left @ right, timer=time.perf_counter, repeat=times, number=1)
-    return float(2 * n_values * right.shape[1] / min(seconds))
+    rates = []
+    for rows, times in ((64, 200), (1024, 3)):
+        square = np.random.default_rng(0).random((rows, rows), np.float32)
+        seconds = timeit.repeat(lambda: square @ square, repeat=times, number=1)  # noqa: B023
+        rates.append(2.0 * rows**3 / min(seconds))
+    return EFFICIENCY * max(rates)
 
 
 def _reset_peak() -> int | None:

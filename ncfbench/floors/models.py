@@ -2,7 +2,7 @@
 
 Each is fitted to a :class:`ncfbench.floors.task.Task` with a penalty. Y is the matrix of training
 links of U users, over the K items that have any; X their content, x_c that of a candidate c, of F
-features. Costs are floating-point operations.
+features.
 """
 
 from __future__ import annotations
@@ -37,20 +37,18 @@ BATCH_ROWS, BATCH_LINKS = 1024, 2**16
 
 SMALL = 64
 """Links of a product of a row: OpenBLAS spreads larger ones over threads that mostly wait."""
+SLOW = 8
+"""Operations of a large dense product in the time of one of a sparse product or a small system."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Memory and operations of one fit, and of scores of its candidates.
-
-    Attributes:
-        peak_bytes: of its arrays.
-        dense, sparse: floating-point operations of dense and of sparse products.
+    """Bytes of the largest arrays of one fit and of its candidates' scores, and floating-point
+    operations: those that are :data:`SLOW` count as many of a large dense product.
     """
 
     peak_bytes: float
-    dense: float = 0.0
-    sparse: float = 0.0
+    operations: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,9 @@ def profile(task: Task, penalty: float = 0.0) -> Fitted:
 def profile_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of products of all known items with the candidates."""
     known, width = len(task.known), _width(task)
-    sparse_ones, dense_ones = _product_cost(task, known * width * candidates)
-    sparse_ones += 2.0 * task.links_UxI.nnz * candidates
+    links = 2.0 * SLOW * task.links_UxI.nnz * candidates
     block = min(candidates, COLUMNS) * (known + 2 * width)
-    return Cost(4.0 * (candidates * known + block), dense_ones, sparse_ones)
+    return Cost(4.0 * (candidates * known + block), _operations(task, candidates) + links)
 
 
 def ridge(task: Task, penalty: float) -> Fitted:
@@ -142,12 +139,11 @@ def ridge_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of a factor and of the right sides of candidates or users."""
     known, width = len(task.known), _width(task)
     size, sides = min(known, width), min(candidates, task.links_UxI.shape[0])
-    sparse_ones, dense_ones = _product_cost(task, known * width * (size + sides))
-    sparse_ones += 2.0 * task.links_UxI.nnz * sides
+    products = _operations(task, size + sides) + 2.0 * SLOW * task.links_UxI.nnz * sides
     if ridge_form(task) == "gradients":
-        return Cost(4.0 * candidates * known, 60 * dense_ones, 60 * sparse_ones)
-    dense_ones += size**3 / 3 + 2.0 * size**2 * sides
-    return Cost(4.0 * (size**2 + sides * (width + known)), dense_ones, sparse_ones)
+        return Cost(4.0 * candidates * known, 60 * products)
+    solved = size**3 / 3 + 2.0 * size**2 * sides
+    return Cost(4.0 * (size**2 + sides * (width + known)), products + solved)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -178,7 +174,7 @@ def ease_cost(task: Task, candidates: int) -> Cost:
     n_users, known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
     size = min(n_users, known)
     sides = 4.0 * known * n_users if n_users < known else 0.0
-    return Cost(8.0 * size**2 + sides, size**3, 4.0 * links * size)
+    return Cost(8.0 * size**2 + sides, size**3 + 4.0 * SLOW * links * size)
 
 
 def ials(task: Task, penalty: float) -> Fitted:
@@ -195,8 +191,7 @@ def ials_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of all sweeps: a Gram matrix and a solution for each user and item."""
     rows = task.links_UxI.shape[0] + len(task.known)
     links = 2 * 2.0 * task.links_UxI.nnz * DIMENSION**2
-    # A small system has a tenth of the speed of a large product.
-    solved = 10 * rows * DIMENSION**3
+    solved = SLOW * rows * DIMENSION**3
     batches = BATCH_LINKS * DIMENSION + 4.0 * min(BATCH_ROWS, rows) * DIMENSION**2
     vectors = 2.0 * sum(task.links_UxI.shape) * DIMENSION
     return Cost(4.0 * (vectors + batches), SWEEPS * (links + solved))
@@ -400,9 +395,8 @@ def _width(task: Task) -> int:
     return int(task.content.shape[1])
 
 
-def _product_cost(task: Task, products: float) -> tuple[float, float]:
-    """Return the operations of sparse and of dense products with known items' content."""
+def _operations(task: Task, columns: int) -> float:
+    """Return the operations of a product of known items' content with some columns."""
     content = task.content
-    if isinstance(content, sparse.sparray):
-        return 2.0 * products * content.nnz / max(content.shape[0] * content.shape[1], 1), 0.0
-    return 0.0, 2.0 * products
+    values = SLOW * content.nnz if isinstance(content, sparse.sparray) else content.size
+    return float(2.0 * len(task.known) * values / max(content.shape[0], 1) * columns)

@@ -403,7 +403,7 @@ def test_names_decide_between_columns(tmp_path: Path) -> None:
     assert "Not used of r.csv: user, product." in said
     assert "Not used of m.csv: product." in said
     items = [{"id": n + 15, "isbn": n, "title": f"t{n}"} for n in range(1, 21)]
-    with pytest.raises(DataError, match="item_id and isbn; item_id and id.*--id-column isbn"):
+    with pytest.raises(DataError, match="several .* item's id: isbn; id.*--id-column NAME"):
         prepare(tmp_path, links, items)
 
 
@@ -420,30 +420,36 @@ def test_the_id_of_a_row_is_no_item(tmp_path: Path) -> None:
     [
         ("user_id,visitor_id,item", "item,title", {}, "user_id; visitor_id.*--user-column NAME"),
         ("user_id,User_ID,item", "item,title", {}, "user_id; User_ID"),
-        ("user,item_id,ItemID", "id,title", {}, "item_id and id; ItemID and id"),
-        ("user,item_id", "id,docid,title", {}, "item_id and docid.*--item-column item_id"),
+        ("user,item_id,ItemID", "id,title", {}, "item_id; ItemID.*--item-column NAME"),
+        ("user,item_id", "id,docid,title", {}, "docid; id.*--id-column NAME"),
         ("user,item_id", "id,docid,title", {"id_column": "id"}, ""),
         ("id,user,item_id", "id,title", {"id_column": "id"}, ""),
         ("user,category_id,item_id", "item_id,category_id,title", {}, ""),
         ("user,category,item_id", "id,category,title", {}, ""),
-        ("user,part_id,unit_id", "part_id,unit_id,title", {}, "part_id and part_id; unit_id and"),
+        (
+            "user,part_id,unit_id",
+            "part_id,unit_id,title",
+            {},
+            "the id of an item.*--item-column NAME",
+        ),
         ("user,movie,item_id", "movie,id,title", {}, ""),
-        ("user,id", "id,docid,title", {"id_column": "id"}, ""),
-        ("user,docid,sku", "sku,docid,title", {"id_column": "sku"}, ""),
-        ("user,item_id,post_id", "id,title", {}, "item_id and id; post_id and id"),
+        ("user,id", "id,docid,title", {"id_column": "id"}, "the id of an item"),
+        ("user,id", "id,docid,title", {"item_column": "id"}, ""),
+        ("user,docid,sku", "sku,docid,title", {"item_column": "sku"}, ""),
+        ("user,item_id,post_id", "id,title", {}, "item_id; post_id"),
         ("user,item_id,post_id", "id,title", {"item_column": "post_id"}, ""),
-        ("user,package", "package,title", {}, ""),
-        ("user,title", "title,plot", {}, ""),
+        ("user,package", "package,title", {"item_column": "package"}, ""),
+        ("user,title", "title,plot", {"item_column": "title"}, ""),
         ("user,title,item_id", "item_id,title", {}, ""),
         ("user,title,item_id", "id,title", {}, ""),
         ("user,movie,movieId", "movie,movieId,title", {}, ""),
         ("user,item_id,key", "key,item_id,title", {"item_column": "key"}, ""),
         ("user,sku", "sku,title", {"item_column": "sku"}, ""),
-        ("user_id,asin,parent_asin", "parent_asin,title", {}, ""),
+        ("user_id,asin,parent_asin", "parent_asin,title", {}, "asin; parent_asin"),
         ("userId,movieId", "movieId,title,words", {}, ""),
     ],
 )
-def test_columns_that_fit_as_well_are_asked_for(
+def test_columns_without_one_usual_name_are_asked_for(
     tmp_path: Path, links: str, items: str, options: dict[str, str], message: str
 ) -> None:
     """Every column holds the same numbers, in another order."""

@@ -207,16 +207,14 @@ def test_a_moment_of_other_programs_does_not_slow_the_forecast(
     """A product takes 1 ms for each million operations, and a hundred times as long but for the
     fifth of a kind.
     """
-    operations = {200: 2 * 64**3, 3: 2 * 1024**3, 20: 2 * 40_000 * 128}
+    operations = {200: 2 * 64**3, 3: 2 * 1024**3}
 
     def times(product: object, *, repeat: int, **more: object) -> list[float]:
         alone = 1e-9 * operations[repeat]
         return [alone * (1 if number == 5 else 100) for number in range(1, repeat + 1)]
 
     monkeypatch.setattr(measure.timeit, "repeat", times)
-    dense, thin = measure._rates.__wrapped__()
-    assert dense == pytest.approx(1e9 * measure.EFFICIENCY)
-    assert thin == pytest.approx(1e9)
+    assert measure._rate.__wrapped__() == pytest.approx(1e9 * measure.EFFICIENCY)
 
 
 def test_floors_say_what_they_lack(folder: Path) -> None:
@@ -293,10 +291,13 @@ def test_a_common_word_takes_no_memory() -> None:
 def test_the_operations_of_a_cost_are_those_of_the_matrices() -> None:
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)
-    assert models.profile_cost(task, 10).sparse == 2 * 30 * 10 + 2 * 200 * 10
-    assert models.ridge_cost(task, 3).dense == 30**3 / 3 + 2 * 30**2 * 3
-    assert models.ridge_cost(task, 8).dense == 30**3 / 3 + 2 * 30**2 * 5
-    assert models.ease_cost(task, 8).dense == 5**3
+    profile, ease = models.profile_cost(task, 10), models.ease_cost(task, 8)
+    assert profile.operations == models.SLOW * (2 * 30 * 10 + 2 * 200 * 10)
+    for candidates, sides in ((3, 3), (8, 5)):
+        products = models.SLOW * (2 * 30 * (30 + sides) + 2 * 200 * sides)
+        solved = 30**3 / 3 + 2 * 30**2 * sides
+        assert models.ridge_cost(task, candidates).operations == products + solved
+    assert ease.operations == 5**3 + models.SLOW * 4 * 200 * 5
 
 
 def test_the_command_prints_one_table(folder: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 from unicodedata import category
 
@@ -76,7 +76,13 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
     A DataError or UsageError where a column that is needed is missing, or several might be meant.
     """
     user = choose_id("user", links, options.user_column)
-    item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
+    item = choose_id("item", links, options.item_column)
+    if item == user:
+        raise UsageError(
+            f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
+            " --item-column."
+        )
+    id_ = choose_id("item", items, options.id_column, item, "--id-column")
     used: dict[str, Any] = {"hold_out": options.hold_out, "split_column": None}
     if options.hold_out is None:
         split = _choose("split", options, items)
@@ -164,66 +170,35 @@ def split_names(column: Column) -> list[str]:
     return [" ".join(parts).strip().lower() for parts in texts(column, rows)]
 
 
-def choose_id(what: str, table: Table, asked: str | None = None, same: str | None = None) -> str:
+def choose_id(
+    what: str,
+    table: Table,
+    asked: str | None = None,
+    same: str | None = None,
+    flag: str | None = None,
+) -> str:
     """Return a column of ids, of users or items (``what``): the one asked for; or that which is
-    called as in the other files (``same``); or a usual name, preferably an id's.
+    called as in the other files (``same``); or a usual name, preferably an id's. A DataError where
+    there are several.
+
+    Args:
+        flag: names the column; by default that of the links' column.
     """
-    flag = f"--{what}-column"
+    advice = f"Name it: {flag or f'--{what}-column'} NAME"
+    if same and not flag:
+        advice = f"Call it {same}, as it is elsewhere"
     if asked is not None:
-        return named(asked, table, flag)
+        return named(asked, table, flag or f"--{what}-column")
     names = _with_names([_plain(same)], table) if same else []
     names = names or _with_names([*USUAL[what], *(IDS if same else ())], table)
-    ids = [name for name in names if _is_id(name)]
-    advice = f"Call it {same}, as it is elsewhere" if same else f"Name it: {flag} NAME"
     if not names:
         raise _no_column(table, f"the id of {'a' if what == 'user' else 'an'} {what}", advice)
+    ids = [name for name in names if _is_id(name)]
     if len(ids) > 1:
-        raise _several(table, ids, what, advice)
+        raise DataError(
+            f"{table.path}: several columns may hold the {what}'s id: {'; '.join(ids)}. {advice}."
+        )
     return (ids or names)[0]
-
-
-def _choose_item_ids(
-    in_links: str | None, in_items: str | None, links: Table, items: Table, user: str
-) -> tuple[str, str]:
-    """Return the columns of an item's id in the links and in the items.
-
-    Candidates have a usual name, or one that both files have. Of several, usual names of ids come
-    first (in the links not those of any row's id), and then names that both files have.
-    """
-    others = {"", _plain(user)}.union(*USUAL.values())
-    shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}
-    both = [*USUAL["item"], *sorted(shared - others)]
-    of_links = _with_names(both, links)
-    of_links = [name for name in of_links if name != user] or of_links
-    if in_links is not None:
-        of_links = [named(in_links, links, "--item-column")]
-        both.insert(0, _plain(in_links))
-    elif in_items in links.names:
-        of_links = of_links or [in_items]
-    of_items = _with_names([*both, *IDS], items)
-    if in_items is not None:
-        of_items = [named(in_items, items, "--id-column")]
-    for table, names, flag in ((links, of_links, "item"), (items, of_items, "id")):
-        if not names:
-            raise _no_column(table, "the id of an item", f"Name it: --{flag}-column NAME")
-    if of_links == [user]:
-        raise UsageError(
-            f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
-            " --item-column."
-        )
-    costs = {
-        (link, item): (
-            max(_rank(link), 0 if _plain(item) in IDS else _rank(item)),
-            _plain(link) != _plain(item) or (_plain(link) in IDS and in_links is None),
-        )
-        for link, item in product(of_links, of_items)
-    }
-    chosen, *rivals = [pair for pair, cost in costs.items() if cost == min(costs.values())]
-    if rivals:
-        pairs = [" and ".join(pair) for pair in (chosen, *rivals)]
-        flags = "--item-column {} --id-column {}".format(*chosen)
-        raise _several(items, pairs, "item", f"Name the right ones: {flags}, for example")
-    return chosen
 
 
 def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
@@ -338,24 +313,10 @@ def _is_id(name: str) -> bool:
     return _plain(name).endswith(("id", "asin", "isbn"))
 
 
-def _rank(name: str) -> int:
-    """Rank a column's name by how likely it holds items' ids; 0 is likeliest."""
-    plain = _plain(name)
-    if plain in USUAL["item"]:
-        return 0 if _is_id(plain) else 1
-    return 3 if plain in TEXTS else 2
-
-
 def _no_column(table: Table, what: str, advice: str) -> DataError:
     return DataError(
         f"{table.path} ({table.summary}): no column is called like {what}. Its columns:"
         f" {_listed(table.names)}. {advice}. A file without a header needs one."
-    )
-
-
-def _several(table: Table, names: Sequence[str], what: str, advice: str) -> DataError:
-    return DataError(
-        f"{table.path}: several columns may hold the {what}'s id: {'; '.join(names)}. {advice}."
     )
 
 
