@@ -260,9 +260,7 @@ def _collect(where: Locations, wanted: Wanted, only: Sequence[str], **chosen: An
     for line in results.left_out:
         say(f"Note: {line}")
     for answer in sorted(where.runs_dir.glob("*/*/answer.json")):
-        say(
-            f"Note: {shown(answer.parent)} is a race of its own; its answer is {answer.name} there."
-        )
+        say(f"Note: {shown(answer.parent)} is a race of its own; {answer.name} is its answer.")
     if results.comparisons or (results.beside and not results.is_of_sweep):
         return results
     if results.is_of_sweep and not results.comparisons:
