@@ -46,7 +46,7 @@ def parquet_of(folder: Path, users: pa.Array) -> Path:
 
 
 TEXTS = {
-    "whole numbers": (["5", "5.0", "5.00", " 5 ", "5\0\0", "12"], ["5", "12"]),
+    "whole numbers": (["5", "5.0", "5.00", " 5 ", "12"], ["5", "12"]),
     "leading zeros": (["7", "007", "07"], ["7", "07", "007"]),
     "versions": (["1.0", "1.1", "1.10", "2.0"], ["1.0", "1.1", "1.10", "2.0"]),
     "zeros and a point": (["007", "7.0"], ["7.0", "007"]),
@@ -58,7 +58,7 @@ TEXTS = {
     "not composed": (["e\u0301", "f"], ["f", "e\u0301"]),
     "invisible": (["\ufeff5", "5", "\u200b5 "], ["5"]),
     "marks around": (
-        ["5", "\u202a5\u202c", "\u200e 5\u2060", "\xad5", "\u061c5\u200d", "\u2067\0 5\u3000"],
+        ["5", "\u202a5\u202c", "\u200e 5\u2060", "\xad5", "\u061c5\u200d", "\u2067 5\u3000"],
         ["5"],
     ),
     "fillers around": (["5", "\u034f5", "5\u3164", "\u28005\x7f", "\x1b5"], ["5"]),
@@ -214,9 +214,11 @@ def test_two_spellings_among_names_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None:
     spellings = [
-        "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ", "\0\0",
+        "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ",
         "Null", "NONE", "NAN", "#N/A N/A", "-1.#IND", "(null)", "undefined",
     ]  # fmt: skip
+    # A file of text with zero bytes is refused: it is mostly UTF-16.
+    spellings += ["\t" if form == "csv" else "\0\0"]
     rows = [{"user": user, "item": 1} for user in (*spellings, "NA", "Nan", "Ann")]
     write = {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form]
     found, said = users_of(tmp_path, write(tmp_path / f"r.{form}", rows))

@@ -55,7 +55,8 @@ def hints(message: str) -> list[dict[str, str]]:
         ways: list[dict[str, str]] = [{}]
         words = shlex.split(re.sub(r"(?:,| or) (?!--)", ",", choice))
         for flag, values in zip(words[::2], words[1::2], strict=True):
-            name = flag[2:].replace("-", "_")
+            name, values = values.split("=") if flag == "--set" else (flag, values)
+            name = name.removeprefix("--").replace("-", "_")
             ways = [way | {name: value} for way in ways for value in values.strip(",").split(",")]
         found += ways
     return found
