@@ -200,9 +200,9 @@ def _as_utf8(content: bytes, path: Path, encoding: str) -> bytes:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {codec.upper()}. Name"
-            f" the file's encoding: --encoding latin-1, for example; or, if it is compressed, its"
-            f" suffix: {', '.join(_COMPRESSIONS)}."
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {codec.upper()}."
+            f" Name the file's encoding: --encoding latin-1, for example; or, if it is compressed,"
+            f" its suffix: {', '.join(_COMPRESSIONS)}."
         ) from error
     if "\0" in text:
         raise DataError(

@@ -141,7 +141,7 @@ def test_an_encoding_without_a_mark_is_to_be_named(tmp_path: Path) -> None:
 
 def test_a_compression_is_named_by_the_suffix(tmp_path: Path) -> None:
     (path := tmp_path / "r.csv").write_bytes(gzip.compress(b"user,item\n1,2\n"))
-    with pytest.raises(DataError, match=r"is not valid utf-8\..* its suffix: \.gz, \.bz2"):
+    with pytest.raises(DataError, match=r"is not valid UTF-8\..* its suffix: \.gz, \.bz2"):
         read_table(path)
     (whole := tmp_path / "r.csv.gz").write_bytes(b"user,item\n1,2\n")
     with pytest.raises(DataError, match="Is the file damaged"):
