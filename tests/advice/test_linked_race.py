@@ -30,8 +30,8 @@ def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Option
     answer = advice.answer
     assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
     stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
-    assert any(at.is_paired for at in stands)
-    assert all(at.is_paired == (at.above_by is not None) for at in stands)
+    assert any(at.error is not None for at in stands)
+    assert all((at.word == "unknown") == (at.error is None) for at in stands)
     training = data.links("train")[0].tolist()
     left = [data.n_items - training.count(user) for user in set(data.links("test")[0].tolist())]
     assert answer.chance == pytest.approx(np.mean([50 / count for count in left]))
