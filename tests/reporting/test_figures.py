@@ -136,12 +136,12 @@ def test_styles_cycle_and_stay_apart() -> None:
 
 @pytest.mark.long
 def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
-    """Seven samplers, two seeds, 400 probes: no point of a short curve is lost."""
-    assert thin(range(5), 5) == [0, 1, 2, 3, 4]
-    assert thin(range(9), 5) == [0, 2, 4, 6, 8]
-    assert thin(range(100), 4) == [0, 33, 66, 99]
-    steps = np.random.default_rng(0).uniform(0.97, 1.02, (7, 2, 400))
-    for sampler, both in zip(drawing_module.STYLES, steps, strict=False):
+    """All samplers, two seeds, 400 probes: no point of a short curve is lost."""
+    short, long = range(drawing_module.MOST_POINTS), range(2 * drawing_module.MOST_POINTS - 1)
+    assert thin(short) == [*short]
+    assert thin(long) == [*long][::2]
+    steps = np.random.default_rng(0).uniform(0.97, 1.02, (len(SAMPLERS), 2, 400))
+    for sampler, both in zip(SAMPLERS, steps, strict=True):
         for seed, own in enumerate(both):
             falling = (9 * np.cumprod(own)).tolist()
             rising = np.linspace(0, 0.4, 400) * own
@@ -156,7 +156,7 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
     (answer,) = collect(tmp_path / "r", tmp_path).answers
     lines = curves.draw_answer(answer).figure.axes[0].lines
     drawn = [xs for line in lines if len(xs := list(line.get_xdata())) > 2]
-    assert len(drawn) == 7
+    assert len(drawn) == len(SAMPLERS)
     for xs in drawn:
         assert (len(xs), xs[-1] / xs[0]) == (MOST_POINTS, pytest.approx(399.0))
 
