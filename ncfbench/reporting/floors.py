@@ -247,10 +247,11 @@ def standing(arm: ArmResult, floor: FloorResult, split: Split = "test") -> Stand
 
 def best_of(arms: Iterable[ArmResult], split: Split = "test") -> ArmResult | None:
     """Return the arm of the largest recall of validation links, at the epoch that it reports; of
-    the split's links where some arm has none of these that chooses. None without an arm that has
-    recall and did not diverge.
+    the split's links where some arm has none of these that chooses; of equal ones that whose runs
+    have the first names. None without an arm that has recall and did not diverge.
     """
-    known = [(own, arm) for arm in arms if (own := arm.judged(split)) and not arm.has_diverged]
+    ordered = sorted(arms, key=lambda arm: sorted(run.name for run in arm.runs.values()))
+    known = [(own, arm) for arm in ordered if (own := arm.judged(split)) and not arm.has_diverged]
     judged = [chosen.validation for chosen, _ in known]
     recalls = [chosen.recall for chosen, _ in known] if None in judged else judged
     ranked = zip((recall or 0.0 for recall in recalls), (arm for _, arm in known), strict=True)

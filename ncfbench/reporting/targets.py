@@ -28,7 +28,7 @@ class Target:
 def sensitivity(
     runs: Sequence[Run], measure: TargetMeasure, *, allow_mixed: bool = False
 ) -> list[Target]:
-    """Return every arm of a group at every level, from the easiest to the hardest that any run
+    """Return every arm of a group at every level, from the first to the last that any run
     reached.
 
     A loss level is reached where the probe first comes down to it, a recall level where test

@@ -189,6 +189,25 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     assert found == f"{REACHES}; ns passes them after 40 s (+0.018 {OF_BOTH})."
 
 
+@pytest.mark.parametrize("first", [(3, 4), (4, 3)])
+def test_of_equal_validation_names_decide_not_losses(
+    tmp_path: Path, first: tuple[int, int]
+) -> None:
+    """A second computation has the same arm beside the floors. Losses only rise, so there is no
+    target, and no arm is the best.
+    """
+    for sampler, loss, top in zip(("neg", "ns"), first, (0.5, 0.53), strict=True):
+        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
+        write_run(tmp_path, sampler, [loss, 5, 5], 20, **recalls)
+    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    (answer,) = find_answers(group(read_all(tmp_path)[0]))
+    beside = arm_beside(answer.arms, answer.best)
+    assert beside is not None
+    assert beside.name == "neg"
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+
+
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
 def test_without_an_error_nothing_is_known(tmp_path: Path, lacks: str) -> None:
     """Above the floor by 0.03 or below it by 0.07: a missing error is no error of 0."""
