@@ -48,7 +48,7 @@ SIZES = (12, 25)
 """Arms of a field of a search."""
 BUDGET_SECONDS = 600.0
 GROWTH = 1.25
-"""Of the time from line to line where a trial is played on, as in its search."""
+"""Factor of the time from line to line where a trial is played on, as in its search."""
 Curves = Mapping[str, Points]
 
 

@@ -1,4 +1,4 @@
-"""What each choice is worth on six data sets, by the kept reference searches; trains nothing.
+"""Print what each choice is worth on six data sets, by the kept reference searches; trains nothing.
 
     python benchmarks/search_choices.py
 
@@ -40,7 +40,7 @@ SHARE = 0.9
 
 
 class Worth(NamedTuple):
-    """What a value of a choice is worth: share of the best recall, seconds to 0.9 of it, how many
+    """The worth of a value of a choice: share of the best recall, seconds to 0.9 of it, how many
     trials have it, and whether the best of them was ended early, as hopeless.
     """
 

@@ -13,7 +13,7 @@ HARDEST = 16
 
 @dataclass(frozen=True)
 class Hardest(SampledSoftmax):
-    """Of each link the negatives of the highest scores count, and any that equal the lowest."""
+    """Counts the negatives of a link's highest scores, and any that equal the lowest of them."""
 
     info = LossInfo(uses=(), gamma=LOSSES["softmax"].gamma, bias="easy negatives are left out")
 

@@ -1,4 +1,4 @@
-"""What races for recall: a first field, and neighbours of its leaders.
+"""The candidates of a race for recall: a first field, and neighbours of its leaders.
 
 The first candidate has the settings of the preset ``good`` and :data:`START`, as far as the data
 and the question allow. The others of the first field differ from it in one choice each: use of
@@ -29,7 +29,7 @@ START: Mapping[str, Any] = {
     "word_dropout": 0.0,
     "weight_decay": 0.01,
 }
-"""Of each of these settings the value that loses least on any of six data sets: the best trial of a
+"""The value of each of these settings that loses least on any of six data sets: the best trial of a
 reference search that has it over the best of all (benchmarks/results/searches).
 """
 PROBE_LINKS = 256

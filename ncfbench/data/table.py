@@ -89,13 +89,14 @@ class Column:
 
 
 def read_table(
-    path: Path, *, delimiter: str | None = None, quotes: bool = True, encoding: str = "utf-8"
+    path: Path, *, delimiter: str | None = None, quotes: bool = True, encoding: str | None = None
 ) -> Table:
     """Read a file, or a folder of Parquet files.
 
     Args:
         delimiter, quotes: of CSV files; a delimiter of None is found.
-        encoding: of text files without a byte order mark.
+        encoding: of text files without a byte order mark; by default UTF-8, where no option names
+            another.
 
     Raises:
         DataError: the file is missing, empty, damaged, or of no known format.
@@ -107,7 +108,7 @@ def read_table(
             " commas first."
         )
     try:
-        "".encode(encoding)
+        "".encode(encoding or "utf-8")
     except (LookupError, UnicodeError):
         raise UsageError(
             f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
@@ -190,25 +191,30 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _as_utf8(content: bytes, path: Path, encoding: str) -> bytes:
+def _as_utf8(content: bytes, path: Path, encoding: str | None) -> bytes:
     """Return the content as UTF-8, without a byte order mark, which goes before the encoding that
     was asked for.
     """
-    codec = next((name for mark, name in _MARKS.items() if content.startswith(mark)), encoding)
+    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
+    codec, advice = marked or encoding or "utf-8", "It is damaged: get it again."
     try:
         text = content.decode(codec)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        if encoding is not None:
+            advice = (
+                "Name the file's encoding: --encoding latin-1, for example; or, if it is"
+                f" compressed, its suffix: {', '.join(_COMPRESSIONS)}."
+            )
+        byte = content[error.start]
         raise DataError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {codec.upper()}."
-            f" Name the file's encoding: --encoding latin-1, for example; or, if it is compressed,"
-            f" its suffix: {', '.join(_COMPRESSIONS)}."
+            f"{path}, line {line}: byte 0x{byte:02x} is not valid {codec.upper()}. {advice}"
         ) from error
     if "\0" in text:
-        raise DataError(
-            f"{path}, line {text.count(chr(10), 0, text.index(chr(0))) + 1}: a zero byte. Name the"
-            " file's encoding: --encoding utf-16-le, for example."
-        )
+        line = text.count("\n", 0, text.index("\0")) + 1
+        if encoding is not None:
+            advice = "Name the file's encoding: --encoding utf-16-le, for example."
+        raise DataError(f"{path}, line {line}: a zero byte. {advice}")
     text = text.removeprefix("\ufeff")
     # The line ends of a file that has no others.
     return (text if "\n" in text else text.replace("\r", "\n")).encode()

@@ -143,7 +143,7 @@ def _plain(evaluator: Evaluator) -> list[Scene]:
 
 
 def _row(evaluator: Evaluator, scene: Scene) -> tuple[Float, list[int]]:
-    """Return row 0's pushes, and the columns of its negatives, the hardest first."""
+    """Return row 0's pushes, and the columns of its negatives, highest scores first."""
     push = evaluator.pushes(scene)
     columns = np.flatnonzero(negative_columns(evaluator, push)[0])
     return push[0], columns[np.argsort(-scene.scores[0, columns])].tolist()

@@ -97,7 +97,7 @@ KINDS: dict[str, Kind] = {
     ),
     "positive-twice": Kind(
         "the positive counts as a negative of its own row, or twice in the sum of its softmax",
-        "Add the positive to the sum once, and mask it before the hardest negatives are chosen.",
+        "Add the positive to the sum once, and mask it before negatives are chosen by score.",
     ),
     "logq-sign": Kind(
         "the correction for popularity has the wrong sign",

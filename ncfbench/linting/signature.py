@@ -76,7 +76,7 @@ MEANINGS: Mapping[str, str] = {
     "batch_size": "number of rows of a full batch",
     "key": "source of randomness",
 }
-"""What is given for some meanings; the others say it."""
+"""Descriptions of meanings whose names do not say what is given."""
 SUFFIX = r"_?(e|h|z|vec(tor)?s?|emb(edding)?s?|rep(r(esentation)?)?s?|features?|(tower_?)?outputs?)"
 PREFIX = r"(e|h|emb(edding)?s?|rep(resentation)?s?|vec(tor)?s?)_"
 SHORT = {"q": "query", "k": "keys"}

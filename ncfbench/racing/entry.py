@@ -10,7 +10,7 @@ from ncfbench.racing.process import Process
 from ncfbench.racing.rule import Status as Status
 
 STAYED = (Status.RACING, Status.ENDED)
-"""Of entries that can be the answer."""
+"""States of entries that can be the answer."""
 
 
 @dataclass(eq=False)

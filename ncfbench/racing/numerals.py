@@ -29,14 +29,14 @@ NUMBER = re.compile(
 )
 """A number, whole. A comma is a list's where a list is possible: 0.25,0.31."""
 MORE = re.compile(r"(?i:[a-z][-+]?[0-9])|[kKMGTB]\b|\s?[x×*·]\s?10\b|[._][0-9]|#")  # noqa: RUF001
-"""What follows a number that is written in no way known here: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
+"""The rest of a number that is written in no way known here: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
 FRACTION = re.compile(r"/\.?[0-9][0-9.]*")
-"""What follows a number that is the upper part of a fraction, or the first of two."""
+"""The rest after a number that is the upper part of a fraction, or the first of two."""
 MARKS = ",_'\u2019\u00a0\u2009\u202f"
 """Signs between groups of three digits."""
 NOT_FINITE = re.compile(r"(?<!\w)(?:nan|inf(?:inity)?)(?!\w)", re.IGNORECASE)
 AROUND = " \t\u00a0\"'.,;:!()[]{}%=|"
-"""What an expression may match beside a number."""
+"""Characters that an expression may match beside a number."""
 REACH = 80
 """Characters to either side of a match that its number may take."""
 LONGEST_SHOWN = 160

@@ -245,9 +245,9 @@ def _reciprocal_ranks(ties: _Ties) -> NDArray[np.float64]:
 
 
 class Exposure:
-    """What the lists of all users expose at each cutoff M: the share of all candidates that stand
-    in any of them, and the training links of a recommended item, on average over the places of the
-    lists; the mean over all orders of equal scores.
+    """Exposure of items by the lists of all users at each cutoff M: the share of all candidates
+    that stand in any of them, and the training links of a recommended item, on average over the
+    places of the lists; the mean over all orders of equal scores.
 
     Args:
         popularity: int[C], training links of each candidate.

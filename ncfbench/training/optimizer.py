@@ -49,7 +49,7 @@ WIDE, FEW_WIDE = 200, {"words": 0.5}
 
 
 class Held(NamedTuple):
-    """What a step differentiates in place of all parameters."""
+    """Parameters that a step differentiates in place of all of them."""
 
     parameters: Parameters
     """With float32[1 + n, D] for each table by row: zeros, and the rows that are named."""
