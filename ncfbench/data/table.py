@@ -288,6 +288,7 @@ def _parquet_column(
 def _require_value(part: Path, name: str, column: pa.ChunkedArray, value: str | None) -> None:
     """Refuse a file's column that differs from the value that a folder gives."""
     values, wanted = column.cast(pa.string()), pa.scalar(value, pa.string())
+    # As values of the column where the folder's text is one, so that 00 is 0; else as texts.
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         values, wanted = column, wanted.cast(column.type)
     if value is None:

@@ -295,7 +295,7 @@ def test_a_suspended_race_suspends_its_arms(tmp_path: Path) -> None:
     size = sum(log.stat().st_size for log in logs)
     arms = [each for each in psutil.process_iter() if f"T={tmp_path}" in " ".join(cmdline(each))]
     shells = [each for each in arms if cmdline(each)[0] == "/bin/sh"]
-    assert len(shells) == 2
+    assert len(shells) >= 2, "a shell that is about to start a program counts twice"
     time.sleep(0.3)
     assert {each.status() for each in shells} == {psutil.STATUS_STOPPED}
     assert sum(log.stat().st_size for log in logs) == size
