@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +114,6 @@ def start(
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         found.append(subprocess.Popen([*command, *more_flags], env=variables | own, **pipes))
     return found
-
-
-def wait_for(pattern: str, folder: Path, processes: list[subprocess.Popen[str]]) -> None:
-    """Wait until a file in the folder matches the pattern, or one of the processes has ended."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not any(folder.glob(pattern)) and all(process.poll() is None for process in processes):
-        assert time.monotonic() < deadline, f"no {pattern}"
-        time.sleep(0.01)
 
 
 def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
