@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import typer
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
@@ -11,6 +13,17 @@ from ncfbench.cli import app
 
 def invoke(*words: str | Path) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def parse(words: Sequence[str]) -> None:
+    """Fail unless a command, its arguments and its flags are there."""
+    found = typer.main.get_command(app)
+    context = typer.Context(found)
+    name, *left = words
+    found = found.get_command(context, name)
+    if name == "prepare":
+        _, found, left = found.resolve_command(context, left)
+    found.make_context(name, list(left), parent=context)
 
 
 def check(result: Result, code: int, *words: str) -> None:

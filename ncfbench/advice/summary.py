@@ -76,7 +76,7 @@ def next_steps(
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
     steps = [("To be surer", longer)]
     if answer.best is not None:
-        words = ["ncfbench", "export", str(folder / answer.best.first.name), "--vectors", "vectors"]
+        words = ["ncfbench", "export", str(folder / answer.best.first.name), "vectors"]
         data_dir = locations.get("--data-dir")
         words += ["--data-dir", data_dir] if data_dir else []
         steps.append(("To take its vectors away", shlex.join(words)))

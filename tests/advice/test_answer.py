@@ -6,11 +6,13 @@ import dataclasses
 import json
 import random
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from invoked import parse
 from race_records import FIXED, answered, entrant, judged_floor, written
 
 from ncfbench.advice import summary
@@ -346,7 +348,9 @@ def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path)
     )
     assert answer.best is not None
     folder = tmp_path / "x" / answer.best.first.name
-    assert export == f"ncfbench export {folder} --vectors vectors --data-dir here"
+    assert export == f"ncfbench export {folder} vectors --data-dir here"
+    for _, command in steps:
+        parse(shlex.split(command)[1:])
 
 
 def test_a_command_names_all_that_was_asked() -> None:
