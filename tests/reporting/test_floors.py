@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import floor_row, write_run
+from folders import change, floor_row, write_run
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from invoked import check, invoke
@@ -187,6 +187,25 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
     assert found == f"{REACHES}; ns passes them after 40 s (+0.018 {OF_BOTH})."
+
+
+def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path: Path) -> None:
+    """Fewer validation items than 50: the recall of test links is left, in both computations."""
+
+    def give_chance(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["validation_recall_at_50_chance"] = 1.0
+
+    for sampler, top in (("neg", 0.5), ("ns", 0.53)):
+        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
+        change(write_run(tmp_path, sampler, [3, 5, 5], 20, **recalls), "curve", give_chance)
+    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    (answer,) = find_answers(group(read_all(tmp_path)[0]))
+    beside = arm_beside(answer.arms, answer.best)
+    assert beside is not None
+    assert beside.name == "ns"
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 @pytest.mark.parametrize("first", [(3, 4), (4, 3)])

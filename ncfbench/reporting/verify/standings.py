@@ -63,15 +63,18 @@ def chosen(arm: Arm) -> Level | None:
 
 def shown(arms: Sequence[Arm], best: Arm) -> Arm:
     """Return the arm that is set beside floors: the best one, else that of the largest validation
-    recall; of the largest recall where some arm has none of that; of equal ones the first by the
-    names of runs.
+    recall; of the largest recall where some arm has none of that, or one of 1 by chance; of equal
+    ones the first by the names of runs.
     """
     if best and chosen(best):
         return best
     known = [arm for arm in arms if not any(run.has_diverged for run in arm.values())]
     known.sort(key=lambda arm: sorted(run.name for run in arm.values()))
     rows = {at: [run.chosen for run in arm.values()] for at, arm in enumerate(known) if chosen(arm)}
-    for column in ("validation_recall_at_50", "test_recall_at_50"):
+    columns = ["validation_recall_at_50", "test_recall_at_50"]
+    if any(row["validation_recall_at_50_chance"] == 1 for own in rows.values() for row in own):
+        del columns[0]
+    for column in columns:
         means = {at: mean(row[column] for row in own) for at, own in rows.items()}
         if means and not any(map(math.isnan, means.values())):
             return known[max(means, key=lambda at: means[at])]
